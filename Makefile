@@ -1,0 +1,46 @@
+# One job, one command. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+STAMP := .venv/.installed
+LOCK := requirements/dev.lock
+
+.PHONY: help venv java demo test lint bench lock clean
+
+help: ## list these commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 8
+
+venv: $(STAMP) ## make .venv from the lock, with penstock installed in place
+
+$(STAMP): $(LOCK) pyproject.toml .package/penstock/__init__.py .ci/venv
+	@.ci/venv $(LOCK) $(STAMP)
+
+java:
+	@.ci/java
+
+demo: java venv ## run the main job on real Kafka and Spark, check every answer, write the report
+	@$(BIN)/penstock demo $(ARGS)
+
+test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: venv ## ruff, mypy, the import contracts, the Docker files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/hadolint --config docker/hadolint.yaml docker/*.Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker/compose.yaml
+
+bench: java venv ## the benchmark table, Penstock beside its peers
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: venv ## resolve requirements/dev.lock anew
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --constraints requirements/constraints.txt \
+	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command 'make lock' --upgrade --quiet --output-file $(LOCK)
+
+clean: ## remove .venv, caches and built files
+	rm -rf .venv build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	  spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,182 @@
+"""Three folders, one import name: working tree, wheel, sdist and zip hold the same package.
+
+The archives are built by hatchling itself, without a network.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("state", "topologies", "streams")
+LOCK = ROOT / "requirements" / "dev.lock"
+# What a room may hold beside modules; a file of another kind is litter, or is to be declared here.
+DATA_SUFFIXES = {".csv", ".css", ".html", ".js", ".json", ".svg", ".toml", ".txt"}
+CLIENT_LIBRARIES = {"confluent_kafka", "faust", "pandas", "polars", "pyarrow", "pyspark", "rocksdict"}
+
+
+def project() -> dict[str, object]:
+    """The ``[project]`` table and, under ``dev``, the development group."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        tables = tomllib.load(file)
+    return {**tables["project"], "dev": tables["dependency-groups"]["dev"]}
+
+
+def room_files() -> set[str]:
+    """Every file of the three rooms as its path inside the package, e.g. ``penstock/state/errors.py``."""
+    found = (path for room in ROOMS for path in (ROOT / room).rglob("*"))
+    return {
+        f"penstock/{path.relative_to(ROOT)}"
+        for path in found
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def modules(*rooms: str) -> list[str]:
+    """Import names of all modules of these rooms."""
+    names = (
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for path in sorted(room_files())
+        if path.endswith(".py")
+    )
+    return [name for name in names if name.split(".")[1] in rooms]
+
+
+def python(code: str, *path: Path) -> str:
+    """Run code in a fresh interpreter outside the working tree, ``path`` first; what it printed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd="/", env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def build(kind: str, tree: Path, into: Path) -> Path:
+    """Build ``wheel`` or ``sdist`` of a tree; the archive."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(into)],
+        cwd=tree,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (archive,) = into.iterdir()
+    return archive
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Name and bytes of every file in a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the working tree."""
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def test_links_point_at_the_real_folders() -> None:
+    for room in ROOMS:
+        link = ROOT / ".package" / "penstock" / room
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / room
+        assert not link.readlink().is_absolute(), "an absolute link breaks in the next clone"
+
+
+def test_rooms_hold_only_modules_and_declared_kinds_of_data() -> None:
+    strange = {path for path in room_files() if Path(path).suffix not in DATA_SUFFIXES | {".py"}}
+    assert strange == set()
+
+
+def test_wheel_holds_every_file_of_the_rooms_and_nothing_else(wheel: Path) -> None:
+    held = {name for name in contents(wheel) if ".dist-info/" not in name}
+    assert held == room_files() | {"penstock/__init__.py", "penstock/py.typed"}
+
+
+def test_wheel_of_the_sdist_equals_the_wheel_of_the_tree(wheel: Path, tmp_path: Path) -> None:
+    sdist = build("sdist", ROOT, tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "tree", filter="data")
+    (tree,) = (tmp_path / "tree").iterdir()
+    assert contents(build("wheel", tree, tmp_path / "wheel")) == contents(wheel)
+
+
+def test_zip_on_the_path_serves_the_package(wheel: Path) -> None:
+    names = modules("state", "topologies")
+    out = python(f"import {', '.join(names)}; print(penstock.__file__)", wheel)
+    assert out.strip() == str(wheel / "penstock" / "__init__.py")
+
+
+@pytest.mark.parametrize(
+    ("room", "above"), [("state", ("topologies", "streams")), ("topologies", ("streams",))]
+)
+def test_lower_rooms_do_not_load_upper_ones(room: str, above: tuple[str, ...]) -> None:
+    loaded = python(f"import sys, {', '.join(modules(room))}; print(*sys.modules)", ROOT / ".package").split()
+    assert f"penstock.{room}" in loaded
+    assert [name for name in loaded if name.startswith(tuple(f"penstock.{upper}" for upper in above))] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["penstock", "penstock.state", "penstock.streams", "penstock.streams.cli.main", *modules("topologies")],
+)
+def test_import_loads_no_client_library(name: str) -> None:
+    loaded = python(f"import sys, {name}; print(*sys.modules)", ROOT / ".package").split()
+    assert name in loaded
+    assert CLIENT_LIBRARIES.intersection(loaded) == set()
+
+
+def test_importing_every_module_only_defines() -> None:
+    code = f"import threading, {', '.join(modules(*ROOMS))}; print(threading.active_count())"
+    assert python(code, ROOT / ".package").strip() == "1", "something printed or started a thread on import"
+
+
+def test_command_is_installed() -> None:
+    (command,) = importlib.metadata.entry_points(group="console_scripts", name="penstock")
+    assert command.value == "penstock.streams.cli.main:main"
+    assert callable(command.load())
+
+
+def declared() -> list[Requirement]:
+    """Every requirement that the project declares, extras and the development group included."""
+    tables = project()
+    extras = tables["optional-dependencies"]
+    assert isinstance(extras, dict)
+    groups = [tables["dependencies"], tables["dev"], *extras.values()]
+    return [Requirement(line) for group in groups for line in group]
+
+
+def test_engines_and_test_runner_are_declared() -> None:
+    names = {requirement.name for requirement in declared()}
+    assert names >= {"pyspark", "confluent-kafka", "rocksdict", "faust-streaming", "pytest"}
+
+
+def test_lock_pins_every_declared_requirement() -> None:
+    pins: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK.read_text(), flags=re.MULTILINE):
+        pins.setdefault(canonicalize_name(name), []).append(version)
+    for requirement in declared():
+        pinned = pins.get(canonicalize_name(requirement.name), [])
+        assert pinned, f"{requirement.name} is not in {LOCK.name}: run make lock"
+        assert all(version in requirement.specifier for version in pinned), f"{requirement}: run make lock"
+
+
+def test_lock_names_no_index_and_hashes_every_pin() -> None:
+    text = LOCK.read_text()
+    assert re.search(r"https?://|--(extra-)?index-url|--find-links", text) is None
+    for entry in re.split(r"\n(?=[\w.-]+==)", text)[1:]:
+        assert "--hash=sha256:" in entry, f"no hash: {entry.splitlines()[0]}"

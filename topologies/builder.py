@@ -1,0 +1,109 @@
+"""The DSL's entry: ``StreamsBuilder`` makes streams and tables of topics, and the topology of what hangs on
+them.
+
+    builder = StreamsBuilder("page-views")
+    views = builder.stream("views", value=View)
+    users = builder.table("users", value=User)
+    joined = views.join(users, lambda view, user: {"page": view.page, "city": user.city}, value=dict)
+    joined.to("views-by-user")
+    topology = builder.build()
+
+Handles are cheap and may be used any number of times. The DSL adds to the graph with ``add_operator`` and
+``add_stream`` alone, and both are open to the user, so that hand-made operators and the DSL meet in one
+graph. Names: see ``penstock.topologies.wiring``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Record
+from penstock.state.store import StoreSpec
+from penstock.topologies.graph import Topology
+from penstock.topologies.operator import Emission, OperatorSpec
+from penstock.topologies.operators.endpoints import Source, TableSource
+from penstock.topologies.streams_dsl import KStream
+from penstock.topologies.tables_dsl import KTable
+from penstock.topologies.wiring import Flow, Wiring, as_serde
+
+
+class StreamsBuilder:
+    """Builds a ``Topology``. ``key`` and ``value`` are the serdes of topics that name none (anything that
+    ``serde_of`` takes); ``emission`` is that of aggregations that name none. Everything wrong with a topology
+    is a ``TopologyError``, raised by the call that is wrong, or by ``build``."""
+
+    def __init__(
+        self,
+        name: str = "topology",
+        *,
+        key: Any = str,
+        value: Any = dict,
+        emission: Emission = "every_update",
+    ) -> None:
+        self._wiring = Wiring(name, key, value, emission)
+
+    @property
+    def name(self) -> str:
+        """The topology's name."""
+        return self._wiring.graph.name
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: Callable[[Record], int] | None = None,
+        name: str | None = None,
+    ) -> KStream:
+        """The records of a topic. ``timestamp`` makes the event time (milliseconds) of a record; ``None``:
+        the log's. The operator is called ``name``, or as the topic."""
+        flow = self._flow(topic, key, value, name)
+        spec = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, timestamp=timestamp)
+        self._wiring.add_source(flow.operator, spec)
+        return KStream(flow)
+
+    def table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
+        """The last value per key of a topic, which is also the store's changelog. Operator and store are
+        called ``name``, or as the topic."""
+        flow = self._flow(topic, key, value, name)
+        store = StoreSpec(flow.operator, "key_value", flow.key, flow.value, source_topic=topic)
+        spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,))
+        self._wiring.add_source(flow.operator, spec)
+        return KTable(flow, store)
+
+    def _flow(self, topic: str, key: Any, value: Any, name: str | None) -> Flow:
+        if not topic:
+            raise TopologyError("a source has no topic; name one")
+        operator = topic if name is None else name
+        wiring = self._wiring
+        return Flow(
+            wiring,
+            operator,
+            operator,
+            None,
+            wiring.key if key is None else as_serde(key, f"the key of source {operator!r}"),
+            wiring.value if value is None else as_serde(value, f"the value of source {operator!r}"),
+        )
+
+    def add_operator(self, name: str, op: OperatorSpec) -> str:
+        """Add a hand-made operator, as ``GraphBuilder.add_operator``."""
+        return self._wiring.graph.add_operator(name, op)
+
+    def add_stream(self, name: str, out: str, *ins: str) -> str:
+        """Connect ports, as ``GraphBuilder.add_stream``. ``KStream.out`` and ``KTable.out`` name theirs."""
+        return self._wiring.graph.add_stream(name, out, *ins)
+
+    def stream_of(
+        self, operator: str, port: str | None = None, *, key: Any = None, value: Any = None
+    ) -> KStream:
+        """Go on with the DSL behind a hand-made operator. ``port``: which out port (``None``: the only one).
+        Its keys are taken to be partitioned anew: a grouping or join inserts a repartition topic."""
+        flow = self._flow(operator, key, value, None)
+        return KStream(Flow(flow.wiring, operator, operator, port, flow.key, flow.value, rekeyed=True))
+
+    def build(self) -> Topology:
+        """Validate the graph and freeze it."""
+        return self._wiring.graph.build()

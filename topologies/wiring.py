@@ -1,0 +1,151 @@
+"""What the handles of the DSL share: the graph under construction, the defaults, and the rules for names.
+
+Names are stable. An operator without a name of its own is called ``<root>-<kind>``, the root being the name
+of the source that its records come from (of the first one, after a join or a merge), with ``-2``, ``-3``… for
+repeats of the kind on that root. So an operator added elsewhere renames nothing. A store is called as its
+operator; a repartition topic as the operator whose records it carries, with ``-repartition`` behind it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, cast, get_args
+
+from penstock.state.errors import SerdeError, TopologyError
+from penstock.state.serde import Serde, serde_of
+from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.graph import GraphBuilder
+from penstock.topologies.operator import Emission, OperatorSpec
+from penstock.topologies.operators.endpoints import Sink, Source
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """The records that leave one out port, as the DSL knows them.
+
+    ``port`` is ``None`` for the only one. ``rekeyed``: keys may have changed since the records were last
+    partitioned by key, so that equal keys may lie in different partitions.
+    """
+
+    wiring: Wiring
+    root: str
+    operator: str
+    port: str | None
+    key: Serde[Any]
+    value: Serde[Any]
+    rekeyed: bool = False
+
+    @property
+    def out(self) -> str:
+        """The out port as ``GraphBuilder.add_stream`` takes it."""
+        return self.operator if self.port is None else f"{self.operator}.{self.port}"
+
+
+class Wiring:
+    """One graph under construction by the DSL."""
+
+    def __init__(self, name: str, key: Any, value: Any, emission: Any) -> None:
+        self.graph = GraphBuilder(name)
+        self.key = as_serde(key, f"the default key serde of topology {name!r}")
+        self.value = as_serde(value, f"the default value serde of topology {name!r}")
+        self.emission = as_emission(emission, f"topology {name!r}")
+        self.topics: dict[str, str] = {}
+        """Topics that are read: topic → operator."""
+        self._used: dict[tuple[str, str], int] = {}
+        self._repartitioned: dict[tuple[str, str, str], Flow] = {}
+
+    def name(self, flow: Flow, kind: str, name: str | None) -> str:
+        """The operator's own name, or the next automatic one."""
+        return name if name is not None else self._numbered(flow.root, kind, f"{flow.root}-{kind}{{}}")
+
+    def _numbered(self, root: str, kind: str, pattern: str) -> str:
+        count = self._used[root, kind] = self._used.get((root, kind), 0) + 1
+        return pattern.format("" if count == 1 else f"-{count}")
+
+    def add(self, name: str, spec: OperatorSpec, *inputs: Flow) -> str:
+        """Add an operator and connect the inputs to its only in port. Refuses handles of another builder."""
+        for flow in inputs:
+            self.check_own(flow, name)
+        self.graph.add_operator(name, spec)
+        for i, flow in enumerate(inputs, 1):
+            self.graph.add_stream(f"to-{name}" if i == 1 else f"to-{name}-{i}", flow.out, name)
+        return name
+
+    def check_own(self, flow: Flow, name: str) -> None:
+        """Raises ``TopologyError`` for a handle of another builder."""
+        if flow.wiring is not self:
+            raise TopologyError(
+                f"operator {name!r} is given {flow.out!r} of topology {flow.wiring.graph.name!r}, but belongs "
+                f"to topology {self.graph.name!r}; make both with the same StreamsBuilder"
+            )
+
+    def add_source(self, name: str, spec: Source) -> None:
+        """Add a source; its topic must not be read already."""
+        if spec.topic in self.topics:
+            raise TopologyError(
+                f"topic {spec.topic!r} is already read by {self.topics[spec.topic]!r}; read it once and use what "
+                "stream() or table() returned as often as needed"
+            )
+        self.graph.add_operator(name, spec)
+        self.topics[spec.topic] = name
+
+    def by_key(self, flow: Flow) -> Flow:
+        """The same records with equal keys in one partition: as they are, or through a repartition topic, one
+        for all that need it of these records."""
+        if not flow.rekeyed:
+            return flow
+        made = self._repartitioned.get((flow.out, flow.key.name, flow.value.name))
+        if made is None:
+            made = self.repartition(flow)
+            self._repartitioned[flow.out, flow.key.name, flow.value.name] = made
+        return made
+
+    def repartition(self, flow: Flow, *, partitions: int | None = None, name: str | None = None) -> Flow:
+        """Send records through a repartition topic. Keys, values, timestamps and headers arrive as they
+        were."""
+        if name is None:
+            base = flow.operator if flow.port is None else f"{flow.operator}-{flow.port}"
+            topic = self._numbered(base, "repartition", f"{base}{{}}-repartition")
+        else:
+            topic = f"{name}-repartition"
+        inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
+        sink = Sink(
+            topic=topic,
+            key_serde=flow.key,
+            value_serde=flow.value,
+            internal=True,
+            partitions=partitions,
+            inner_key=inner,
+        )
+        source = Source(
+            topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partitions=partitions
+        )
+        self.add(f"{topic}-sink", sink, flow)
+        self.add_source(topic, source)
+        return Flow(self, flow.root, topic, None, flow.key, flow.value)
+
+
+def as_serde(like: Any, what: str) -> Serde[Any]:
+    """``serde_of(like)``; an unknown one is a ``TopologyError`` that says where it was given."""
+    try:
+        return serde_of(like)
+    except (SerdeError, TypeError) as exc:
+        raise TopologyError(f"{what}: {exc}") from exc
+
+
+def as_emission(emission: Any, what: str) -> Emission:
+    """A known emission mode, or ``TopologyError``."""
+    if emission not in get_args(Emission):
+        known = " or ".join(repr(e) for e in get_args(Emission))
+        raise TopologyError(f"{what}: emission={emission!r} is unknown; use {known}")
+    return cast(Emission, emission)
+
+
+def check_function(fn: Any, name: str) -> Callable[..., Any]:
+    """``fn`` if it can be called, or ``TopologyError``."""
+    if not callable(fn):
+        raise TopologyError(
+            f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda"
+        )
+    return cast(Callable[..., Any], fn)

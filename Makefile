@@ -4,6 +4,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := .venv/.installed
 LOCK := requirements/dev.lock
+RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constraints.txt --universal \
+  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+  --custom-compile-command 'make lock' --quiet
 
 .PHONY: help venv java demo test lint bench lock clean
 
@@ -29,16 +32,16 @@ lint: venv ## ruff, mypy, the import contracts, the Docker files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/hadolint --config docker/hadolint.yaml docker/*.Dockerfile
+	$(BIN)/hadolint --config docker/hadolint.yaml docker/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker/compose.yaml
 
 bench: java venv ## the benchmark table, Penstock beside its peers
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-lock: venv ## resolve requirements/dev.lock anew
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --constraints requirements/constraints.txt \
-	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command 'make lock' --upgrade --quiet --output-file $(LOCK)
+lock: venv ## resolve the locks anew: development, and what the two images install
+	$(RESOLVE) --all-extras --group dev --upgrade --output-file $(LOCK)
+	$(RESOLVE) --constraints $(LOCK) --output-file requirements/worker.lock
+	$(RESOLVE) --constraints $(LOCK) --extra spark --output-file requirements/spark.lock
 
 clean: ## remove .venv, caches and built files
 	rm -rf .venv build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -5,6 +5,7 @@ The archives are built by hatchling itself, without a network.
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import re
@@ -163,6 +164,28 @@ def declared() -> list[Requirement]:
 def test_engines_and_test_runner_are_declared() -> None:
     names = {requirement.name for requirement in declared()}
     assert names >= {"pyspark", "confluent-kafka", "rocksdict", "faust-streaming", "pytest"}
+
+
+def test_imported_distributions_are_declared() -> None:
+    known = {canonicalize_name(requirement.name) for requirement in declared()}
+    distributions = importlib.metadata.packages_distributions()
+    roots = {
+        name.split(".")[0]
+        for path in (file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in imported(node)
+    }
+    assert roots >= {"msgspec", "penstock"}
+    for root in roots - sys.stdlib_module_names - {"penstock"}:
+        owners = {canonicalize_name(owner) for owner in distributions.get(root, [])}
+        assert owners & known, f"{root} is imported, and no requirement of pyproject.toml brings it"
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The modules that an import statement names."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
 
 
 def test_lock_pins_every_declared_requirement() -> None:

@@ -1,0 +1,86 @@
+"""The files of ``docker/``: loadable by Compose, pinned, on loopback, true to what they install."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+COMPOSE = ROOT / "docker" / "compose.yaml"
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    """The services of the compose file, merge keys resolved."""
+    loaded: dict[str, Any] = YAML(typ="safe").load(COMPOSE)
+    return {name: dict(service) for name, service in loaded["services"].items()}
+
+
+def test_compose_file_keeps_the_specification() -> None:
+    """By Docker Compose itself where its plugin is installed, and everywhere by the published schema."""
+    checks = [
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
+    ]
+    docker = shutil.which("docker")
+    if docker and subprocess.run([docker, "compose", "version"], capture_output=True).returncode == 0:
+        checks.append([docker, "compose", "-f", str(COMPOSE), "config", "--quiet"])
+    for check in checks:
+        done = subprocess.run(check, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_has_kafka_two_workers_and_spark(services: dict[str, Any]) -> None:
+    assert set(services) >= {"kafka", "worker-a", "worker-b", "spark"}
+    for name, service in services.items():
+        assert "healthcheck" in service or service["restart"] == "no", f"{name} has no health check"
+
+
+def test_images_are_pinned(services: dict[str, Any]) -> None:
+    bases = re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, flags=re.MULTILINE)
+    pulled = [service["image"] for service in services.values() if "build" not in service]
+    assert bases and pulled
+    for image in [*bases, *pulled]:
+        assert re.search(r":\d+\.\d+\.\d+", image), f"{image} names no exact version"
+
+
+def test_ports_are_published_on_loopback_only(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_build_targets_exist(services: dict[str, Any]) -> None:
+    targets = {service["build"]["target"] for service in services.values() if "build" in service}
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, flags=re.MULTILINE))
+    assert {"worker", "spark"} <= targets <= stages
+
+
+def test_dockerfile_copies_what_exists() -> None:
+    copied = [
+        path
+        for sources in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
+        for path in sources.split()
+    ]
+    mounted = re.findall(r"type=bind,source=([^,]+),", DOCKERFILE)
+    assert {"state", "topologies", "streams"} <= set(copied)
+    assert [path for path in [*copied, *mounted] if not (ROOT / path).exists()] == []
+
+
+def test_images_install_what_development_pins() -> None:
+    def pins(name: str) -> set[str]:
+        return set(
+            re.findall(r"^[\w.-]+==[^\s\\]+", (ROOT / "requirements" / name).read_text(), re.MULTILINE)
+        )
+
+    developed = pins("dev.lock")
+    for image in ("worker.lock", "spark.lock"):
+        assert pins(image) <= developed, f"{image} differs from dev.lock: run make lock"
+    assert any(pin.startswith("pyspark==") for pin in pins("spark.lock"))

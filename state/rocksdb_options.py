@@ -1,0 +1,117 @@
+"""How RocksDB is tuned, and the memory that all databases of a process share.
+
+Three choices are not obvious:
+
+* The block cache is a hyper clock cache. The default cache is split into shards of about 1 MB, and a filter
+  block of 1 M keys (1.25 MB) fits into none of them: it is then read anew by every lookup.
+* The memtable has a bloom filter, so that the lookup of a key never seen costs no walk through the skip list.
+* Filters and indexes live in the block cache, so that ``block_cache_bytes`` bounds them too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    ChecksumType,
+    DBCompressionType,
+    Options,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from penstock.state.errors import SettingsError
+
+_TABLE_FORMAT_VERSION = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RocksDBOptions:
+    """Limits, in bytes unless the name says otherwise.
+
+    ``block_cache_bytes`` and ``write_buffer_bytes`` are shared by every database in the process that asks for
+    the same two numbers: blocks read, and memtables not yet written to disk. ``memtable_bytes`` is the size
+    at which one store's memtable is written to disk.
+    """
+
+    block_cache_bytes: int = 64 << 20
+    write_buffer_bytes: int = 64 << 20
+    memtable_bytes: int = 32 << 20
+    block_bytes: int = 4096
+    bloom_bits_per_key: int = 10
+    memtable_bloom_ratio: float = 0.02
+    background_jobs: int = 2
+
+    def __post_init__(self) -> None:
+        floors = {
+            "block_cache_bytes": 1 << 20,  # below it not even the indexes of a small store stay
+            "write_buffer_bytes": 1 << 20,
+            "memtable_bytes": 64 << 10,  # RocksDB raises anything smaller to this
+            "block_bytes": 256,
+            "background_jobs": 1,
+        }
+        for name, floor in floors.items():
+            if getattr(self, name) < floor:
+                raise SettingsError(
+                    f"RocksDB option {name} is {getattr(self, name)}; set it to at least {floor}"
+                )
+        if not 0.0 <= self.memtable_bloom_ratio <= 0.25:
+            raise SettingsError(
+                f"RocksDB option memtable_bloom_ratio is {self.memtable_bloom_ratio}; "
+                "set it between 0 and 0.25"
+            )
+
+
+@lru_cache(maxsize=8)
+def _shared_memory(block_cache_bytes: int, write_buffer_bytes: int) -> tuple[Cache, WriteBufferManager]:
+    # Charge 0: the cache learns the size of its entries. No stall: a full buffer starts a flush and lets
+    # writes go on.
+    return Cache.new_hyper_clock_cache(block_cache_bytes, 0), WriteBufferManager(write_buffer_bytes, False)
+
+
+def database_options(options: RocksDBOptions) -> Options:
+    """The options of the database and of each of its column families."""
+    cache, write_buffer_manager = _shared_memory(options.block_cache_bytes, options.write_buffer_bytes)
+    out = table_options(options, cache)
+    out.create_if_missing(True)
+    out.create_missing_column_families(True)
+    out.set_write_buffer_manager(write_buffer_manager)
+    out.set_write_buffer_size(options.memtable_bytes)
+    if options.memtable_bloom_ratio:
+        out.set_memtable_prefix_bloom_ratio(options.memtable_bloom_ratio)
+        out.set_memtable_whole_key_filtering(True)
+    out.set_level_compaction_dynamic_level_bytes(True)
+    out.set_max_background_jobs(options.background_jobs)
+    out.set_keep_log_file_num(2)
+    out.set_max_log_file_size(1 << 20)
+    out.set_stats_dump_period_sec(0)
+    out.set_stats_persist_period_sec(0)
+    return out
+
+
+def table_options(options: RocksDBOptions, cache: Cache | None = None) -> Options:
+    """The layout of table files: the same for files that the database writes and for files made to be
+    ingested."""
+    table = BlockBasedOptions()
+    if cache is not None:
+        table.set_block_cache(cache)
+    table.set_block_size(options.block_bytes)
+    table.set_bloom_filter(options.bloom_bits_per_key, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_format_version(_TABLE_FORMAT_VERSION)
+    table.set_checksum_type(ChecksumType.xxh3())
+    out = Options(raw_mode=True)
+    out.set_block_based_table_factory(table)
+    out.set_compression_type(DBCompressionType.lz4())
+    return out
+
+
+def unlogged_writes() -> WriteOptions:
+    """No write-ahead log: the changelog topic is the log."""
+    out = WriteOptions()
+    out.disable_wal = True  # type: ignore[assignment,method-assign]  # an attribute; the stubs call it a method
+    return out

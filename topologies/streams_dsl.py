@@ -282,8 +282,8 @@ class KStream:
         if self.key_serde.name != table.key_serde.name:
             raise TopologyError(
                 f"operator {name!r}: keys of {self.out!r} are {self.key_serde.name}, those of table "
-                f"{table.name!r} are {table.key_serde.name}, and would never meet; bring the stream to the table's "
-                "with select_key(…, key=…)"
+                f"{table.name!r} are {table.key_serde.name}, and would never meet; bring the stream to the "
+                "table's with select_key(…, key=…)"
             )
         flow = wiring.by_key(self._flow)
         spec = StreamTableJoin(stores=(table.store,), joiner=check_function(joiner, name), left=left)

@@ -76,16 +76,16 @@ class Wiring:
         """Raises ``TopologyError`` for a handle of another builder."""
         if flow.wiring is not self:
             raise TopologyError(
-                f"operator {name!r} is given {flow.out!r} of topology {flow.wiring.graph.name!r}, but belongs "
-                f"to topology {self.graph.name!r}; make both with the same StreamsBuilder"
+                f"operator {name!r} is given {flow.out!r} of topology {flow.wiring.graph.name!r}, but "
+                f"belongs to topology {self.graph.name!r}; make both with the same StreamsBuilder"
             )
 
     def add_source(self, name: str, spec: Source) -> None:
         """Add a source; its topic must not be read already."""
         if spec.topic in self.topics:
             raise TopologyError(
-                f"topic {spec.topic!r} is already read by {self.topics[spec.topic]!r}; read it once and use what "
-                "stream() or table() returned as often as needed"
+                f"topic {spec.topic!r} is already read by {self.topics[spec.topic]!r}; read it once and use "
+                "what stream() or table() returned as often as needed"
             )
         self.graph.add_operator(name, spec)
         self.topics[spec.topic] = name

@@ -1,0 +1,22 @@
+"""A rolling word count: every word of every line moves its word's count on, and each new count is written."""
+
+from __future__ import annotations
+
+from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from penstock.topologies.operator import Emission
+
+
+def words(line: str) -> list[str]:
+    """The line's words in lower case."""
+    return line.lower().split()
+
+
+def build(
+    source: str = "lines", output: str = "word-counts", *, emission: Emission = "every_update"
+) -> Topology:
+    """Counts (text) under their words. ``per_commit`` writes the last count per word and commit."""
+    builder = StreamsBuilder("word-count", value=str, emission=emission)
+    counts = builder.stream(source).flat_map_values(words).group_by(lambda _, word: word).count(name="counts")
+    counts.to_stream().map_values(str, value=str).to(output)
+    return builder.build()

@@ -1,0 +1,68 @@
+"""The pipeline of the Yahoo Streaming Benchmark: how often was each campaign viewed in each ten seconds?
+
+Events are keyed by their ad; a table knows each ad's campaign. Of an event only its type is read, because the
+ad is the key and the time is the record's. Views are joined to campaigns, keyed anew by campaign, and counted
+in windows of 10 s that stay open to events of up to an hour late. An ad that the table does not know is
+dropped.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.state.log import Windowed
+from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from penstock.topologies.operator import Emission
+from penstock.topologies.windows import tumbling
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an event; its other fields are skipped without being built."""
+
+    event_type: str
+
+
+class Ad(msgspec.Struct, frozen=True, gc=False):
+    """A row of the table of ads."""
+
+    campaign_id: str
+
+
+def is_view(event: Event) -> bool:
+    """Whether the event counts."""
+    return event.event_type == "view"
+
+
+def campaign_of(event: Event, ad: Ad) -> str:
+    """The campaign that a view belongs to."""
+    return ad.campaign_id
+
+
+def under_campaign(ad_id: str, campaign_id: str) -> tuple[str, bytes]:
+    """Only the key and the time matter from here on."""
+    return campaign_id, b""
+
+
+def window_name(window: Windowed, count: int) -> str:
+    """``<campaign>@<window start in ms>``."""
+    return f"{window.key}@{window.start_ms}"
+
+
+def build(
+    events: str = "events",
+    ads: str = "ads",
+    output: str = "campaign-views",
+    *,
+    emission: Emission = "every_update",
+) -> Topology:
+    """Counts as text, under ``<campaign>@<window start in ms>``."""
+    builder = StreamsBuilder("ysb", key=str, emission=emission)
+    campaigns = builder.table(ads, value=Ad)
+    views = builder.stream(events, value=Event).filter_values(is_view)
+    by_campaign = (
+        views.join(campaigns, campaign_of, value=str).map(under_campaign, value=bytes).group_by_key()
+    )
+    counts = by_campaign.windowed_by(tumbling("10s", grace="1h")).count(name="windows")
+    counts.to_stream(window_name, key=str).map_values(str, value=str).to(output)
+    return builder.build()

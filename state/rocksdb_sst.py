@@ -7,32 +7,18 @@ and position appear in the store together.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rocksdict import SstFileWriter
 
+from penstock.state.manifest import SnapshotFile
 from penstock.state.rocksdb import POSITION_KEY, USER_PREFIX
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_options import RocksDBOptions, table_options
 
-_CHECK_EVERY = 4096
 _HASH_CHUNK_BYTES = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SstFile:
-    """One finished file. ``entries`` counts the store's entries, the position not included; ``first_key`` and
-    ``last_key`` are store keys without the leading byte, ``None`` when the file holds the position only."""
-
-    path: Path
-    size_bytes: int
-    sha256: str
-    entries: int
-    first_key: bytes | None
-    last_key: bytes | None
 
 
 def write_sst(
@@ -41,7 +27,7 @@ def write_sst(
     *,
     position: bytes | None = None,
     options: RocksDBOptions | None = None,
-) -> SstFile:
+) -> SnapshotFile:
     """Write all entries (store key, stored value) into one new file.
 
     ``position`` is given for the first file of a store and for no other. Raises ``ValueError`` for keys that
@@ -56,14 +42,12 @@ def write_sst(
                 writer[POSITION_KEY] = position
             count, first, last = _put_ascending(writer, iter(entries), None)
             if not count and position is None:
-                raise ValueError(
-                    f"nothing to write into {path}: a table file holds at least one entry or the position"
-                )
+                raise ValueError(f"nothing to write into {path}: a table file holds at least one entry or the position")
             writer.finish()
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return SstFile(path, path.stat().st_size, sha256_of(path), count, first, last)
+    return SnapshotFile(path.name, path.stat().st_size, sha256_of(path), count, first, last)
 
 
 def write_ssts(
@@ -74,13 +58,13 @@ def write_ssts(
     position: bytes,
     file_bytes: int = 64 << 20,
     options: RocksDBOptions | None = None,
-) -> list[SstFile]:
+) -> list[SnapshotFile]:
     """Write a whole store into ``<stem>-00000.sst``, ``<stem>-00001.sst``…, each of about ``file_bytes``.
 
     The first file carries the position and exists even when there are no entries. Errors as ``write_sst``;
     also ``ValueError`` when the first key of a file does not follow the last one of the file before.
     """
-    files: list[SstFile] = []
+    files: list[SnapshotFile] = []
     rest = iter(entries)
     last: bytes | None = None
     while True:

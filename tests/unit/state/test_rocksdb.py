@@ -98,9 +98,7 @@ READS: list[Callable[[RocksDBBackend], object]] = [
 
 
 @pytest.mark.parametrize("read", READS, ids=["get_many", "range", "reverse"])
-def test_flipped_bits_are_never_read_as_data(
-    tmp_path: Path, read: Callable[[RocksDBBackend], object]
-) -> None:
+def test_flipped_bits_are_never_read_as_data(tmp_path: Path, read: Callable[[RocksDBBackend], object]) -> None:
     filled(tmp_path / "good")
     size = table_file(tmp_path / "good").stat().st_size
     whole = RocksDBBackend(tmp_path / "good", ["a"])
@@ -185,13 +183,13 @@ def test_ingest_wants_an_empty_store_and_a_position(tmp_path: Path) -> None:
     backend = RocksDBBackend(tmp_path / "db", ["a"])
     without = write_sst(tmp_path / "without.sst", ENTRIES)
     with pytest.raises(StateCorruptedError, match="no position"):
-        backend.ingest("a", [without.path])
+        backend.ingest("a", [tmp_path / without.name])
     assert list(backend.range("a", None, None)) == []
     whole = write_sst(tmp_path / "with.sst", ENTRIES, position=b"p7")
-    backend.ingest("a", [whole.path])
+    backend.ingest("a", [tmp_path / whole.name])
     assert (backend.position("a"), list(backend.range("a", None, None))) == (b"p7", ENTRIES)
     with pytest.raises(ValueError, match="not empty"):
-        backend.ingest("a", [whole.path])
+        backend.ingest("a", [tmp_path / whole.name])
     backend.commit([StoreWrites("a", [(ENTRIES[0][0], None)], b"p8")])
     assert list(backend.range("a", None, None)) == ENTRIES[1:]
     backend.close()

@@ -16,12 +16,15 @@ def test_a_store_split_over_files_is_one_store_again(tmp_path: Path) -> None:
     files = write_ssts(tmp_path, "s", iter(ENTRIES), position=b"p", file_bytes=20_000)
     assert len(files) > 3
     assert sum(f.entries for f in files) == len(ENTRIES)
-    assert [f.path.name for f in files[:2]] == ["s-00000.sst", "s-00001.sst"]
+    assert [f.name for f in files[:2]] == ["s-00000.sst", "s-00001.sst"]
     assert (files[0].first_key, files[-1].last_key) == (ENTRIES[0][0], ENTRIES[-1][0])
     for file in files:
-        assert (file.size_bytes, file.sha256) == (file.path.stat().st_size, sha256_of(file.path))
+        assert (file.size_bytes, file.sha256) == (
+            (tmp_path / file.name).stat().st_size,
+            sha256_of(tmp_path / file.name),
+        )
     backend = RocksDBBackend(tmp_path / "db", ["a"])
-    backend.ingest("a", [f.path for f in files])
+    backend.ingest("a", [tmp_path / f.name for f in files])
     assert (backend.position("a"), list(backend.range("a", None, None))) == (b"p", ENTRIES)
     backend.close()
 
@@ -30,9 +33,9 @@ def test_an_empty_store_is_a_file_with_the_position(tmp_path: Path) -> None:
     (file,) = write_ssts(tmp_path, "s", [], position=b"p")
     assert (file.entries, file.first_key, file.last_key) == (0, None, None)
     backend = RocksDBBackend(tmp_path / "db", ["a"])
-    backend.ingest("a", [file.path], move=True)
+    backend.ingest("a", [tmp_path / file.name], move=True)
     assert (backend.position("a"), list(backend.range("a", None, None))) == (b"p", [])
-    assert not file.path.exists()
+    assert not (tmp_path / file.name).exists()
     backend.close()
 
 

@@ -1,0 +1,164 @@
+"""Stores and their changelog topics: names, topic settings, and entries to records and back.
+
+Names and bytes are Kafka Streams', so that either side can read what the other wrote:
+
+==========  =======================  =======================  ====================
+============================ store kind  store key                stored value             changelog key
+  changelog value, timestamp ==========  =======================  =======================
+  ====================  ============================
+key_value   key                      timestamp (8) | value    key                   value, timestamp
+window      window start (8) | key   timestamp (8) | value    key | start (8) | 0   value, timestamp
+==========  =======================  =======================  ====================
+============================
+
+The 0 is a four-byte sequence number, which only stores that keep duplicates use. Numbers are big-endian. A
+null value deletes. A source topic that serves as changelog has the same form as a key_value changelog, and
+may hold records with a null key, which mean nothing to a table.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+
+from penstock.state.errors import IncompatibleError, TopologyError
+from penstock.state.store import StoreSpec
+
+WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
+"""How much longer than the store a window's changelog keeps its records: a margin for clocks that
+disagree."""
+REPARTITION_RETENTION_MS = 7 * 24 * 3600 * 1000
+REPARTITION_SEGMENT_BYTES = 50 << 20
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TIMESTAMP = struct.Struct(">q")
+_START_BYTES = 8
+_SEQUENCE = b"\x00\x00\x00\x00"
+_SUFFIX_BYTES = _START_BYTES + len(_SEQUENCE)
+
+
+def changelog_topic(application_id: str, spec: StoreSpec) -> str:
+    """The topic that holds the store's changes: its source topic, or one of its own."""
+    if spec.source_topic is not None:
+        return spec.source_topic
+    return _checked(f"{application_id}-{spec.name}-changelog")
+
+
+def repartition_topic(application_id: str, name: str) -> str:
+    """The topic through which records of the repartition ``name`` go."""
+    return _checked(f"{application_id}-{name}-repartition")
+
+
+def journal_topic(application_id: str, subtopology: int) -> str:
+    """The topic that records what the feed of a sub-topology's tasks decided; its partition is the task's."""
+    return _checked(f"{application_id}-{subtopology}-journal")
+
+
+def _checked(topic: str) -> str:
+    if not _TOPIC_NAME.fullmatch(topic):
+        raise TopologyError(
+            f"{topic!r} cannot be a topic's name; use letters, digits, '.', '_' and '-', 249 at most, "
+            "in the application id and in the names of stores and repartitions"
+        )
+    return topic
+
+
+def changelog_configs(spec: StoreSpec) -> dict[str, str]:
+    """The settings with which a store's changelog topic is created. Not for source topics, which are the
+    user's."""
+    if spec.kind == "key_value":
+        return {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    if spec.retention_ms is None:
+        raise TopologyError(f"window store {spec.name!r} has no retention_ms; say how long its windows are kept")
+    return {
+        "cleanup.policy": "compact,delete",
+        "message.timestamp.type": "CreateTime",
+        "retention.ms": str(spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS),
+    }
+
+
+def repartition_configs(retention_ms: int = REPARTITION_RETENTION_MS) -> dict[str, str]:
+    """The settings of a repartition topic."""
+    return {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "CreateTime",
+        "retention.ms": str(retention_ms),
+        "segment.bytes": str(REPARTITION_SEGMENT_BYTES),
+    }
+
+
+def journal_configs(retention_ms: int) -> dict[str, str]:
+    """The settings of a journal topic; ``retention_ms`` is the longest of the sub-topology's inputs, -1 for
+    ever."""
+    return {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "CreateTime",
+        "retention.ms": str(retention_ms),
+    }
+
+
+def to_changelog(
+    spec: StoreSpec, store_key: bytes, stored_value: bytes | None, timestamp_ms: int
+) -> tuple[bytes, bytes | None, int]:
+    """The record (key, value, timestamp) of one entry. ``timestamp_ms`` is used for a deletion, which stores
+    none."""
+    keys, values = to_changelog_columns(spec, [store_key], [stored_value])
+    if stored_value is None:
+        return keys[0], None, timestamp_ms
+    return keys[0], values[0], _TIMESTAMP.unpack_from(stored_value)[0]
+
+
+def to_changelog_columns(
+    spec: StoreSpec, store_keys: Sequence[bytes], stored_values: Sequence[bytes | None]
+) -> tuple[list[bytes], list[bytes | None]]:
+    """The records' keys and values of many entries, in their order. The timestamps are those of the
+    changes."""
+    if spec.kind == "window":
+        keys = [k[_START_BYTES:] + k[:_START_BYTES] + _SEQUENCE for k in store_keys]
+    else:
+        keys = list(store_keys)
+    return keys, [None if v is None else v[8:] for v in stored_values]
+
+
+def from_changelog(spec: StoreSpec, key: bytes, value: bytes | None, timestamp_ms: int) -> tuple[bytes, bytes | None]:
+    """The entry (store key, stored value or ``None`` for a deletion) of one record. Errors as the columns'
+    form."""
+    (entry,) = from_changelog_columns(spec, [key], [value], [timestamp_ms])
+    return entry
+
+
+def from_changelog_columns(
+    spec: StoreSpec,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int],
+) -> list[tuple[bytes, bytes | None]]:
+    """The entries of many records in log order, each store key once with its last value, ready to be
+    committed.
+
+    Null keys of a source topic are left out. Raises ``IncompatibleError`` for a record that no store of this
+    kind wrote.
+    """
+    pack = _TIMESTAMP.pack
+    stored = [None if v is None else pack(t) + v for v, t in zip(values, timestamps_ms, strict=True)]
+    last = dict(zip(keys, stored, strict=True))
+    if None in last:
+        if spec.source_topic is None:
+            raise IncompatibleError(_foreign(spec, None))
+        del last[None]
+    entries: dict[bytes, bytes | None] = last  # type: ignore[assignment]  # the null key is gone
+    if spec.kind == "key_value":
+        return list(entries.items())
+    for key in entries:
+        if len(key) < _SUFFIX_BYTES or not key.endswith(_SEQUENCE):
+            raise IncompatibleError(_foreign(spec, key))
+    return [(k[-_SUFFIX_BYTES:-4] + k[:-_SUFFIX_BYTES], v) for k, v in entries.items()]
+
+
+def _foreign(spec: StoreSpec, key: bytes | None) -> str:
+    return (
+        f"the changelog of {spec.kind} store {spec.name!r} holds a record with key {key!r:.200}, which no such "
+        "store writes; check that the topic belongs to this application, and give the store another name "
+        "if it does not"
+    )

@@ -1,0 +1,119 @@
+"""Stores as processors and queries use them: user keys and values, nothing of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from penstock.state.store import StoreSpec
+from penstock.state.views import KeyValueState, window_floor, window_key
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class KeyValueStore(Generic[K, V]):
+    """A key-value store in user keys and values. ``range`` and ``all`` go in the order of the keys' bytes; what they
+    yield reflects writes made while they run only for keys not reached yet."""
+
+    def __init__(self, state: KeyValueState, timestamp_ms: int = 0) -> None:
+        self._state = state
+        self._keys = state.spec.key_serde
+        self.timestamp_ms = timestamp_ms
+        """Written with the next changes: the time of the record that is being processed."""
+
+    def get(self, key: K) -> V | None:
+        """The value, or ``None``."""
+        found = self._state.get(self._keys.serialize(key))
+        return None if found is None else found[0]
+
+    def get_with_timestamp(self, key: K) -> tuple[V, int] | None:
+        """The value and the time it was written with, or ``None``."""
+        return self._state.get(self._keys.serialize(key))
+
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value; ``None`` deletes."""
+        self._state.put(self._keys.serialize(key), value, self.timestamp_ms)
+
+    def delete(self, key: K) -> V | None:
+        """Delete; returns what was there."""
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    def range(self, low: K | None = None, high: K | None = None, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """Entries with ``low <= key <= high`` (both ends included, as in Kafka Streams)."""
+        write, read = self._keys.serialize, self._keys.deserialize
+        first = None if low is None else write(low)
+        last = None if high is None else write(high) + b"\x00"
+        for key, value, _ in self._state.range(first, last, reverse=reverse):
+            yield read(key), value
+
+    def all(self, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """Every entry."""
+        return self.range(reverse=reverse)
+
+    def prefix(self, prefix: bytes) -> Iterator[tuple[K, V]]:
+        """Entries whose key bytes start with ``prefix``."""
+        for key, value, _ in self._state.range(prefix, after_prefix(prefix)):
+            yield self._keys.deserialize(key), value
+
+
+class WindowStore(Generic[K, V]):
+    """A window store in user keys and values."""
+
+    def __init__(self, state: KeyValueState, timestamp_ms: int = 0) -> None:
+        self._state = state
+        self._keys = state.spec.key_serde
+        self.timestamp_ms = timestamp_ms
+
+    def put(self, key: K, value: V | None, window_start_ms: int) -> None:
+        """Set the value of a key in the window that starts then; ``None`` deletes."""
+        self._state.put(window_key(window_start_ms, self._keys.serialize(key)), value, self.timestamp_ms)
+
+    def get(self, key: K, window_start_ms: int) -> V | None:
+        """The value of a key in one window."""
+        found = self._state.get(window_key(window_start_ms, self._keys.serialize(key)))
+        return None if found is None else found[0]
+
+    def fetch(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, V]]:
+        """``(window start, value)`` of a key for starts with ``from_ms <= start <= to_ms``, ascending."""
+        wanted = self._keys.serialize(key)
+        for store_key, value, _ in self._state.range(window_floor(from_ms), window_floor(to_ms + 1)):
+            if store_key[8:] == wanted:
+                yield int.from_bytes(store_key[:8], "big"), value
+
+    def all(self) -> Iterator[tuple[K, int, V]]:
+        """``(key, window start, value)`` of every entry, by start, then key."""
+        for store_key, value, _ in self._state.range():
+            yield self._keys.deserialize(store_key[8:]), int.from_bytes(store_key[:8], "big"), value
+
+
+def store_facade(state: KeyValueState) -> KeyValueStore[Any, Any] | WindowStore[Any, Any]:
+    """The facade that fits the store's kind."""
+    return WindowStore(state) if state.spec.kind == "window" else KeyValueStore(state)
+
+
+def key_value_store(name: str, *, key: Any, value: Any, changelog: bool = True) -> StoreSpec:
+    """The spec of a key-value store for a processor."""
+    from penstock.state.serde import serde_of
+
+    return StoreSpec(name, "key_value", serde_of(key), serde_of(value), changelog)
+
+
+def window_store(
+    name: str, *, key: Any, value: Any, size_ms: int, retention_ms: int, changelog: bool = True
+) -> StoreSpec:
+    """The spec of a window store for a processor; entries whose window started more than ``retention_ms`` before
+    stream time may be dropped."""
+    from penstock.state.serde import serde_of
+
+    return StoreSpec(
+        name, "window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms
+    )
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The smallest key above every key with this prefix; ``None`` when there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

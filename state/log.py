@@ -1,0 +1,45 @@
+"""The words of the log: record, header, topic-partition, task id. Pure values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+Header: TypeAlias = tuple[str, bytes | None]
+Headers: TypeAlias = tuple[Header, ...]
+
+TIMESTAMP_ZERO_HEADER = "penstock.ts"
+"""librdkafka writes timestamp 0 as the current time; a record with timestamp 0 carries this header (value ``b"0"``)."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+class TaskId(NamedTuple):
+    """One task: the sub-topology's number and the partition that it owns."""
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+
+class Record(NamedTuple):
+    """One record as user code sees it. ``timestamp_ms`` is event time; ``None`` key or value is a real null."""
+
+    key: Any
+    value: Any
+    timestamp_ms: int = 0
+    headers: Headers = ()
+
+
+class Windowed(NamedTuple):
+    """The key of a windowed aggregate: the record's key and the window ``[start_ms, end_ms)``."""
+
+    key: Any
+    start_ms: int
+    end_ms: int

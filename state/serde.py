@@ -1,0 +1,141 @@
+"""Serdes: values of Python to bytes of the log and back.
+
+A serde never sees null: ``None`` is the log's null and stays null. ``immutable`` says that what ``deserialize`` returns
+cannot be changed in place, so that a store may keep the object instead of its bytes. The byte formats of ``STRING``,
+``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
+
+Every failure is a ``SerdeError``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import orjson
+
+from penstock.state.errors import SerdeError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Serde(Generic[T]):
+    """A pair of functions with a stable name (the name is part of a topology's description)."""
+
+    name: str
+    serialize: Callable[[T], bytes]
+    deserialize: Callable[[bytes], T]
+    immutable: bool = False
+
+    def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
+        """Serialize a column, nulls kept. Raises ``SerdeError`` with the place of the first bad value."""
+        out: list[bytes | None] = []
+        fn = self.serialize
+        try:
+            if None in values:
+                out.extend(None if v is None else fn(v) for v in values)
+            else:
+                out.extend(map(fn, values))  # type: ignore[arg-type]
+        except Exception as exc:
+            bad = values[len(out)]
+            raise SerdeError(
+                f"serde {self.name} cannot write {type(bad).__name__} {bad!r:.100} (place {len(out)} of the column): "
+                f"{exc}; give the operator or the topic the serde of this type"
+            ) from exc
+        return out
+
+
+def _identity(data: bytes) -> bytes:
+    return data
+
+
+def _check_bytes(value: bytes) -> bytes:
+    if type(value) is not bytes:
+        raise TypeError(f"expected bytes, got {type(value).__name__}")
+    return value
+
+
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_DOUBLE = struct.Struct(">d")
+
+
+def _unpacker(layout: struct.Struct) -> Callable[[bytes], Any]:
+    unpack = layout.unpack
+
+    def deserialize(data: bytes) -> Any:
+        return unpack(data)[0]
+
+    return deserialize
+
+
+def _decode_utf8(data: bytes) -> str:
+    return data.decode()
+
+
+BYTES: Serde[bytes] = Serde("bytes", _check_bytes, _identity, immutable=True)
+STRING: Serde[str] = Serde("string", str.encode, _decode_utf8, immutable=True)
+INT: Serde[int] = Serde("int", _LONG.pack, _unpacker(_LONG), immutable=True)
+INT32: Serde[int] = Serde("int32", _INT.pack, _unpacker(_INT), immutable=True)
+FLOAT: Serde[float] = Serde("float", _DOUBLE.pack, _unpacker(_DOUBLE), immutable=True)
+JSON: Serde[Any] = Serde("json", orjson.dumps, orjson.loads)
+
+
+def _is_frozen(tp: Any) -> bool:
+    """A frozen Struct or dataclass whose fields are all plain immutable values."""
+    plain = {int, float, str, bytes, bool, type(None)}
+    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
+        frozen = tp.__struct_config__.frozen
+    elif isinstance(tp, type) and dataclasses.is_dataclass(tp):
+        frozen = tp.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    else:
+        return tp in plain
+    return frozen and all(_plain_annotation(t, plain) for t in _field_types(tp))
+
+
+def _field_types(tp: type) -> list[Any]:
+    import typing
+
+    return list(typing.get_type_hints(tp).values())
+
+
+def _plain_annotation(annotation: Any, plain: set[type]) -> bool:
+    import typing
+
+    args = typing.get_args(annotation)
+    return annotation in plain or (bool(args) and all(a in plain for a in args))
+
+
+def typed_json(tp: type[T]) -> Serde[T]:
+    """JSON of a msgspec Struct, a dataclass or any other type that msgspec knows, checked against the type.
+
+    Fields that the type does not name are skipped without being built, so a narrow type is also the fast one.
+    """
+    name = getattr(tp, "__name__", str(tp))
+    decoder = msgspec.json.Decoder(tp)
+    encoder = msgspec.json.Encoder()
+    return Serde(f"json:{name}", encoder.encode, decoder.decode, immutable=_is_frozen(tp))
+
+
+def serde_of(like: Any) -> Serde[Any]:
+    """The serde that a user means by ``like``: a ``Serde``, a type (``str``, ``int``, ``float``, ``bytes``, ``dict``,
+    ``list``, a Struct, a dataclass) or a name (``"string"``, ``"json"``…). Raises ``SerdeError`` for anything else."""
+    if isinstance(like, Serde):
+        return like
+    simple: dict[Any, Serde[Any]] = {str: STRING, int: INT, float: FLOAT, bytes: BYTES, dict: JSON, list: JSON}
+    if like in simple:
+        return simple[like]
+    named: tuple[Serde[Any], ...] = (BYTES, STRING, INT, INT32, FLOAT, JSON)
+    names = {s.name: s for s in named}
+    if isinstance(like, str) and like in names:
+        return names[like]
+    if isinstance(like, type) and (issubclass(like, msgspec.Struct) or dataclasses.is_dataclass(like)):
+        return typed_json(like)
+    raise SerdeError(
+        f"no serde is known for {like!r}; pass a Serde, one of {sorted(names)}, "
+        "or a type among str, int, float, bytes, dict, list, a msgspec Struct or a dataclass"
+    )

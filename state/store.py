@@ -1,0 +1,80 @@
+"""Stores as specs and as a bytes interface.
+
+A ``StoreSpec`` is part of a topology: a value. A ``StateBackend`` holds the bytes of all stores of one task and is
+written once per commit, atomically, positions included. Two backends exist: memory (the reference model) and RocksDB;
+every test of the interface runs on both. Serdes, timestamps and windows live above it, in ``penstock.state.views``.
+
+Keys at this interface are the store's own keys without RocksDB's leading byte; values are the stored bytes:
+
+* ``key_value``: key = key bytes; value = timestamp (8, big-endian, signed) | value bytes.
+* ``window``: key = window start (8, big-endian) | key bytes, so that expiry is one range; value as above.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+from penstock.state.serde import Serde
+
+StoreKind = Literal["key_value", "window"]
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreSpec:
+    """One store of a topology.
+
+    ``retention_ms`` (window stores): windows whose start is below stream time - retention may be dropped.
+    ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic reuses
+    it as its changelog, and writes none of its own.
+    """
+
+    name: str
+    kind: StoreKind
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    changelog: bool = True
+    source_topic: str | None = None
+    window_size_ms: int | None = None
+    retention_ms: int | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class StoreWrites:
+    """What one commit changes in one store. ``puts``: last value per key, ``None`` deletes. ``drop_below``: every key
+    below it is dropped (expired windows), after the puts. ``position``: the encoded position record; never ``None``
+    when anything is written."""
+
+    store: str
+    puts: Sequence[tuple[bytes, bytes | None]]
+    position: bytes
+    drop_below: bytes | None = None
+
+
+class StateBackend(Protocol):
+    """The bytes of all stores of one task. Not thread-safe; owned by whoever runs or restores the task."""
+
+    def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of the keys, in their order; ``None`` where absent."""
+
+    def range(
+        self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with ``low <= key < high`` (``None``: unbounded) in unsigned byte order. Sees a state no older than
+        the call; no write may happen while it is being read."""
+
+    def commit(self, writes: Sequence[StoreWrites]) -> None:
+        """Apply all of it or nothing of it. After a crash each store stands at some earlier commit, never between."""
+
+    def position(self, store: str) -> bytes | None:
+        """The position of the last commit that touched the store; ``None`` when it was never written."""
+
+    def flush(self, stores: Sequence[str] | None = None) -> None:
+        """Make what is committed survive a crash of the machine."""
+
+    def size_bytes(self, store: str) -> int:
+        """Approximate size."""
+
+    def close(self) -> None:
+        """Release files and locks. Idempotent."""

@@ -1,0 +1,208 @@
+"""A store as operators see it: serdes and timestamps above the bytes, uncommitted writes above the backend.
+
+One view per store and task. ``entries`` holds what was read or written since it was last trimmed; ``dirty`` the keys
+changed since the last commit. Operators load a batch's distinct keys by one ``load`` (a multi-get for the rest), loop
+over the dict, and leave their changes in it; the backend and the changelog see the last value per key once per commit.
+
+Exactness rests on one rule: a value that can be changed in place is kept as bytes and decoded at every read, so that no
+caller can alter what another one sees. Only values of an ``immutable`` serde are kept as objects.
+
+Entries: ``None`` (absent), ``(value, timestamp_ms)`` for immutable serdes, else the stored bytes (timestamp | value).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from typing import Any
+
+from sortedcontainers import SortedSet
+
+from penstock.state.store import StateBackend, StoreSpec
+
+_TIMESTAMP = struct.Struct(">q")
+_ENTRY_OVERHEAD_BYTES = 200
+"""A dict slot, a bytes object for the key, a tuple and two small objects: what an entry costs beside its bytes."""
+_SAMPLE = 64
+
+
+class KeyValueState:
+    """A timestamped key-value store (kinds ``key_value`` and ``window``) in store keys and decoded values."""
+
+    def __init__(self, spec: StoreSpec, backend: StateBackend) -> None:
+        self.spec = spec
+        self.immutable = spec.value_serde.immutable
+        self.entries: dict[bytes, Any] = {}
+        self.dirty: dict[bytes, int] = {}
+        self._backend = backend
+        self._encode = spec.value_serde.serialize
+        self._decode = spec.value_serde.deserialize
+        self._floor: bytes | None = None
+        self._dropped_to: bytes | None = None
+        self._sorted: SortedSet[bytes] | None = None
+        self._sorted_len = 0
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def load(self, keys: Iterable[bytes]) -> None:
+        """Afterwards every key is in ``entries``."""
+        missing = list(set(keys).difference(self.entries))
+        if missing:
+            found = self._backend.get_many(self.spec.name, missing)
+            entries = map(self._thaw, found) if self.immutable else found
+            self.entries.update(zip(missing, entries, strict=True))
+
+    def get(self, key: bytes) -> tuple[Any, int] | None:
+        """Value and timestamp, or ``None``."""
+        entries = self.entries
+        if key not in entries:
+            self.load((key,))
+        return self.unpack(entries[key])
+
+    def unpack(self, entry: Any) -> tuple[Any, int] | None:
+        """An entry's value and timestamp."""
+        if entry is None or self.immutable:
+            return entry  # type: ignore[no-any-return]
+        return self._decode(entry[8:]), _TIMESTAMP.unpack_from(entry)[0]
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Any, int]]:
+        """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order: the backend's entries with the
+        uncommitted writes and deletions over them, as they stand when each is reached."""
+        if self._floor is not None and (low is None or low < self._floor):
+            low = self._floor
+        written = self._written_keys(low, high, reverse)
+        stored = self._backend.range(self.spec.name, low, high, reverse=reverse)
+        last = None
+        ours: Iterator[tuple[bytes, bytes | None]] = ((k, None) for k in written)
+        for key, raw in merge(ours, stored, key=lambda pair: pair[0], reverse=reverse):
+            if key == last:
+                continue
+            last = key
+            entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
+            found = self.unpack(entry)
+            if found is not None:
+                yield key, found[0], found[1]
+
+    def _written_keys(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
+        """The dirty keys of a range, sorted. The sorted form is made at the first range read and kept up from then."""
+        if self._sorted is None:
+            self._sorted = SortedSet(self.dirty)
+        elif self._sorted_len != len(self.dirty):
+            # dict keeps insertion order: only the keys since the last read are new
+            fresh = list(self.dirty)[self._sorted_len :]
+            self._sorted.update(fresh)
+        self._sorted_len = len(self.dirty)
+        return list(self._sorted.irange(low, high, inclusive=(True, False), reverse=reverse))
+
+    def _thaw(self, raw: bytes | None) -> Any:
+        """Stored bytes as the entry of an immutable serde."""
+        return None if raw is None else (self._decode(raw[8:]), _TIMESTAMP.unpack_from(raw)[0])
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def put(self, key: bytes, value: Any, timestamp_ms: int) -> None:
+        """Set the value; ``None`` deletes."""
+        if value is None:
+            self.entries[key] = None
+        elif self.immutable:
+            self.entries[key] = (value, timestamp_ms)
+        else:
+            self.entries[key] = _TIMESTAMP.pack(timestamp_ms) + self._encode(value)
+        self.dirty[key] = timestamp_ms
+
+    def put_raw(self, keys: list[bytes], raw_values: list[bytes | None], timestamps: list[int]) -> None:
+        """Set many values that are already serialized (a table's topic). Later ones win."""
+        pack = _TIMESTAMP.pack
+        if self.immutable:
+            decode = self._decode
+            self.entries.update(
+                (k, None if v is None else (decode(v), t)) for k, v, t in zip(keys, raw_values, timestamps, strict=True)
+            )
+        else:
+            self.entries.update(
+                (k, None if v is None else pack(t) + v) for k, v, t in zip(keys, raw_values, timestamps, strict=True)
+            )
+        self.dirty.update(zip(keys, timestamps, strict=True))
+
+    def expire_below(self, floor: bytes) -> None:
+        """Keys below ``floor`` are gone for every reader from now on, and dropped from the backend at the commit."""
+        if self._floor is None or floor > self._floor:
+            self._floor = floor
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
+        """What the next commit writes: keys, stored values (``None`` deletes) and timestamps, in the order in which
+        the keys were first changed since the last one. Expired keys are left out."""
+        entries, floor = self.entries, self._floor
+        dirty = self.dirty
+        keys = list(dirty) if floor is None else [k for k in dirty if k >= floor]
+        if self.immutable:
+            pack, encode = _TIMESTAMP.pack, self._encode
+            raw: list[bytes | None] = [
+                None if e is None else pack(e[1]) + encode(e[0]) for e in map(entries.__getitem__, keys)
+            ]
+        else:
+            raw = list(map(entries.__getitem__, keys))
+        return keys, raw, list(map(dirty.__getitem__, keys))
+
+    @property
+    def drop_below(self) -> bytes | None:
+        """The floor under which the backend still holds entries that are to be dropped."""
+        return self._floor if self._floor != self._dropped_to else None
+
+    def committed(self) -> None:
+        """The pending writes are in the backend."""
+        self.dirty.clear()
+        self._sorted, self._sorted_len = None, 0
+        if self._floor != self._dropped_to:
+            floor = self._floor
+            assert floor is not None
+            self.entries = {k: e for k, e in self.entries.items() if k >= floor}
+            self._dropped_to = floor
+
+    def discard(self) -> None:
+        """Forget everything that is not committed; reads go to the backend again."""
+        self.entries.clear()
+        self.dirty.clear()
+        self._sorted, self._sorted_len = None, 0
+        self._floor = self._dropped_to
+
+    def trim(self, max_bytes: int) -> None:
+        """Drop clean entries, oldest first, until the estimate is below ``max_bytes``. Dirty ones stay."""
+        size = self.size_bytes()
+        if size <= max_bytes:
+            return
+        if not self.dirty:
+            keep = int(len(self.entries) * max_bytes / size / 2)
+            drop = len(self.entries) - keep
+            for key in list(self.entries)[:drop]:
+                del self.entries[key]
+            return
+        self.entries = {k: self.entries[k] for k in self.dirty}
+
+    def size_bytes(self) -> int:
+        """Estimated memory of ``entries``, from a sample."""
+        count = len(self.entries)
+        if not count:
+            return 0
+        seen = total = 0
+        for key, entry in self.entries.items():
+            total += len(key) + (len(entry) if isinstance(entry, bytes) else 8)
+            seen += 1
+            if seen == _SAMPLE:
+                break
+        return count * (_ENTRY_OVERHEAD_BYTES + total // seen)
+
+
+def window_key(start_ms: int, key: bytes) -> bytes:
+    """The store key of a window store: start (8, big-endian) | key."""
+    return _TIMESTAMP.pack(start_ms) + key
+
+
+def window_floor(start_ms: int) -> bytes:
+    """The smallest store key of windows that start at ``start_ms`` or later."""
+    return _TIMESTAMP.pack(max(start_ms, 0))

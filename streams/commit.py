@@ -1,0 +1,236 @@
+"""The commit protocol: one producer, its tasks, and the order in which a commit is made durable.
+
+0. during the interval outputs go to the producer (``send_outputs``), inside the open transaction under exactly-once;
+1. at the commit: what operators held, the collapsed changelog writes and the journal record are sent and flushed, and
+   the log says at which offsets they end;
+2. the input positions are added to the transaction and it is committed; or, under at-least-once, they are committed;
+3. only then the stores are written, each with its new position.
+
+A crash between 2 and 3 is repaired by reading the changelog from the stored position. When the outcome of 2 is not known
+the producer is retired: a new one of the same transactional id fences it and waits for its transaction to end, and the
+committed offsets say what happened. Nothing is committed past a refused record: that aborts.
+
+At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
+
+Free of IO but for the ports it is given, so every crash point can be tested: ``Steps`` names them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from penstock.state.errors import PenstockError
+from penstock.state.log import TopicPartition
+from penstock.streams import metadata
+from penstock.streams.metadata import CommitMetadata
+from penstock.streams.ports import (
+    AbortableError,
+    Committed,
+    LogConsumer,
+    LogProducer,
+    ProducerRetiredError,
+    UnknownOutcomeError,
+)
+from penstock.streams.task import CommitWork, Task
+
+Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
+Step = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
+"""What has just been done, in the order of a commit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CommitTimeouts:
+    """``flush_s`` bounds the wait for acknowledgements, ``transaction_s`` each transactional request. A commit slower
+    than ``slow_s`` counts as one whose outcome is unknown."""
+
+    flush_s: float = 30.0
+    transaction_s: float = 10.0
+
+
+class Committer:
+    """The commits of the tasks of one producer.
+
+    ``open_producer`` makes a producer and, for a transactional one, is followed by ``init_transactions``. ``fence``
+    gives what ``send_offsets`` needs to be fenced by: the membership token as of the last assignment, or the plain
+    group id with fixed partitions. ``position_of(task, store, offset)`` encodes the position record of a store.
+    ``on_step`` is called after each step (failpoints and tests).
+    """
+
+    def __init__(
+        self,
+        guarantee: Guarantee,
+        consumer: LogConsumer,
+        open_producer: Callable[[], LogProducer],
+        fence: Callable[[], Any],
+        position_of: Callable[[Task, str], bytes],
+        timeouts: CommitTimeouts | None = None,
+        on_step: Callable[[Step], None] | None = None,
+    ) -> None:
+        self.guarantee = guarantee
+        self._consumer = consumer
+        self._open_producer = open_producer
+        self._fence = fence
+        self._position_of = position_of
+        self._timeouts = timeouts or CommitTimeouts()
+        self._on_step = on_step or (lambda step: None)
+        self._producer: LogProducer | None = None
+        self._in_transaction = False
+
+    # -- the producer --------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the producer; under exactly-once this fences older ones and waits for their transactions to end."""
+        if self._producer is None:
+            producer = self._open_producer()
+            if self.guarantee == "exactly_once":
+                producer.init_transactions(self._timeouts.transaction_s * 3)
+            self._producer = producer
+            self._in_transaction = False
+
+    def retire(self) -> None:
+        """Give the producer up; what it has open ends by fencing or by its time-out."""
+        if self._producer is not None:
+            self._producer.close()
+        self._producer = None
+        self._in_transaction = False
+
+    def _ready(self) -> LogProducer:
+        self.open()
+        assert self._producer is not None
+        if self.guarantee == "exactly_once" and not self._in_transaction:
+            self._producer.begin()
+            self._in_transaction = True
+            self._on_step("begun")
+        return self._producer
+
+    # -- during the interval -------------------------------------------------------------------------------------
+
+    def send_outputs(self, task: Task) -> None:
+        """Hand the task's outputs to the producer."""
+        for o in task.take_outputs():
+            self._ready().send(o.topic, o.keys, o.values, o.timestamps, o.headers, partition=o.partition)
+
+    # -- the commit ----------------------------------------------------------------------------------------------
+
+    def commit(self, tasks: Sequence[Task]) -> None:
+        """Commit everything that these tasks have done.
+
+        Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
+        rejoin), ``RetriableError`` (nothing happened). An unknown outcome is resolved here: the commit is found to have
+        happened, or the tasks go on from what is committed.
+        """
+        busy = [t for t in tasks if t.uncommitted_records]
+        if not busy and not self._in_transaction:
+            return
+        works = [(t, t.prepare_commit()) for t in busy]
+        self._on_step("prepared")
+        offsets = self._write_log(works)
+        try:
+            self._commit_log(offsets)
+        except UnknownOutcomeError:
+            if not self._happened(offsets):
+                self._restart_tasks(busy)
+                return
+        self._on_step("committed")
+        for task, work in works:
+            task.committed(work, {name: self._position_of(task, name) for name in work.pending})
+        self._on_step("stores_written")
+
+    def _write_log(self, works: Sequence[tuple[Task, CommitWork]]) -> dict[TopicPartition, Committed]:
+        """Step 1: returns the positions to commit."""
+        wrote = False
+        for task, work in works:
+            self.send_outputs(task)
+            logged = [o for _, o in work.changelogs] + ([work.journal] if work.journal is not None else [])
+            for o in logged:
+                self._ready().send(o.topic, o.keys, o.values, o.timestamps, o.headers, partition=o.partition)
+            wrote = wrote or bool(logged)
+        self._on_step("sent")
+        ends: Mapping[TopicPartition, int] = {}
+        if self._producer is not None and (wrote or self.guarantee != "exactly_once"):
+            ends = self._producer.flush(self._timeouts.flush_s)
+        self._on_step("flushed")
+        return {tp: c for task, work in works for tp, c in task.offsets(work, ends).items()}
+
+    def _commit_log(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Step 2."""
+        if self.guarantee != "exactly_once":
+            if offsets:
+                self._consumer.commit(offsets)
+            return
+        producer = self._ready()
+        if offsets:
+            producer.send_offsets(offsets, self._fence(), self._timeouts.transaction_s)
+        self._on_step("offsets_added")
+        producer.commit(self._timeouts.transaction_s)
+        self._in_transaction = False
+
+    def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """At-most-once: commit positions whose records have not been processed yet."""
+        self._consumer.commit({tp: Committed(offset, "") for tp, offset in offsets.items()})
+
+    def finish_ahead(self, tasks: Sequence[Task]) -> None:
+        """At-most-once: send what the interval made; there is nothing else to commit."""
+        for task in tasks:
+            if task.uncommitted_records:
+                work = task.prepare_commit()
+                self.send_outputs(task)
+                task.committed(work, {})
+        if self._producer is not None:
+            self._producer.flush(self._timeouts.flush_s)
+
+    # -- when it goes wrong --------------------------------------------------------------------------------------
+
+    def _happened(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+        """Whether a commit of unknown outcome took place: fence its producer, then read what is committed."""
+        self.retire()
+        self.open()
+        found = self._consumer.committed(list(offsets))
+        return all(found[tp] == c for tp, c in offsets.items())
+
+    def abort(self, tasks: Sequence[Task]) -> None:
+        """Abort: drop what every task did since the last commit, retire the producer, and read again from the committed
+        offsets."""
+        if self._producer is not None and self._in_transaction:
+            with suppress(PenstockError):  # the next producer's init_transactions ends the transaction instead
+                self._producer.abort(self._timeouts.transaction_s)
+        self.retire()
+        self._restart_tasks(tasks)
+
+    def _restart_tasks(self, tasks: Sequence[Task]) -> None:
+        self.open()
+        for task in tasks:
+            partitions = [TopicPartition(t, task.id.partition) for t in task.topics]
+            start = start_positions(self._consumer, partitions)
+            task.discard(start)
+            for tp in partitions:
+                self._consumer.seek(tp, start[tp.topic][0])
+
+    def close(self) -> None:
+        """Release the producer; uncommitted work is lost to it, as after a crash."""
+        if self._producer is not None and self._in_transaction:
+            with suppress(PenstockError):  # closing anyway; the transaction's time-out ends it
+                self._producer.abort(self._timeouts.transaction_s)
+        self.retire()
+
+
+def start_positions(
+    consumer: LogConsumer, partitions: Sequence[TopicPartition]
+) -> dict[str, tuple[int, CommitMetadata]]:
+    """Where a task's inputs go on: their committed positions, or the first record still there where there is none."""
+    found = consumer.committed(partitions)
+    out: dict[str, tuple[int, CommitMetadata]] = {}
+    for tp in partitions:
+        committed = found.get(tp)
+        if committed is None:
+            out[tp.topic] = (consumer.watermarks(tp)[0], CommitMetadata())
+        else:
+            out[tp.topic] = (committed.offset, metadata.decode(committed.metadata))
+    return out
+
+
+RESTARTABLE = (AbortableError, ProducerRetiredError)
+"""What ``Committer.abort`` repairs."""

@@ -1,0 +1,52 @@
+"""Timestamps at the door: finds the records of a chunk whose time cannot be trusted, before the feed orders by it."""
+
+from __future__ import annotations
+
+from penstock.streams.policies import Policies
+from penstock.streams.ports import Chunk
+from penstock.topologies.operator import NO_TIME
+
+
+def check_timestamps(
+    chunk: Chunk, partition_time_ms: int, policies: Policies, now_ms: int | None
+) -> tuple[Chunk, int, dict[int, str]]:
+    """The chunk with usable timestamps, the partition's stream time after it, and what is wrong by offset.
+
+    ``now_ms`` is the clock of a live run, ``None`` elsewhere. Records that are wrong take the partition's stream time
+    (0 before any), so that they keep a place in the order; with ``clamp`` that is all that happens to them.
+    """
+    times = chunk.timestamps
+    if not times:
+        return chunk, partition_time_ms, {}
+    ahead = policies.future_timestamp_max_ms
+    by_clock = policies.timestamp == "fail"
+    limit = (
+        (now_ms if now_ms is not None else None) if by_clock else (None if partition_time_ms < 0 else partition_time_ms)
+    )
+    highest = max(times)
+    if min(times) >= 0 and (by_clock and (limit is None or highest <= limit + ahead)):
+        return chunk, max(partition_time_ms, highest), {}
+    usable: list[int] = []
+    wrong: dict[int, str] = {}
+    time = partition_time_ms
+    for offset, ts in zip(chunk.offsets, times, strict=True):
+        base = limit if by_clock else (None if time == NO_TIME else time)
+        if ts < 0:
+            problem = f"timestamp {ts} ms is negative"
+        elif base is not None and ts > base + ahead:
+            what = "the clock" if by_clock else "the partition's stream time"
+            problem = f"timestamp {ts} ms is {ts - base} ms ahead of {what} ({base} ms); {ahead} ms are allowed"
+        else:
+            time = max(time, ts)
+            usable.append(ts)
+            continue
+        wrong[offset] = problem
+        usable.append(max(time, 0))
+    if not wrong:
+        return chunk, time, {}
+    marked = {} if policies.timestamp == "clamp" else wrong
+    return (
+        Chunk(chunk.topic, chunk.partition, chunk.offsets, chunk.keys, chunk.values, usable, chunk.headers),
+        time,
+        marked,
+    )

@@ -1,0 +1,1 @@
+"""Everything that touches confluent_kafka: consumer, producer, admin, embedded broker."""

@@ -1,0 +1,44 @@
+"""What happens to a record that cannot be processed. The default is to stop: nothing past it is committed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from penstock.state.errors import SettingsError
+
+ErrorPolicy = Literal["fail", "skip", "dead_letter"]
+TimestampErrorPolicy = Literal["fail", "skip", "clamp", "dead_letter"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Policies:
+    """``deserialization``: bytes that a serde cannot read. ``processing``: a user function that raises, or an output
+    over ``max_record_bytes``. ``timestamp``: negative, or more than ``future_timestamp_max_ms`` ahead.
+
+    ``fail`` measures "ahead" by the clock, in live runs only. ``skip``, ``clamp`` and ``dead_letter`` measure it
+    against the partition's own stream time, so that a replay decides alike; the first record of a partition has
+    nothing to be measured against. ``clamp`` gives such a record the partition's stream time (a negative time: 0).
+    ``dead_letter`` sends the record's original bytes to ``dead_letter_topic``, with the error in its headers.
+    """
+
+    deserialization: ErrorPolicy = "fail"
+    processing: ErrorPolicy = "fail"
+    timestamp: TimestampErrorPolicy = "fail"
+    dead_letter_topic: str | None = None
+    future_timestamp_max_ms: int = 3_600_000
+    max_record_bytes: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        chosen = (self.deserialization, self.processing, self.timestamp)
+        for value in chosen:
+            if value not in ("fail", "skip", "clamp", "dead_letter"):
+                raise SettingsError(
+                    f"{value!r} is no error policy; choose fail, skip or dead_letter (timestamps: clamp too)"
+                )
+        if "clamp" in chosen[:2]:
+            raise SettingsError("the policy clamp is for timestamps only; choose fail, skip or dead_letter")
+        if "dead_letter" in chosen and not self.dead_letter_topic:
+            raise SettingsError("a policy is dead_letter but no dead_letter_topic is set; name the topic")
+        if self.future_timestamp_max_ms < 0 or self.max_record_bytes < 1:
+            raise SettingsError("future_timestamp_max_ms cannot be negative, and max_record_bytes must be at least 1")

@@ -1,0 +1,1 @@
+"""Everything that touches PySpark: replay, compact, verify."""

@@ -1,0 +1,420 @@
+"""A task: one sub-topology on one partition, as a deterministic value machine without IO.
+
+Its runner gives it chunks of records, tells it where partitions end and what the clock says, and takes outputs. At a
+commit the runner does, in this order: ``prepare_commit`` → send changelog and journal → ``offsets`` with the ends that
+the log gave back → commit them → ``committed``. If anything fails before the commit is known, ``discard`` forgets
+everything since the last one, and the runner feeds the task again from the committed offsets.
+
+From the same start state, offsets and journal it gives the same outputs in the same order and the same stores, whatever
+the chunks, the batch size or the runner.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
+from penstock.state.errors import ProcessingError
+from penstock.state.log import Headers, TaskId, TopicPartition
+from penstock.state.store import StateBackend, StoreSpec, StoreWrites
+from penstock.state.views import KeyValueState
+from penstock.streams import journal, metadata
+from penstock.streams.engine import BatchTime, Engine
+from penstock.streams.feed import Feed, Run
+from penstock.streams.intake import check_timestamps
+from penstock.streams.metadata import CommitMetadata
+from penstock.streams.policies import Policies
+from penstock.streams.ports import Chunk, Committed
+from penstock.streams.sink import Output, SinkOperator
+from penstock.streams.task_context import Failures, NodeContext, Origin, TaskRequests
+from penstock.topologies.batch import Batch, concat
+from penstock.topologies.graph import Subtopology, Topology
+from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
+from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.plan import plan_of
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptions:
+    """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
+    cached reads of the task (an early commit is asked for, then clean entries are dropped)."""
+
+    policies: Policies = dataclasses.field(default_factory=Policies)
+    batch_max_records: int = 10_000
+    state_cache_max_bytes: int = 64 * 1024 * 1024
+    max_task_idle_ms: int = 0
+    live: bool = False
+
+
+@dataclasses.dataclass
+class CommitWork:
+    """What one commit of one task writes to the log. ``changelogs`` go to partition ``task.partition``."""
+
+    changelogs: list[tuple[StoreSpec, Output]]
+    journal: Output | None
+    pending: dict[str, tuple[list[bytes], list[bytes | None]]]
+    positions: dict[str, int]
+
+
+class Task:
+    """See the module. ``start`` holds the committed position of every input; ``partition_counts`` those of the
+    internal topics that it writes; ``replay`` the journal entries from ``start`` on."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        application_id: str,
+        topology: Topology,
+        subtopology: Subtopology,
+        backend: StateBackend,
+        start: Mapping[str, tuple[int, CommitMetadata]],
+        options: TaskOptions,
+        partition_counts: Mapping[str, int],
+        replay: Sequence[journal.Entry] = (),
+    ) -> None:
+        self.id = task_id
+        self.application_id = application_id
+        self.backend = backend
+        self.options = options
+        self._plan = plan_of(topology, subtopology)
+        self._topology = topology
+        self._sources = {
+            topology.source(n).topic_name(application_id): self._plan.names.index(n) for n in subtopology.sources
+        }
+        self.topics = tuple(sorted(self._sources))
+        self.stores = {s.name: KeyValueState(s, backend) for s in subtopology.stores}
+        self.requests = TaskRequests()
+        self.dropped: Counter[str] = Counter()
+        self.failures = Failures(task_id, options.policies, self._locate)
+        self.changelog_ends: dict[str, int] = {}
+        self._partition_counts = partition_counts
+        self._outputs: list[Output] = []
+        self._runs: list[Run] = []
+        self._bases: list[int] = []
+        self._time = BatchTime(self._plan.stride)
+        self._start = dict(start)
+        self._replay = replay
+        self._begin()
+
+    def _begin(self) -> None:
+        """Everything that is not in a store or in the log, as the last commit left it."""
+        recorded = [m for _, m in self._start.values()]
+        self._contexts: list[NodeContext] = []
+        self._engine = Engine(self._plan, self._time, self._open_operator)
+        for ctx in self._contexts:
+            ctx.engine = self._engine
+        self.changelog_ends = {}
+        self.feed = Feed(
+            self.topics,
+            {t: self._start[t][0] for t in self.topics},
+            max_task_idle_ms=self.options.max_task_idle_ms,
+            replay=self._replay,
+        )
+        self._rejected: dict[TopicPartition, dict[int, str]] = {}
+        self._partition_time_ms = {t: self._start[t][1].partition_time_ms for t in self.topics}
+        self.stream_time_ms = max((m.stream_time_ms for m in recorded), default=NO_TIME)
+        self._wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
+        for m in recorded:
+            self.changelog_ends.update(m.changelogs)
+        times = {name: ms for m in recorded for name, ms in m.operators.items()}
+        for name, operator in zip(self._plan.names, self._engine.operators, strict=True):
+            operator.stream_time_ms = times.get(name, NO_TIME)
+        if any(m.version for m in recorded) and not self._replay:
+            self.feed.note_start()
+        self.uncommitted_records = 0
+
+    def _open_operator(self, index: int, spec: OperatorSpec) -> Operator:
+        ctx = NodeContext(
+            self._plan.names[index], index, self.id, self._time, self.stores, self.failures, self.dropped, self.requests
+        )
+        if isinstance(spec, Sink):
+            topic = spec.topic_name(self.application_id)
+            return SinkOperator(
+                ctx,
+                spec,
+                topic,
+                self._outputs,
+                self._partition_counts.get(topic),
+                self.options.policies.max_record_bytes,
+            )
+        self._contexts.append(ctx)
+        return spec.open(ctx)
+
+    # -- input ---------------------------------------------------------------------------------------------------
+
+    def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
+        """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
+        checked, time, wrong = check_timestamps(
+            chunk, self._partition_time_ms[chunk.topic], self.options.policies, now_ms if self.options.live else None
+        )
+        self._partition_time_ms[chunk.topic] = time
+        if wrong:
+            self._rejected.setdefault(TopicPartition(chunk.topic, chunk.partition), {}).update(wrong)
+        self.feed.add(checked, next_offset)
+
+    def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
+        """Run one batch; returns how many input records it took (0: nothing to do now)."""
+        runs = self.feed.take(max_records or self.options.batch_max_records, now_ms)
+        if not runs:
+            self._replay_scripted()
+            return 0
+        self._runs = runs
+        self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
+        count = self._bases[-1]
+        batches = self._source_batches(runs)
+        self._advance_time(runs)
+        self._engine.run(batches, count)
+        self._write_dead_letters()
+        self.uncommitted_records += count
+        if sum(s.size_bytes() for s in self.stores.values()) > self.options.state_cache_max_bytes:
+            self._relieve_memory()
+        return count
+
+    def _replay_scripted(self) -> None:
+        while (entry := self.feed.next_scripted()) is not None:
+            if isinstance(entry, journal.ClockFiring):
+                self._fire_clock(entry.before_ms, entry.now_ms)
+
+    def _source_batches(self, runs: list[Run]) -> dict[int, Batch]:
+        stride = self._plan.stride
+        parts: dict[int, list[Batch]] = {}
+        for run, base in zip(runs, self._bases, strict=False):
+            chunk, start, stop = run.chunk, run.start, run.stop
+            order = list(range(base * stride, (base + stop - start) * stride, stride))
+            whole = start == 0 and stop == len(chunk.offsets)
+            batch = Batch(
+                chunk.keys if whole else chunk.keys[start:stop],
+                chunk.values if whole else chunk.values[start:stop],
+                chunk.timestamps if whole else chunk.timestamps[start:stop],
+                order,
+                chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
+            )
+            if self._rejected:
+                batch = self._without_rejected(run, batch)
+            parts.setdefault(self._sources[chunk.topic], []).append(batch)
+        return {index: concat(batches) for index, batches in parts.items()}
+
+    def _without_rejected(self, run: Run, batch: Batch) -> Batch:
+        """Records whose timestamp was refused meet the policy here, at their place in the order."""
+        partition = TopicPartition(run.chunk.topic, run.chunk.partition)
+        wrong = self._rejected.get(partition)
+        if not wrong:
+            return batch
+        source = self._plan.names[self._sources[run.chunk.topic]]
+        mask = []
+        for offset, order in zip(run.chunk.offsets[run.start : run.stop], batch.order, strict=True):
+            problem = wrong.pop(offset, None)
+            if problem is not None:
+                self.failures.bad_timestamp(source, order // self._plan.stride, problem)
+            mask.append(problem is None)
+        if not wrong:
+            del self._rejected[partition]
+        return batch.where(mask)
+
+    def _advance_time(self, runs: list[Run]) -> None:
+        time = self._time
+        time.before_ms = self.stream_time_ms
+        if self._plan.uses_stream_time:
+            every = (ts for r in runs for ts in r.chunk.timestamps[r.start : r.stop])
+            time.by_place_ms = list(accumulate(every, max, initial=self.stream_time_ms))[1:]
+        for r in runs:
+            self.stream_time_ms = max(self.stream_time_ms, max(r.chunk.timestamps[r.start : r.stop]))
+
+    def _locate(self, place: int) -> Origin | None:
+        """The input record at a place of the batch at hand."""
+        if not self._runs:
+            return None
+        number = bisect_right(self._bases, place) - 1
+        run = self._runs[number]
+        chunk, i = run.chunk, run.start + place - self._bases[number]
+        headers: Headers = () if chunk.headers is None else chunk.headers[i]
+        return Origin(
+            TopicPartition(chunk.topic, chunk.partition),
+            chunk.offsets[i],
+            chunk.keys[i],
+            chunk.values[i],
+            chunk.timestamps[i],
+            headers,
+        )
+
+    # -- clock ---------------------------------------------------------------------------------------------------
+
+    def punctuate(self, now_ms: int) -> bool:
+        """Show the clock to wall-clock timers; returns whether any was due. What fires is journaled."""
+        intervals = [i for o in self._engine.operators for i in o.wall_intervals_ms()]
+        if not intervals or now_ms <= self._wall_ms:
+            return False
+        if self._wall_ms == NO_TIME:
+            self._wall_ms = now_ms
+            return False
+        if all(now_ms // i == self._wall_ms // i for i in intervals):
+            return False
+        self.feed.note_clock(self._wall_ms, now_ms)
+        self._fire_clock(self._wall_ms, now_ms)
+        return True
+
+    def _fire_clock(self, before_ms: int, now_ms: int) -> None:
+        self._runs = []
+        self._engine.punctuate(now_ms, before_ms)
+        self._wall_ms = now_ms
+        self.uncommitted_records += 1
+
+    # -- output and commit ---------------------------------------------------------------------------------------
+
+    def take_outputs(self) -> list[Output]:
+        """What sinks were given since the last call, in order; neighbours for one topic as one."""
+        outputs = _coalesced(self._outputs)
+        self._outputs.clear()
+        return outputs
+
+    def _write_dead_letters(self) -> None:
+        letters = self.failures.take_letters()
+        if letters:
+            topic = self.options.policies.dead_letter_topic
+            assert topic is not None
+            self._outputs.append(
+                Output(
+                    topic,
+                    [o.key for o, _ in letters],
+                    [o.value for o, _ in letters],
+                    [max(o.timestamp_ms, 0) for o, _ in letters],
+                    [headers for _, headers in letters],
+                )
+            )
+
+    def prepare_commit(self) -> CommitWork:
+        """Emit what is held for commits (take the outputs once more after this), and collect the writes."""
+        self._runs = []
+        self._engine.flush()
+        partition = self.id.partition
+        changelogs: list[tuple[StoreSpec, Output]] = []
+        pending: dict[str, tuple[list[bytes], list[bytes | None]]] = {}
+        for state in self.stores.values():
+            spec = state.spec
+            keys, values, times = state.pending()
+            if not keys and state.drop_below is None:
+                continue
+            pending[spec.name] = (keys, values)
+            if spec.changelog and spec.source_topic is None and keys:
+                self._check_sizes(spec, values)
+                topic = changelog_topic(self.application_id, spec)
+                log_keys: list[bytes | None]
+                log_keys, log_values = to_changelog_columns(spec, keys, values)  # type: ignore[assignment]
+                changelogs.append((spec, Output(topic, log_keys, log_values, times, partition=partition)))
+        record = None
+        if self.feed.cuts and not self._replay:
+            topic = journal_topic(self.application_id, self.id.subtopology)
+            data = journal.encode(self.feed.cuts)
+            record = Output(topic, [None], [data], [max(self.stream_time_ms, 0)], partition=partition)
+        return CommitWork(changelogs, record, pending, self.feed.positions())
+
+    def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
+        largest = max((len(v) for v in values if v is not None), default=0)
+        limit = self.options.policies.max_record_bytes
+        if largest > limit:
+            raise ProcessingError(
+                f"task {self.id}: store {spec.name} holds a value of {largest} bytes, over max_record_bytes={limit}, so "
+                "its changelog cannot take it and nothing is committed; keep less per key, or raise the limit here, in "
+                "the changelog topic (max.message.bytes) and in the producer (message.max.bytes)"
+            )
+
+    def offsets(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Committed]:
+        """The input positions to commit. ``ends``: offset after the last record written to each changelog and journal
+        partition in this commit."""
+        partition = self.id.partition
+        for spec, output in work.changelogs:
+            self.changelog_ends[spec.name] = ends[TopicPartition(output.topic, partition)]
+        operators = {
+            name: op.stream_time_ms
+            for name, op in zip(self._plan.names, self._engine.operators, strict=True)
+            if op.stream_time_ms != NO_TIME
+        }
+        journal_end = ends[TopicPartition(work.journal.topic, partition)] if work.journal is not None else None
+        out: dict[TopicPartition, Committed] = {}
+        for topic, offset in work.positions.items():
+            noted = CommitMetadata(
+                version=metadata.VERSION,
+                stream_time_ms=self.stream_time_ms,
+                partition_time_ms=self._partition_time_ms[topic],
+                wall_ms=self._wall_ms,
+                operators=operators,
+                changelogs=self.changelog_ends,
+                journal=journal_end,
+            )
+            self._start[topic] = (offset, noted)
+            out[TopicPartition(topic, partition)] = Committed(offset, metadata.encode(noted))
+        return out
+
+    def committed(self, work: CommitWork, positions: Mapping[str, bytes]) -> None:
+        """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
+        writes = [
+            StoreWrites(name, list(zip(keys, values, strict=True)), positions[name], self.stores[name].drop_below)
+            for name, (keys, values) in work.pending.items()
+        ]
+        if writes:
+            self.backend.commit(writes)
+        share = self.options.state_cache_max_bytes // max(len(self.stores), 1)
+        for state in self.stores.values():
+            state.committed()
+            state.trim(share // 2)
+        self.feed.cuts.clear()
+        self.requests.commit = False
+        self.uncommitted_records = 0
+
+    def discard(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
+        """Forget everything since the last commit, buffered input included; go on from ``start``."""
+        for state in self.stores.values():
+            state.discard()
+        self._outputs.clear()
+        self.failures.take_letters()
+        self._start = dict(start)
+        self._begin()
+
+    def _relieve_memory(self) -> None:
+        """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
+        limit = self.options.state_cache_max_bytes
+        share = limit // max(len(self.stores), 1)
+        for state in self.stores.values():
+            state.trim(share)
+        if sum(s.size_bytes() for s in self.stores.values()) > limit // 2:
+            self.requests.commit = True
+
+    def close(self) -> None:
+        """Release the stores."""
+        self.backend.close()
+
+
+def _coalesced(outputs: list[Output]) -> list[Output]:
+    """Neighbours for one topic as one, in linear time; lists that came from batches are left as they are."""
+    out: list[Output] = []
+    owned = False
+    for o in outputs:
+        last = out[-1] if out else None
+        if last is None or last.topic != o.topic or (last.partition is None) != (o.partition is None):
+            out.append(o)
+            owned = False
+            continue
+        if not owned:
+            headers = None if last.headers is None else list(last.headers)
+            partition = None if last.partition is None else list(_listed(last))
+            last = Output(last.topic, [*last.keys], [*last.values], [*last.timestamps], headers, partition)
+            out[-1], owned = last, True
+        if o.headers is not None and last.headers is None:
+            last.headers = [()] * len(last.keys)
+        if last.headers is not None:
+            last.headers += o.headers if o.headers is not None else [()] * len(o.keys)
+        if isinstance(last.partition, list):
+            last.partition += _listed(o)
+        last.keys += o.keys
+        last.values += o.values
+        last.timestamps += o.timestamps
+    return out
+
+
+def _listed(output: Output) -> list[int]:
+    partition = output.partition
+    return partition if isinstance(partition, list) else [partition if partition is not None else -1] * len(output.keys)

@@ -1,0 +1,162 @@
+"""What a task gives its operators: state, time, outputs, counters, and the policy for a record that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.state.errors import PenstockError, ProcessingError, SerdeError
+from penstock.state.log import Headers, TaskId, TopicPartition
+from penstock.state.views import KeyValueState
+from penstock.streams.engine import BatchTime
+from penstock.streams.policies import ErrorPolicy, Policies
+from penstock.topologies.batch import Batch
+
+if TYPE_CHECKING:
+    from penstock.streams.engine import Engine
+
+
+class Origin:
+    """The input record behind a place of the batch, with its original bytes."""
+
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp_ms", "value")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.timestamp_ms = timestamp_ms
+        self.headers = headers
+
+
+class Failures:
+    """Applies the policies; collects what goes to the dead letter topic, by place, so that its order does not depend on
+    how the input was cut into batches."""
+
+    def __init__(self, task: TaskId, policies: Policies, locate: Callable[[int], Origin | None]) -> None:
+        self._task = task
+        self._policies = policies
+        self._locate = locate
+        self._letters: list[tuple[int, int, Origin, Headers]] = []
+        self.counts: Counter[str] = Counter()
+
+    def failed(self, operator: str, index: int, place: int, error: Exception) -> None:
+        """A record failed in an operator. Raises ``ProcessingError``, or returns when it is to be skipped."""
+        kind = "deserialization" if isinstance(error, SerdeError) else "processing"
+        policy = self._policies.deserialization if kind == "deserialization" else self._policies.processing
+        self._apply(policy, kind, operator, index, place, error, f"{type(error).__name__}: {error}")
+
+    def bad_timestamp(self, source: str, place: int, problem: str) -> None:
+        """A record's timestamp was refused at entry."""
+        policy = self._policies.timestamp
+        assert policy != "clamp"
+        self._apply(policy, "timestamp", source, 0, place, None, problem)
+
+    def _apply(
+        self,
+        policy: ErrorPolicy,
+        kind: str,
+        operator: str,
+        index: int,
+        place: int,
+        error: Exception | None,
+        problem: str,
+    ) -> None:
+        origin = self._locate(place)
+        where = (
+            f"topic {origin.partition.topic}, partition {origin.partition.partition}, offset {origin.offset}"
+            if origin is not None
+            else "a record held for the commit"
+        )
+        if policy == "fail" or origin is None:
+            if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
+                raise error
+            raise ProcessingError(
+                f"task {self._task} stopped at {where}, operator {operator}: {problem}. Nothing from that record on is "
+                f"committed. Mend the function or the record, or choose the {kind} policy skip or dead_letter"
+            ) from error
+        self.counts[f"{kind}_{policy}"] += 1
+        if policy == "dead_letter":
+            described: Headers = (
+                ("penstock.error", problem[:1000].encode()),
+                ("penstock.operator", operator.encode()),
+                ("penstock.topic", origin.partition.topic.encode()),
+                ("penstock.partition", str(origin.partition.partition).encode()),
+                ("penstock.offset", str(origin.offset).encode()),
+            )
+            self._letters.append((place, index, origin, (*origin.headers, *described)))
+
+    def take_letters(self) -> list[tuple[Origin, Headers]]:
+        """The batch's dead letters, in order."""
+        letters, self._letters = self._letters, []
+        letters.sort(key=lambda x: (x[0], x[1]))
+        return [(origin, headers) for _, _, origin, headers in letters]
+
+
+class TaskRequests:
+    """What user code asked of the runner."""
+
+    def __init__(self) -> None:
+        self.commit = False
+        self.shutdown = False
+
+
+class NodeContext:
+    """One operator's context."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        task: TaskId,
+        time: BatchTime,
+        states: dict[str, KeyValueState],
+        failures: Failures,
+        counters: Counter[str],
+        requests: TaskRequests,
+    ) -> None:
+        self.name = name
+        self.index = index
+        self.task = task
+        self.time = time
+        self._states = states
+        self._failures = failures
+        self._counters = counters
+        self._requests = requests
+        self.engine: Engine | None = None
+
+    def emit(self, batch: Batch, port: int = 0) -> None:
+        """Hand records on."""
+        assert self.engine is not None
+        self.engine.emitted(self.index, batch, port)
+
+    def state(self, store: str) -> KeyValueState:
+        """A store's view."""
+        return self._states[store]
+
+    def failed(self, batch: Batch, index: int, error: Exception) -> None:
+        """Apply the policy to the record behind this row."""
+        self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error)
+
+    def dropped(self, reason: str, count: int = 1) -> None:
+        """Count what semantics drop."""
+        if count:
+            self._counters[f"{self.name}.{reason}"] += count
+
+    def request_commit(self) -> None:
+        """Early commit."""
+        self._requests.commit = True
+
+    def request_shutdown(self) -> None:
+        """Clean stop."""
+        self._requests.shutdown = True

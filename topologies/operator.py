@@ -1,0 +1,145 @@
+"""The operator interface: each operator is written once, against whole batches.
+
+An ``OperatorSpec`` is a value in the graph: its ports, stores and properties. ``open(ctx)`` makes the ``Operator`` of
+one task. The engine calls it in one thread:
+
+* ``process(port, batch)`` for every run of records on an input port, in task order. A run may have any length from 1 to
+  the whole batch; the answer must not depend on where runs are cut.
+* ``advance(place)`` and, after the last run of a task batch, ``end_batch()``, for operators with event-time timers.
+* ``flush()`` right before a commit, for operators that emit per commit.
+* ``prefetch(port, batch)`` may come before ``process`` for records that will be given later, to load their state at once.
+
+Operators emit by ``ctx.emit(batch, port)``, in task order. They reach state, time, counters and policies only through
+``ctx``: no clock, randomness, file or client. State that is not in a store does not survive a restart, except
+``stream_time_ms``, which is committed with the offsets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, Protocol
+
+from penstock.state.log import TaskId
+from penstock.state.store import StoreSpec
+from penstock.state.views import KeyValueState
+from penstock.topologies.batch import Batch
+
+Emission = Literal["every_update", "per_commit"]
+NO_TIME = -1
+"""Stream time before the first record."""
+
+
+class TaskTime(Protocol):
+    """Stream time of the task, by place of the batch that is being run."""
+
+    @property
+    def stride(self) -> int:
+        """What a place is multiplied by in ``Batch.order``."""
+
+    @property
+    def before_ms(self) -> int:
+        """Stream time before the batch's first record; ``NO_TIME`` before any."""
+
+    @property
+    def by_place_ms(self) -> list[int]:
+        """Stream time after each input record of the batch, filtered ones included. Filled only for plans in which some
+        operator says ``uses_stream_time``."""
+
+
+class OperatorContext(Protocol):
+    """What an operator may reach."""
+
+    name: str
+    index: int
+    task: TaskId
+
+    @property
+    def time(self) -> TaskTime:
+        """The task's stream time."""
+
+    def emit(self, batch: Batch, port: int = 0) -> None:
+        """Hand records on, in task order; empty batches are fine."""
+
+    def state(self, store: str) -> KeyValueState:
+        """One of the operator's declared stores."""
+
+    def failed(self, batch: Batch, index: int, error: Exception) -> None:
+        """A user function raised on this row: raises ``ProcessingError`` under the policy ``fail``; returns when the
+        record is to be skipped (already counted, or sent to the dead letter topic)."""
+
+    def dropped(self, reason: str, count: int = 1) -> None:
+        """Count records that semantics drop: ``null_key``, ``null_value``, ``late``."""
+
+    def request_commit(self) -> None:
+        """Ask for a commit right after this batch."""
+
+    def request_shutdown(self) -> None:
+        """Ask the worker to commit and stop after this batch."""
+
+
+class Operator:
+    """The running form of an operator in one task. Subclasses override what they need."""
+
+    stream_time_ms: int = NO_TIME
+
+    def __init__(self, ctx: OperatorContext) -> None:
+        self.ctx = ctx
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Handle a run of records of one input port."""
+        raise AssertionError(f"{type(self).__name__} was given records but has no process method")
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        """Load the state of records that will come."""
+
+    def advance(self, place: int) -> None:
+        """Fire the event-time timers that the records before ``place`` made due."""
+
+    def end_batch(self) -> None:
+        """The task's batch is over; places start at 0 again."""
+
+    def flush(self) -> None:
+        """A commit is about to be made: emit what is held for it."""
+
+    def wall_intervals_ms(self) -> list[int]:
+        """The intervals of its wall-clock timers; the task calls ``punctuate`` when a multiple of one was passed."""
+        return []
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        """The clock has gone from ``before_ms`` (the reading of the call before) to ``now_ms``; both are journaled."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OperatorSpec:
+    """What an operator is, as a value.
+
+    ``in_ports`` and ``out_ports`` name its ports. ``stores`` are the stores it reads or writes: operators that name the
+    same store share it. ``uses_stream_time`` and ``uses_wall_time``: it has timers. ``order_sensitive``: its answer
+    depends on the order of records with different keys. ``emission``: see ``describe``; ``None`` for the stateless.
+    """
+
+    in_ports: tuple[str, ...] = ("in",)
+    out_ports: tuple[str, ...] = ("out",)
+    stores: tuple[StoreSpec, ...] = ()
+    uses_stream_time: bool = False
+    uses_wall_time: bool = False
+    order_sensitive: bool = False
+    emission: Emission | None = None
+
+    @property
+    def kind(self) -> str:
+        """The operator's name in ``describe``."""
+        return type(self).__name__
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What it shares with others: operators that name the same resource run in lockstep."""
+        return tuple(f"store:{s.name}" for s in self.stores)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form for one task."""
+        raise AssertionError(f"{self.kind} has no running form")
+
+    def details(self) -> dict[str, Any]:
+        """What ``describe`` prints beside the name."""
+        return {}

@@ -1,0 +1,1 @@
+"""The operators, each written once against whole batches. See ``penstock.topologies.operator``."""

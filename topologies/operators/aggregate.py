@@ -1,0 +1,251 @@
+"""Aggregations per key, and per key and tumbling window.
+
+Null keys and null values are dropped and counted. The result's timestamp is the highest of the records that went into
+it. The state is read once per distinct key of a batch; what is emitted is every update, or the last one per key at each
+commit (``per_commit``, as Kafka Streams with its cache), in the order in which the keys first changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.log import Windowed
+from penstock.state.serde import Serde
+from penstock.state.store import StoreSpec
+from penstock.state.views import window_floor
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.windows import TumblingWindows
+
+_START = struct.Struct(">q")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Aggregate(OperatorSpec):
+    """``new = adder(key, value, init())`` for a key's first record, ``adder(key, value, aggregate)`` after.
+
+    ``init`` is ``None`` for a reduce: then the first value is the aggregate. A ``None`` result deletes the key.
+    ``counts``: the aggregate is the number of records, and needs no function. The edge behind it carries upserts.
+    """
+
+    init: Callable[[], Any] | None = None
+    adder: Callable[[Any, Any, Any], Any] | None = None
+    counts: bool = False
+    windows: TumblingWindows | None = None
+
+    @property
+    def store(self) -> StoreSpec:
+        """Where the aggregates are kept."""
+        return self.stores[0]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Aggregates(ctx, self) if self.windows is None else _WindowAggregates(ctx, self, self.windows)
+
+    def details(self) -> dict[str, Any]:
+        """Store, windows and emission."""
+        shown: dict[str, Any] = {"store": self.store.name, "emission": self.emission}
+        if self.windows is not None:
+            shown |= {"window": f"{self.windows.size_ms} ms", "grace": f"{self.windows.grace_ms} ms"}
+        return shown
+
+
+def _counted(key: Any, value: Any, aggregate: int) -> int:
+    return aggregate + 1
+
+
+class _Aggregates(Operator):
+    def __init__(self, ctx: OperatorContext, spec: Aggregate) -> None:
+        super().__init__(ctx)
+        self._state = ctx.state(spec.store.name)
+        self._key_serde: Serde[Any] = spec.store.key_serde
+        self._every_update = spec.emission == "every_update"
+        self._changed: dict[bytes, Any] = {}
+        self._init: Callable[[], Any] | None = int if spec.counts else spec.init
+        self._adder = _counted if spec.counts else spec.adder
+        assert self._adder is not None
+
+    def _usable(self, batch: Batch) -> Batch:
+        """Without the records that have no key or no value."""
+        for column, reason in ((batch.keys, "null_key"), (batch.values, "null_value")):
+            if None in column:
+                mask = [x is not None for x in column]
+                self.ctx.dropped(reason, len(mask) - sum(mask))
+                return self._usable(batch.where(mask))
+        return batch
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        usable = batch if None not in batch.keys else batch.where([k is not None for k in batch.keys])
+        self._state.load(self._store_keys(usable))
+
+    def _store_keys(self, batch: Batch) -> list[bytes]:
+        keys: list[Any] = self._key_serde.serialize_all(batch.keys)
+        return keys
+
+    def process(self, port: int, batch: Batch) -> None:
+        batch = self._usable(batch)
+        if not batch.keys:
+            return
+        store_keys = self._store_keys(batch)
+        self._state.load(store_keys)
+        places, values, timestamps = self._fold(batch, store_keys)
+        self._done(batch, store_keys, batch.keys, places, values, timestamps)
+
+    def _fold(self, batch: Batch, store_keys: list[bytes]) -> tuple[list[int] | None, list[Any], list[int]]:
+        """Run every record against the state: (rows that were folded, ``None`` for all; new values; timestamps)."""
+        state = self._state
+        if not state.immutable:
+            return self._fold_decoding(batch, store_keys)
+        entries, init, adder = state.entries, self._init, self._adder
+        assert adder is not None
+        values: list[Any] = []
+        times: list[int] = []
+        failed: list[int] = []
+        for i, (key, store_key, value, ts) in enumerate(
+            zip(batch.keys, store_keys, batch.values, batch.timestamps, strict=True)
+        ):
+            found = entries[store_key]
+            try:
+                if found is None:
+                    new = value if init is None else adder(key, value, init())
+                else:
+                    old, old_ts = found
+                    new = adder(key, value, old)
+                    if old_ts > ts:
+                        ts = old_ts
+            except Exception as exc:
+                self.ctx.failed(batch, i, exc)
+                failed.append(i)
+                continue
+            entries[store_key] = None if new is None else (new, ts)
+            values.append(new)
+            times.append(ts)
+        return _without(failed, len(batch.keys)), values, times
+
+    def _fold_decoding(self, batch: Batch, store_keys: list[bytes]) -> tuple[list[int] | None, list[Any], list[int]]:
+        """The same for values that could be changed in place: each record decodes its own copy."""
+        state, init, adder = self._state, self._init, self._adder
+        assert adder is not None
+        values: list[Any] = []
+        times: list[int] = []
+        failed: list[int] = []
+        for i, (key, store_key, value, ts) in enumerate(
+            zip(batch.keys, store_keys, batch.values, batch.timestamps, strict=True)
+        ):
+            found = state.unpack(state.entries[store_key])
+            try:
+                if found is None:
+                    new = value if init is None else adder(key, value, init())
+                else:
+                    new = adder(key, value, found[0])
+                    ts = max(ts, found[1])
+                state.put(store_key, new, ts)
+            except Exception as exc:
+                self.ctx.failed(batch, i, exc)
+                failed.append(i)
+                continue
+            values.append(new)
+            times.append(ts)
+        return _without(failed, len(batch.keys)), values, times
+
+    def _done(
+        self,
+        batch: Batch,
+        store_keys: list[bytes],
+        out_keys: list[Any],
+        places: list[int] | None,
+        values: list[Any],
+        timestamps: list[int],
+    ) -> None:
+        """Mark what changed, and emit it or keep it for the commit."""
+        order, headers = batch.order, batch.headers
+        if places is not None:
+            store_keys = [store_keys[i] for i in places]
+            out_keys = [out_keys[i] for i in places]
+            order = [order[i] for i in places]
+            headers = None if headers is None else [headers[i] for i in places]
+        self._state.dirty.update(zip(store_keys, timestamps, strict=True))
+        if self._every_update:
+            self.ctx.emit(Batch(out_keys, values, timestamps, order, headers))
+        else:
+            self._changed.update(zip(store_keys, out_keys, strict=True))
+
+    def flush(self) -> None:
+        if not self._changed:
+            return
+        keys: list[Any] = []
+        values: list[Any] = []
+        timestamps: list[int] = []
+        for store_key, key in self._changed.items():
+            found = self._state.get(store_key)
+            keys.append(key)
+            values.append(None if found is None else found[0])
+            timestamps.append(self._state.dirty.get(store_key, 0) if found is None else found[1])
+        self._changed.clear()
+        self.ctx.emit(Batch(keys, values, timestamps, [0] * len(keys)))
+
+
+class _WindowAggregates(_Aggregates):
+    """The same per window. ``stream_time_ms`` is the operator's own: the highest timestamp it has seen."""
+
+    def __init__(self, ctx: OperatorContext, spec: Aggregate, windows: TumblingWindows) -> None:
+        super().__init__(ctx, spec)
+        self._size_ms = windows.size_ms
+        self._grace_ms = windows.grace_ms
+        self._retention_ms = spec.store.retention_ms or windows.size_ms + windows.grace_ms
+
+    def _store_keys(self, batch: Batch) -> list[bytes]:
+        size, pack = self._size_ms, _START.pack
+        starts = [ts - ts % size for ts in batch.timestamps]
+        prefixes = {s: pack(s) for s in set(starts)}
+        return [prefixes[s] + k for s, k in zip(starts, super()._store_keys(batch), strict=True)]
+
+    def process(self, port: int, batch: Batch) -> None:
+        batch = self._in_time(self._usable(batch))
+        if not batch.keys:
+            return
+        size = self._size_ms
+        store_keys = self._store_keys(batch)
+        self._state.load(store_keys)
+        places, values, timestamps = self._fold(batch, store_keys)
+        out_keys = [
+            Windowed(k, start := ts - ts % size, start + size)
+            for k, ts in zip(batch.keys, batch.timestamps, strict=True)
+        ]
+        self._done(batch, store_keys, out_keys, places, values, timestamps)
+        floor_ms = self.stream_time_ms - self._retention_ms + 1
+        if floor_ms > 0:
+            self._state.expire_below(window_floor(floor_ms))
+
+    def _in_time(self, batch: Batch) -> Batch:
+        """Without the records whose window has closed; moves stream time."""
+        if not batch.keys:
+            return batch
+        size, grace, seen = self._size_ms, self._grace_ms, self.stream_time_ms
+        latest = max(batch.timestamps)
+        earliest = min(batch.timestamps)
+        if earliest - earliest % size + size > max(latest, seen) - grace:
+            self.stream_time_ms = max(latest, seen)
+            return batch
+        mask: list[bool] = []
+        for ts in batch.timestamps:
+            if ts > seen:
+                seen = ts
+            mask.append(ts - ts % size + size > seen - grace)
+        self.stream_time_ms = seen
+        late = len(mask) - sum(mask)
+        if not late:
+            return batch
+        self.ctx.dropped("late", late)
+        return batch.where(mask)
+
+
+def _without(failed: list[int], count: int) -> list[int] | None:
+    """All places but the failed ones; ``None`` for all."""
+    if not failed:
+        return None
+    skipped = set(failed)
+    return [i for i in range(count) if i not in skipped]

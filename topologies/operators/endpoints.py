@@ -1,0 +1,138 @@
+"""Sources and sinks: where records enter a sub-topology and leave it. The task moves the bytes; these name topics,
+serdes and partitioning, and a table source keeps its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Record
+from penstock.state.serde import BYTES, Serde
+from penstock.state.store import StoreSpec
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.rows import decode_column
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source(OperatorSpec):
+    """Reads a topic. ``internal``: a repartition topic of this application, whose real name has the application id in
+    front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
+    ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's."""
+
+    topic: str
+    key_serde: Serde[Any] = BYTES
+    value_serde: Serde[Any] = BYTES
+    internal: bool = False
+    partitions: int | None = None
+    timestamp: Callable[[Record], int] | None = None
+    in_ports: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise TopologyError("a source has no topic; name one")
+        if self.partitions is not None and self.partitions < 1:
+            raise TopologyError(f"source {self.topic!r}: partitions={self.partitions}; it must be at least 1")
+
+    def topic_name(self, application_id: str) -> str:
+        """The topic's real name."""
+        return f"{application_id}-{self.topic}" if self.internal else self.topic
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """Decodes the log's bytes, which the task gives it as they are."""
+        return _Decodes(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Topic and serdes."""
+        return {"topic": self.topic, "key": self.key_serde.name, "value": self.value_serde.name}
+
+
+class _Decodes(Operator):
+    def __init__(self, ctx: OperatorContext, spec: Source) -> None:
+        super().__init__(ctx)
+        self._keys = None if spec.key_serde is BYTES else spec.key_serde
+        self._values = None if spec.value_serde is BYTES else spec.value_serde
+
+    def process(self, port: int, batch: Batch) -> None:
+        decoded = batch
+        if self._values is not None:
+            values, decoded = decode_column(self.ctx, batch, self._values, batch.values, "value")
+            decoded = decoded.replace(values=values)
+        if self._keys is not None:
+            keys, decoded = decode_column(self.ctx, decoded, self._keys, decoded.keys, "key")
+            decoded = decoded.replace(keys=keys)
+        self.ctx.emit(decoded)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableSource(Source):
+    """Reads a topic as a table: the last value per key is a row, a null value deletes it, null keys are skipped and
+    counted (Kafka Streams, KTable). The topic itself is the store's changelog. Emits each update with the old value
+    where a later operator asks for it (``olds``)."""
+
+    @property
+    def store(self) -> StoreSpec:
+        """The table's rows."""
+        return self.stores[0]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """Writes the rows."""
+        return _KeepsRows(ctx, self)
+
+
+class _KeepsRows(Operator):
+    """Rows are decoded when they come, so that bad bytes are found at their own offset and not at a later read; the
+    bytes kept are the log's."""
+
+    def __init__(self, ctx: OperatorContext, spec: TableSource) -> None:
+        super().__init__(ctx)
+        self._state = ctx.state(spec.store.name)
+        self._keys = spec.key_serde
+        self._values = spec.value_serde
+
+    def process(self, port: int, batch: Batch) -> None:
+        if None in batch.keys:
+            mask = [k is not None for k in batch.keys]
+            self.ctx.dropped("null_key", len(mask) - sum(mask))
+            batch = batch.where(mask)
+        values, batch = decode_column(self.ctx, batch, self._values, batch.values, "value")
+        keys, readable = decode_column(self.ctx, batch, self._keys, batch.keys, "key")
+        if readable is not batch:
+            values, _ = decode_column(self.ctx, readable, self._values, readable.values, "value")
+        if keys:
+            self._state.put_raw(readable.keys, readable.values, readable.timestamps)
+            self.ctx.emit(readable.replace(keys=keys, values=values))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sink(OperatorSpec):
+    """Writes a topic. Partition: murmur2 of the key as Kafka's Java producer does (``inner_key``: of the inner key of a
+    windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo
+    the count. Sinks of one topic run in lockstep, so that the topic's order does not depend on batches."""
+
+    topic: str
+    key_serde: Serde[Any] = BYTES
+    value_serde: Serde[Any] = BYTES
+    internal: bool = False
+    partitions: int | None = None
+    inner_key: Serde[Any] | None = None
+    out_ports: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise TopologyError("a sink has no topic; name one")
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Its topic."""
+        return (f"topic:{self.topic}",)
+
+    def topic_name(self, application_id: str) -> str:
+        """The topic's real name."""
+        return f"{application_id}-{self.topic}" if self.internal else self.topic
+
+    def details(self) -> dict[str, Any]:
+        """Topic and serdes."""
+        return {"topic": self.topic, "key": self.key_serde.name, "value": self.value_serde.name}

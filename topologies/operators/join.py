@@ -1,0 +1,83 @@
+"""The stream–table join: each stream record meets the table's row as it stands when the record is processed.
+
+Only the stream triggers; a table update emits nothing (Kafka Streams, KStream–KTable). A null stream value is dropped;
+a null stream key is dropped by an inner join and meets nothing in a left one. The result has the stream record's
+timestamp and headers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.store import StoreSpec
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.rows import map_rows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamTableJoin(OperatorSpec):
+    """``joiner(left, right)`` for each stream record and its row; ``left``: also without one, ``right`` being ``None``.
+    It shares the table's store, whose key serde must write the stream's keys as the table's."""
+
+    joiner: Callable[[Any, Any], Any]
+    left: bool = False
+
+    @property
+    def store(self) -> StoreSpec:
+        """The table's rows."""
+        return self.stores[0]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _JoinsRows(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """The table's store and the kind of join."""
+        return {"store": self.store.name, "type": "left" if self.left else "inner"}
+
+
+class _JoinsRows(Operator):
+    def __init__(self, ctx: OperatorContext, spec: StreamTableJoin) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+        self._state = ctx.state(spec.store.name)
+        self._key_serde = spec.store.key_serde
+        self._decode = spec.store.value_serde.deserialize
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
+
+    def process(self, port: int, batch: Batch) -> None:
+        batch = self._usable(batch)
+        if not batch.keys:
+            return
+        keys = self._key_serde.serialize_all(batch.keys)
+        present = keys if None not in keys else [k for k in keys if k is not None]
+        self._state.load(present)  # type: ignore[arg-type]
+        entries = self._state.entries
+        found = [None if k is None else entries[k] for k in keys]
+        if self._state.immutable:
+            rows = [None if e is None else e[0] for e in found]
+        else:
+            decode = self._decode
+            rows = [None if e is None else decode(e[8:]) for e in found]
+        if not self._spec.left and None in rows:
+            mask = [r is not None for r in rows]
+            rows = [r for r in rows if r is not None]
+            batch = batch.where(mask)
+        values, batch = map_rows(self.ctx, batch, self._spec.joiner, batch.values, rows)
+        self.ctx.emit(batch.replace(values=values))
+
+    def _usable(self, batch: Batch) -> Batch:
+        if None in batch.values:
+            mask = [v is not None for v in batch.values]
+            self.ctx.dropped("null_value", len(mask) - sum(mask))
+            batch = batch.where(mask)
+        if not self._spec.left and None in batch.keys:
+            mask = [k is not None for k in batch.keys]
+            self.ctx.dropped("null_key", len(mask) - sum(mask))
+            batch = batch.where(mask)
+        return batch

@@ -1,0 +1,281 @@
+"""The processor API, in the manner of Samza and Kafka Streams: a class of the user's, its stores and timers.
+
+A subclass of ``Processor`` overrides ``process(record, ctx)``, or ``process_batch(batch, ctx)`` for the hot path, whose
+answer must not depend on where batches are cut. One instance serves one task. What is forwarded leaves when the method
+returns, in the order of the calls.
+
+Timers fire on a grid: a timer of interval ``i`` fires when time reaches or passes a multiple of ``i``, once however many
+multiples were passed. So its next firing follows from stream time alone, which is committed with the offsets, and a
+restart neither loses nor repeats one. Stream-time timers fire right after the record that moved stream time was
+processed; wall-clock timers fire between batches, at the clock reading that the task's journal records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+from penstock.state.errors import TopologyError
+from penstock.state.facade import store_facade
+from penstock.state.log import Headers, Record, TaskId
+from penstock.state.store import StoreSpec
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import NO_TIME, Operator, OperatorContext, OperatorSpec
+
+TimeKind = Literal["stream_time", "wall_time"]
+
+
+class Processor:
+    """What a user subclasses. ``stores`` and ``out_ports`` are declared on the class; the constructor takes nothing
+    unless ``ProcessorSpec`` is given a factory."""
+
+    stores: ClassVar[tuple[StoreSpec, ...]] = ()
+    out_ports: ClassVar[tuple[str, ...]] = ("out",)
+    timers: ClassVar[tuple[TimeKind, ...]] = ()
+    """Which kinds of timers ``init`` schedules; scheduling another kind is refused."""
+
+    def init(self, ctx: ProcessorContext) -> None:
+        """Called once before the first record, after the stores are restored: look up stores, schedule timers."""
+
+    def process(self, record: Record, ctx: ProcessorContext) -> None:
+        """One record."""
+        raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
+
+    def process_batch(self, batch: Batch, ctx: ProcessorContext) -> None:
+        """A run of records; by default ``process`` for each."""
+        raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Timer:
+    interval_ms: int
+    callback: Callable[[int], None]
+
+    def due(self, before_ms: int, now_ms: int) -> bool:
+        """A multiple of the interval lies in ``(before, now]``."""
+        return before_ms != NO_TIME and now_ms // self.interval_ms > before_ms // self.interval_ms
+
+
+class ProcessorContext:
+    """What a processor may reach. Time, stores and outputs come from here alone: no clock, no randomness."""
+
+    def __init__(self, ctx: OperatorContext, spec: ProcessorSpec) -> None:
+        self._ctx = ctx
+        self._ports = spec.out_ports
+        self._timer_kinds = spec.timers
+        self._stores = {s.name: store_facade(ctx.state(s.name)) for s in spec.stores}
+        self.task: TaskId = ctx.task
+        self.timestamp_ms = 0
+        """Event time of the record at hand; in a timer, the time of the firing."""
+        self.headers: Headers = ()
+        self.stream_time_ms = NO_TIME
+        """Highest timestamp that this processor has seen."""
+        self._order = 0
+        self._out: list[tuple[int, Any, Any, int, int, Headers]] = []
+        self.stream_timers: list[_Timer] = []
+        self.wall_timers: list[_Timer] = []
+
+    def store(self, name: str) -> Any:
+        """One of the declared stores: a ``KeyValueStore`` or a ``WindowStore``."""
+        if name not in self._stores:
+            raise TopologyError(
+                f"{self._ctx.name} asks for store {name!r}, which it does not declare; it has: {', '.join(self._stores) or 'none'}"
+            )
+        return self._stores[name]
+
+    def forward(
+        self,
+        key: Any,
+        value: Any,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+        port: str = "out",
+    ) -> None:
+        """Hand a record on; time and headers are those of the record at hand unless given."""
+        if port not in self._ports:
+            raise TopologyError(f"{self._ctx.name} has no out port {port!r}; it has: {', '.join(self._ports)}")
+        ts = self.timestamp_ms if timestamp_ms is None else timestamp_ms
+        if ts < 0:
+            raise ValueError(f"timestamp_ms={ts} is negative; forward a time of 0 or later")
+        hs = self.headers if headers is None else headers
+        self._out.append((self._ports.index(port), key, value, ts, self._order, hs))
+
+    def forward_batch(self, batch: Batch, port: str = "out") -> None:
+        """Hand a run of records on, from ``process_batch``; its ``order`` is that of the records it was made of."""
+        self.send()
+        self._ctx.emit(batch, self._ports.index(port))
+
+    def schedule(self, interval_ms: int, callback: Callable[[int], None], kind: TimeKind = "stream_time") -> None:
+        """Call ``callback(time_ms)`` each time that the time passes a multiple of the interval. In ``init`` only."""
+        if interval_ms < 1:
+            raise TopologyError(f"{self._ctx.name} schedules a timer every {interval_ms} ms; it must be at least 1")
+        if kind not in self._timer_kinds:
+            raise TopologyError(f"{self._ctx.name} schedules a {kind} timer; declare it: timers = ({kind!r},)")
+        timers = self.stream_timers if kind == "stream_time" else self.wall_timers
+        timers.append(_Timer(interval_ms, callback))
+
+    def commit(self) -> None:
+        """Ask for a commit right after this batch."""
+        self._ctx.request_commit()
+
+    def shutdown(self) -> None:
+        """Ask the worker to commit and stop after this batch."""
+        self._ctx.request_shutdown()
+
+    # -- for the running form ------------------------------------------------------------------------------------
+
+    def at(self, timestamp_ms: int, headers: Headers, order: int) -> None:
+        """The record or firing that follows."""
+        self.timestamp_ms = timestamp_ms
+        self.headers = headers
+        self._order = order
+        for store in self._stores.values():
+            store.timestamp_ms = timestamp_ms
+
+    def send(self) -> None:
+        """Emit what was forwarded, in its order."""
+        out, self._out = self._out, []
+        start = 0
+        for i in range(1, len(out) + 1):
+            if i == len(out) or out[i][0] != out[start][0]:
+                port, keys, values, times, order, headers = zip(*out[start:i], strict=True)
+                batch = Batch(
+                    list(keys), list(values), list(times), list(order), list(headers) if any(headers) else None
+                )
+                self._ctx.emit(batch, port[0])
+                start = i
+
+    def drop_forwarded(self, count: int) -> None:
+        """Forget what was forwarded beyond the first ``count`` records (its record failed)."""
+        del self._out[count:]
+
+    @property
+    def forwarded(self) -> int:
+        """How many forwarded records wait to be sent."""
+        return len(self._out)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProcessorSpec(OperatorSpec):
+    """A user's processor in the graph. ``factory`` makes one instance per task."""
+
+    factory: Callable[[], Processor]
+    timers: tuple[TimeKind, ...] = ()
+    order_sensitive: bool = True
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Runs(ctx, self)
+
+
+def processor_spec(factory: Callable[[], Processor], *, stores: tuple[StoreSpec, ...] = ()) -> ProcessorSpec:
+    """The spec of a ``Processor`` class (or of a factory: then stores, ports and timers are read off an instance)."""
+    like: Any = factory if isinstance(factory, type) else factory()
+    return ProcessorSpec(
+        factory=factory,
+        stores=(*like.stores, *stores),
+        out_ports=like.out_ports,
+        timers=like.timers,
+        uses_stream_time="stream_time" in like.timers,
+        uses_wall_time="wall_time" in like.timers,
+    )
+
+
+class _Runs(Operator):
+    def __init__(self, ctx: OperatorContext, spec: ProcessorSpec) -> None:
+        super().__init__(ctx)
+        self._user = spec.factory()
+        self._context = ProcessorContext(ctx, spec)
+        self._batched = type(self._user).process_batch is not Processor.process_batch
+        self._timed = spec.uses_stream_time
+        self._place = 0
+        """The first place of the current batch whose stream time has not been shown to the timers."""
+        self._user.init(self._context)
+
+    def process(self, port: int, batch: Batch) -> None:
+        if not batch.keys:
+            return
+        self._context.stream_time_ms = self.stream_time_ms
+        if self._batched:
+            self._process_batch(batch)
+            return
+        stride = self.ctx.time.stride
+        for i in range(len(batch)):
+            if self._timed:
+                self._fire_until(batch.order[i] // stride)
+            self._process_one(batch, i)
+        self._context.send()
+
+    def _process_one(self, batch: Batch, i: int) -> None:
+        context = self._context
+        ts = batch.timestamps[i]
+        context.at(ts, () if batch.headers is None else batch.headers[i], batch.order[i])
+        if ts > context.stream_time_ms:
+            context.stream_time_ms = self.stream_time_ms = ts
+        sent = context.forwarded
+        try:
+            self._user.process(batch.record(i), context)
+        except Exception as exc:
+            context.drop_forwarded(sent)
+            self.ctx.failed(batch, i, exc)
+
+    def _process_batch(self, batch: Batch) -> None:
+        """Whole runs, cut where a timer falls due."""
+        context, stride = self._context, self.ctx.time.stride
+        start = 0
+        while start < len(batch):
+            stop = len(batch)
+            if self._timed:
+                self._fire_until(batch.order[start] // stride)
+                place = batch.order[start] // stride
+                stop = start + 1
+                while stop < len(batch) and batch.order[stop] // stride == place:
+                    stop += 1
+            run = batch.slice(start, stop)
+            latest = max(run.timestamps)
+            if latest > context.stream_time_ms:
+                context.stream_time_ms = self.stream_time_ms = latest
+            context.at(latest, (), run.order[-1])
+            try:
+                self._user.process_batch(run, context)
+            except Exception as exc:
+                self.ctx.failed(run, 0, exc)
+            context.send()
+            start = stop
+
+    # -- timers --------------------------------------------------------------------------------------------------
+
+    def _fire_until(self, place: int) -> None:
+        """Fire what the records before ``place`` made due."""
+        times = self.ctx.time.by_place_ms
+        while self._place < place:
+            self._fire_stream(times[self._place], self._place)
+            self._place += 1
+
+    def _fire_stream(self, now_ms: int, place: int) -> None:
+        time = self.ctx.time
+        before_ms = time.by_place_ms[place - 1] if place else time.before_ms
+        if now_ms != before_ms:
+            self._fire(self._context.stream_timers, before_ms, now_ms, place * time.stride + 1 + self.ctx.index)
+
+    def _fire(self, timers: list[_Timer], before_ms: int, now_ms: int, order: int) -> None:
+        for timer in timers:
+            if timer.due(before_ms, now_ms):
+                self._context.at(now_ms, (), order)
+                timer.callback(now_ms)
+
+    def advance(self, place: int) -> None:
+        self._fire_until(place)
+        self._context.send()
+
+    def end_batch(self) -> None:
+        self._place = 0
+
+    def wall_intervals_ms(self) -> list[int]:
+        return [t.interval_ms for t in self._context.wall_timers]
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        self._fire(self._context.wall_timers, before_ms, now_ms, 1 + self.ctx.index)
+        self._context.send()

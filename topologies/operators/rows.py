@@ -1,0 +1,86 @@
+"""Row functions over columns: one tight loop, and a slow path that starts at the record that raised.
+
+``list.extend`` keeps what it has appended when its iterator raises, so the length of the result says which row failed;
+nothing is computed twice. A function that raises ``StopIteration`` would end the loop silently; it shows as a short
+result and counts as an error of that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.state.errors import SerdeError
+from penstock.state.serde import Serde
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import OperatorContext
+
+
+def map_rows(
+    ctx: OperatorContext, batch: Batch, fn: Callable[..., Any], *columns: Iterable[Any]
+) -> tuple[list[Any], Batch]:
+    """``fn`` of each row of the columns, and the batch of the rows that succeeded (the same object when all did).
+
+    A row whose function raises goes to ``ctx.failed``, which raises or lets it be skipped.
+    """
+    out: list[Any] = []
+    try:
+        out.extend(map(fn, *columns))
+    except Exception as exc:
+        return _past_failures(ctx, batch, fn, columns, out, exc)
+    if len(out) == len(batch.keys):
+        return out, batch
+    return _past_failures(ctx, batch, fn, columns, out, RuntimeError("the function raised StopIteration"))
+
+
+def _past_failures(
+    ctx: OperatorContext,
+    batch: Batch,
+    fn: Callable[..., Any],
+    columns: tuple[Iterable[Any], ...],
+    out: list[Any],
+    error: Exception,
+) -> tuple[list[Any], Batch]:
+    rows = list(zip(*columns, strict=True))
+    kept = list(range(len(out)))
+    failed = len(out)
+    ctx.failed(batch, failed, error)
+    for i in range(failed + 1, len(rows)):
+        try:
+            out.append(fn(*rows[i]))
+        except Exception as exc:
+            ctx.failed(batch, i, exc)
+        else:
+            kept.append(i)
+    return out, batch.pick(kept)
+
+
+def decode_column(
+    ctx: OperatorContext, batch: Batch, serde: Serde[Any], column: list[bytes | None], what: str
+) -> tuple[list[Any], Batch]:
+    """The decoded column (nulls kept), and the batch of the rows that could be decoded."""
+    decode = serde.deserialize
+    fn: Callable[[Any], Any] = decode
+    if None in column:
+
+        def fn(data: bytes | None) -> Any:
+            return None if data is None else decode(data)
+
+    out: list[Any] = []
+    try:
+        out.extend(map(fn, column))
+        if len(out) == len(column):
+            return out, batch
+    except Exception:  # the slow path below meets it again, with its row
+        out.clear()
+
+    def named(data: bytes | None) -> Any:
+        try:
+            return fn(data)
+        except Exception as exc:
+            raise SerdeError(
+                f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(exc).__name__}: {exc}); "
+                "check the serde of this topic, or choose the policy skip or dead_letter"
+            ) from exc
+
+    return map_rows(ctx, batch, named, column)

@@ -1,0 +1,260 @@
+"""Operators without state. Functions named ``fn`` see ``(key, value)``, those of the ``values`` forms the value alone.
+Output timestamps and headers are the input record's (Kafka Streams)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.rows import map_rows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Filter(OperatorSpec):
+    """Keeps the records for which ``fn(key, value)`` is true (``negate``: false)."""
+
+    fn: Callable[..., Any]
+    negate: bool = False
+    values_only: bool = False
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Filters(ctx, self)
+
+
+class _Filters(Operator):
+    def __init__(self, ctx: OperatorContext, spec: Filter) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+
+    def process(self, port: int, batch: Batch) -> None:
+        fn = self._spec.fn
+        columns = (batch.values,) if self._spec.values_only else (batch.keys, batch.values)
+        mask, batch = map_rows(self.ctx, batch, fn, *columns)
+        if self._spec.negate:
+            mask = [not m for m in mask]
+        self.ctx.emit(batch.where(mask))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MapValues(OperatorSpec):
+    """Replaces the value by ``fn(value)``, or ``fn(key, value)`` with ``with_key``."""
+
+    fn: Callable[..., Any]
+    with_key: bool = False
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapsValues(ctx, self)
+
+
+class _MapsValues(Operator):
+    def __init__(self, ctx: OperatorContext, spec: MapValues) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+
+    def process(self, port: int, batch: Batch) -> None:
+        columns = (batch.keys, batch.values) if self._spec.with_key else (batch.values,)
+        values, batch = map_rows(self.ctx, batch, self._spec.fn, *columns)
+        self.ctx.emit(batch.replace(values=values))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Map(OperatorSpec):
+    """Replaces key and value by ``fn(key, value)``, a pair. A result that is no pair counts as the row's error."""
+
+    fn: Callable[[Any, Any], tuple[Any, Any]]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Maps(ctx, self)
+
+
+class _Maps(Operator):
+    def __init__(self, ctx: OperatorContext, spec: Map) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        pairs, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+        if any(type(p) is not tuple or len(p) != 2 for p in pairs):
+            pairs, batch = map_rows(self.ctx, batch, _as_pair, pairs)
+        if pairs:
+            keys, values = zip(*pairs, strict=True)
+            self.ctx.emit(batch.replace(keys=list(keys), values=list(values)))
+
+
+def _as_pair(result: Any) -> tuple[Any, Any]:
+    try:
+        key, value = result
+    except (TypeError, ValueError) as exc:
+        raise TypeError(f"the function must return a (key, value) pair, not {result!r:.100}") from exc
+    return key, value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectKey(OperatorSpec):
+    """Replaces the key by ``fn(key, value)``."""
+
+    fn: Callable[[Any, Any], Any]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _SelectsKeys(ctx, self)
+
+
+class _SelectsKeys(Operator):
+    def __init__(self, ctx: OperatorContext, spec: SelectKey) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        keys, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+        self.ctx.emit(batch.replace(keys=keys))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlatMap(OperatorSpec):
+    """Replaces a record by the records of ``fn``: ``fn(key, value)`` gives pairs; with ``values_only``
+    ``fn(value)`` gives values under the same key. The children stand in the order given."""
+
+    fn: Callable[..., Iterable[Any]]
+    values_only: bool = False
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _FlatMaps(ctx, self)
+
+
+class _FlatMaps(Operator):
+    def __init__(self, ctx: OperatorContext, spec: FlatMap) -> None:
+        super().__init__(ctx)
+        self._values_only = spec.values_only
+        fn = spec.fn
+        if spec.values_only:
+            self._fn: Callable[..., Sequence[Any]] = lambda value: _listed(fn(value))
+        else:
+            self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
+
+    def process(self, port: int, batch: Batch) -> None:
+        columns = (batch.values,) if self._values_only else (batch.keys, batch.values)
+        children, batch = map_rows(self.ctx, batch, self._fn, *columns)
+        places = [i for i, c in enumerate(children) for _ in c]
+        flat = [c for some in children for c in some]
+        if not flat:
+            return
+        picked = batch.pick(places)
+        if self._values_only:
+            self.ctx.emit(picked.replace(values=flat))
+        else:
+            keys, values = zip(*flat, strict=True)
+            self.ctx.emit(picked.replace(keys=list(keys), values=list(values)))
+
+
+def _listed(children: Iterable[Any]) -> Sequence[Any]:
+    """A list or tuple as it is; anything else (a generator) is run here, so that its errors belong to its row."""
+    return children if isinstance(children, (list, tuple)) else list(children)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Peek(OperatorSpec):
+    """Calls ``fn(key, value)`` for its effect and hands the record on. Under exactly-once the effect may happen again
+    after an abort or a restart."""
+
+    fn: Callable[[Any, Any], Any]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Peeks(ctx, self)
+
+
+class _Peeks(Operator):
+    def __init__(self, ctx: OperatorContext, spec: Peek) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        _, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+        self.ctx.emit(batch)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Branch(OperatorSpec):
+    """Sends each record to the out port of the first predicate ``fn(key, value)`` that is true; one that meets none
+    goes to the last port when there is one more port than predicates, and is dropped otherwise."""
+
+    predicates: tuple[Callable[[Any, Any], Any], ...]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Branches(ctx, self)
+
+
+class _Branches(Operator):
+    def __init__(self, ctx: OperatorContext, spec: Branch) -> None:
+        super().__init__(ctx)
+        self._ports = len(spec.out_ports)
+        predicates = spec.predicates
+
+        def port_of(key: Any, value: Any) -> int:
+            for i, predicate in enumerate(predicates):
+                if predicate(key, value):
+                    return i
+            return len(predicates)
+
+        self._port_of = port_of
+
+    def process(self, port: int, batch: Batch) -> None:
+        ports, batch = map_rows(self.ctx, batch, self._port_of, batch.keys, batch.values)
+        for number in range(self._ports):
+            self.ctx.emit(batch.where([p == number for p in ports]), number)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Merge(OperatorSpec):
+    """One stream of several, in the task's order."""
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Merges(ctx)
+
+
+class _Merges(Operator):
+    def process(self, port: int, batch: Batch) -> None:
+        self.ctx.emit(batch)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MapBatch(OperatorSpec):
+    """The hot path open to users: ``fn(batch)`` gets whole runs of records and returns a ``Batch`` or ``None``. Its
+    answer must not depend on where runs are cut; ``order`` and ``timestamps`` come from the records that it keeps
+    (``where``, ``pick``, ``replace`` do that). An exception counts against the run's first record."""
+
+    fn: Callable[[Batch], Batch | None]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapsBatches(ctx, self)
+
+
+class _MapsBatches(Operator):
+    def __init__(self, ctx: OperatorContext, spec: MapBatch) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        try:
+            out = self._fn(batch)
+        except Exception as exc:
+            if len(batch) == 1:
+                self.ctx.failed(batch, 0, exc)
+                return
+            # one record at a time, so that the policy meets the record that is to blame
+            for i in range(len(batch)):
+                self.process(port, batch.slice(i, i + 1))
+            return
+        if out is not None:
+            self.ctx.emit(out)

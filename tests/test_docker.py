@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+
+from penstock.topologies.operators.endpoints import Sink, Source
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = ROOT / "docker" / "compose.yaml"
@@ -26,9 +29,7 @@ def services() -> dict[str, Any]:
 
 def test_compose_file_keeps_the_specification() -> None:
     """By Docker Compose itself where its plugin is installed, and everywhere by the published schema."""
-    checks = [
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
-    ]
+    checks = [[sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]]
     docker = shutil.which("docker")
     if docker and subprocess.run([docker, "compose", "version"], capture_output=True).returncode == 0:
         checks.append([docker, "compose", "-f", str(COMPOSE), "config", "--quiet"])
@@ -65,20 +66,29 @@ def test_build_targets_exist(services: dict[str, Any]) -> None:
 
 def test_dockerfile_copies_what_exists() -> None:
     copied = [
-        path
-        for sources in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
-        for path in sources.split()
+        path for sources in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE) for path in sources.split()
     ]
     mounted = re.findall(r"type=bind,source=([^,]+),", DOCKERFILE)
     assert {"state", "topologies", "streams"} <= set(copied)
     assert [path for path in [*copied, *mounted] if not (ROOT / path).exists()] == []
 
 
+def test_workers_run_a_topology_that_exists_on_topics_that_are_made(services: dict[str, Any]) -> None:
+    ((module, name),) = re.findall(r":-([\w.]+):(\w+)}", services["worker-a"]["command"][1])
+    topology = getattr(importlib.import_module(module), name)()
+    (made,) = re.findall(r":-([\w -]+)}", services["topics"]["environment"]["TOPICS"])
+    read_or_written = {
+        endpoint.topic
+        for endpoint in topology.operators.values()
+        if isinstance(endpoint, Source | Sink) and not endpoint.internal
+    }
+    assert services["worker-a"]["command"] == services["worker-b"]["command"]
+    assert set(made.split()) == read_or_written
+
+
 def test_images_install_what_development_pins() -> None:
     def pins(name: str) -> set[str]:
-        return set(
-            re.findall(r"^[\w.-]+==[^\s\\]+", (ROOT / "requirements" / name).read_text(), re.MULTILINE)
-        )
+        return set(re.findall(r"^[\w.-]+==[^\s\\]+", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
 
     developed = pins("dev.lock")
     for image in ("worker.lock", "spark.lock"):

@@ -160,8 +160,8 @@ def _distrust(
     limit_ms = log.delete_retention_ms * AGE_LIMIT_PERCENT // 100
     if age_ms > limit_ms:
         return (
-            f"it is {age_ms} ms old, more than {AGE_LIMIT_PERCENT} % of the {log.delete_retention_ms} ms for which {log.topic} "
-            "keeps deletions, so that some may have been missed"
+            f"it is {age_ms} ms old, more than {AGE_LIMIT_PERCENT} % of the {log.delete_retention_ms} ms for which "
+            f"{log.topic} keeps deletions, so that some may have been missed"
         )
     if -age_ms > log.delete_retention_ms - limit_ms:
         return f"its wall time lies {-age_ms} ms in the future, so that its age is not known"

@@ -7,18 +7,16 @@ and position appear in the store together.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rocksdict import SstFileWriter
 
+from penstock.state.files import sha256_of
 from penstock.state.manifest import SnapshotFile
 from penstock.state.rocksdb import POSITION_KEY, USER_PREFIX
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_options import RocksDBOptions, table_options
-
-_HASH_CHUNK_BYTES = 1 << 20
 
 
 def write_sst(
@@ -124,12 +122,3 @@ def _not_ascending(last: bytes, key: bytes) -> str:
         f"key {key[:64]!r} follows key {last[:64]!r}, but keys of table files ascend strictly by unsigned "
         "bytes; sort the entries by store key and keep the last value of each"
     )
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_HASH_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()

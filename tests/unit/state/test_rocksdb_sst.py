@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.state.files import sha256_of
 from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_sst import sha256_of, write_sst, write_ssts
+from penstock.state.rocksdb_sst import write_sst, write_ssts
 
 ENTRIES = [(b"%06d" % i, b"%050d" % (i * i)) for i in range(3000)]
 

@@ -13,9 +13,7 @@ from penstock.topologies.graph import Topology
 def test_known_temperatures(drive: Callable[[Topology], TopologyTestDriver]) -> None:
     """Freezing, boiling, body temperature and where the scales meet, with key and time kept."""
     driver = drive(celsius.build())
-    driver.pipe_all(
-        "celsius", [Record("a", 0, 1), Record(None, 100, 2), Record("b", 37.0, 3), Record("a", -40, 4)]
-    )
+    driver.pipe_all("celsius", [Record("a", 0, 1), Record(None, 100, 2), Record("b", 37.0, 3), Record("a", -40, 4)])
     assert driver.read("fahrenheit") == [
         Record("a", 32.0, 1),
         Record(None, 212.0, 2),

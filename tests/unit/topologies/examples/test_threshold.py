@@ -21,9 +21,7 @@ READINGS = [
 
 
 @pytest.mark.parametrize("per_batch", [False, True], ids=["per record", "per batch"])
-def test_only_values_above_the_limit_pass(
-    drive: Callable[[Topology], TopologyTestDriver], per_batch: bool
-) -> None:
+def test_only_values_above_the_limit_pass(drive: Callable[[Topology], TopologyTestDriver], per_batch: bool) -> None:
     """Both ways give the same records, with their times and headers, in their order; the limit itself is not
     above."""
     driver = drive(threshold.build(limit=100.0, per_batch=per_batch))

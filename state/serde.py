@@ -39,7 +39,7 @@ class Serde(Generic[T]):
             if None in values:
                 out.extend(None if v is None else fn(v) for v in values)
             else:
-                out.extend(map(fn, values))  # type: ignore[arg-type]
+                out.extend(map(fn, values))  # type: ignore[arg-type]  # no nulls here
         except Exception as exc:
             bad = values[len(out)]
             raise SerdeError(
@@ -91,7 +91,7 @@ def _is_frozen(tp: Any) -> bool:
     if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
         frozen = tp.__struct_config__.frozen
     elif isinstance(tp, type) and dataclasses.is_dataclass(tp):
-        frozen = tp.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        frozen = tp.__dataclass_params__.frozen  # type: ignore[attr-defined]  # dataclasses keep it there, stubs do not say so
     else:
         return tp in plain
     return frozen and all(_plain_annotation(t, plain) for t in _field_types(tp))

@@ -63,7 +63,7 @@ class KeyValueState:
     def unpack(self, entry: Any) -> tuple[Any, int] | None:
         """An entry's value and timestamp."""
         if entry is None or self.immutable:
-            return entry  # type: ignore[no-any-return]
+            return entry  # type: ignore[no-any-return]  # the tuple of an immutable serde
         return self._decode(entry[8:]), _TIMESTAMP.unpack_from(entry)[0]
 
     def range(

@@ -70,7 +70,7 @@ class Committer:
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
         self.guarantee = guarantee
-        self._consumer = consumer
+        self.consumer = consumer
         self._open_producer = open_producer
         self._fence = fence
         self._position_of = position_of
@@ -115,8 +115,8 @@ class Committer:
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
-    def commit(self, tasks: Sequence[Task]) -> None:
-        """Commit everything that these tasks have done.
+    def commit(self, tasks: Sequence[Task]) -> bool:
+        """Commit everything that these tasks have done; returns whether anything was committed.
 
         Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
         rejoin), ``RetriableError`` (nothing happened). An unknown outcome is resolved here: the commit is found to have
@@ -124,7 +124,7 @@ class Committer:
         """
         busy = [t for t in tasks if t.uncommitted_records]
         if not busy and not self._in_transaction:
-            return
+            return False
         works = [(t, t.prepare_commit()) for t in busy]
         self._on_step("prepared")
         offsets = self._write_log(works)
@@ -133,11 +133,12 @@ class Committer:
         except UnknownOutcomeError:
             if not self._happened(offsets):
                 self._restart_tasks(busy)
-                return
+                return False
         self._on_step("committed")
         for task, work in works:
             task.committed(work, {name: self._position_of(task, name) for name in work.pending})
         self._on_step("stores_written")
+        return True
 
     def _write_log(self, works: Sequence[tuple[Task, CommitWork]]) -> dict[TopicPartition, Committed]:
         """Step 1: returns the positions to commit."""
@@ -159,7 +160,7 @@ class Committer:
         """Step 2."""
         if self.guarantee != "exactly_once":
             if offsets:
-                self._consumer.commit(offsets)
+                self.consumer.commit(offsets)
             return
         producer = self._ready()
         if offsets:
@@ -170,7 +171,7 @@ class Committer:
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""
-        self._consumer.commit({tp: Committed(offset, "") for tp, offset in offsets.items()})
+        self.consumer.commit({tp: Committed(offset, "") for tp, offset in offsets.items()})
 
     def finish_ahead(self, tasks: Sequence[Task]) -> None:
         """At-most-once: send what the interval made; there is nothing else to commit."""
@@ -188,7 +189,7 @@ class Committer:
         """Whether a commit of unknown outcome took place: fence its producer, then read what is committed."""
         self.retire()
         self.open()
-        found = self._consumer.committed(list(offsets))
+        found = self.consumer.committed(list(offsets))
         return all(found[tp] == c for tp, c in offsets.items())
 
     def abort(self, tasks: Sequence[Task]) -> None:
@@ -204,10 +205,10 @@ class Committer:
         self.open()
         for task in tasks:
             partitions = [TopicPartition(t, task.id.partition) for t in task.topics]
-            start = start_positions(self._consumer, partitions)
+            start = start_positions(self.consumer, partitions)
             task.discard(start)
             for tp in partitions:
-                self._consumer.seek(tp, start[tp.topic][0])
+                self.consumer.seek(tp, start[tp.topic][0])
 
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""

@@ -24,6 +24,7 @@ from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
 from penstock.streams import journal, metadata
 from penstock.streams.engine import BatchTime, Engine
+from penstock.streams.event_time import with_event_times
 from penstock.streams.feed import Feed, Run
 from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
@@ -34,7 +35,7 @@ from penstock.streams.task_context import Failures, NodeContext, Origin, TaskReq
 from penstock.topologies.batch import Batch, concat
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
-from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.operators.endpoints import Sink, Source
 from penstock.topologies.plan import plan_of
 
 
@@ -148,10 +149,15 @@ class Task:
 
     def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
         """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
+        source = self._plan.specs[self._sources[chunk.topic]]
+        assert isinstance(source, Source)
+        chunk, unmade = with_event_times(chunk, source)
         checked, time, wrong = check_timestamps(
             chunk, self._partition_time_ms[chunk.topic], self.options.policies, now_ms if self.options.live else None
         )
         self._partition_time_ms[chunk.topic] = time
+        if self.options.policies.timestamp != "clamp":
+            wrong = {**wrong, **unmade}
         if wrong:
             self._rejected.setdefault(TopicPartition(chunk.topic, chunk.partition), {}).update(wrong)
         self.feed.add(checked, next_offset)
@@ -303,7 +309,7 @@ class Task:
                 self._check_sizes(spec, values)
                 topic = changelog_topic(self.application_id, spec)
                 log_keys: list[bytes | None]
-                log_keys, log_values = to_changelog_columns(spec, keys, values)  # type: ignore[assignment]
+                log_keys, log_values = to_changelog_columns(spec, keys, values)  # type: ignore[assignment]  # a list of bytes, read only
                 changelogs.append((spec, Output(topic, log_keys, log_values, times, partition=partition)))
         record = None
         if self.feed.cuts and not self._replay:

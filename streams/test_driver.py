@@ -125,7 +125,7 @@ class TopologyTestDriver:
         raise TopologyError(f"the topology does not read topic {topic!r}; it reads: {', '.join(self._sources)}")
 
     def _partition_of(self, key: bytes | None) -> int:
-        return 0 if key is None else partition_for(key, self._partitions)
+        return 0 if key is None or self._partitions == 1 else partition_for(key, self._partitions)
 
     def _add(self, topic: str, partition: int, rows: Sequence[Record]) -> None:
         task = self.tasks[TaskId(self._sources[topic][0], partition)]
@@ -183,7 +183,8 @@ class TopologyTestDriver:
 
     def commit(self) -> bool:
         """Commit every task, in order of sub-topology; returns whether that gave records to other tasks."""
-        return any([self._commit(t) for t in self.tasks.values()])
+        carried = [self._commit(t) for t in self.tasks.values()]
+        return any(carried)
 
     def _commit(self, task: Task) -> bool:
         work = task.prepare_commit()

@@ -56,7 +56,7 @@ class _JoinsRows(Operator):
             return
         keys = self._key_serde.serialize_all(batch.keys)
         present = keys if None not in keys else [k for k in keys if k is not None]
-        self._state.load(present)  # type: ignore[arg-type]
+        self._state.load(present)  # type: ignore[arg-type]  # no nulls are left
         entries = self._state.entries
         found = [None if k is None else entries[k] for k in keys]
         if self._state.immutable:

@@ -80,7 +80,8 @@ class ProcessorContext:
         """One of the declared stores: a ``KeyValueStore`` or a ``WindowStore``."""
         if name not in self._stores:
             raise TopologyError(
-                f"{self._ctx.name} asks for store {name!r}, which it does not declare; it has: {', '.join(self._stores) or 'none'}"
+                f"{self._ctx.name} asks for store {name!r}, which it does not declare; "
+                f"it has: {', '.join(self._stores) or 'none'}"
             )
         return self._stores[name]
 

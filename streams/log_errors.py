@@ -1,0 +1,30 @@
+"""Errors about one place in the log. Pure."""
+
+from __future__ import annotations
+
+from penstock.state.errors import UserError
+from penstock.state.log import TopicPartition
+
+
+class OffsetOutOfRangeError(UserError):
+    """The record at ``offset`` of ``partition`` is not in the log: retention removed it, or the log ends before it.
+
+    An input position that is gone is for the user to decide about; a changelog position that is gone means a restore
+    from the beginning.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, seen: str) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"{partition.topic} [{partition.partition}] has no offset {offset}: {seen}; the records in between are gone "
+            "or the topic was made anew. Nothing was skipped: choose a position of your own for the group, or restore"
+        )
+
+
+class UnknownTopicError(UserError):
+    """A topic or partition that the cluster does not have."""
+
+    def __init__(self, topic: str, seen: str) -> None:
+        self.topic = topic
+        super().__init__(f"topic {topic!r} is not known to the cluster: {seen}; create it or correct its name")

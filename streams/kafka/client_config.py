@@ -1,0 +1,182 @@
+"""How our defaults and the user's librdkafka keys become one client configuration.
+
+The user's key wins, whatever it is called (aliases are folded into one name), except where another value would break
+a promise; those are refused with the reason. Pure: dictionaries in, dictionaries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.state.errors import SettingsError
+
+_ALIASES = {
+    "metadata.broker.list": "bootstrap.servers",
+    "queue.buffering.max.ms": "linger.ms",
+    "compression.codec": "compression.type",
+    "request.required.acks": "acks",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "message.send.max.retries": "retries",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+}
+
+_OURS = {
+    "bootstrap.servers": "it is the setting bootstrap_servers, and every client of the application must agree on it",
+    "group.id": "the group is the application_id",
+    "group.instance.id": "it is the setting group_instance_id",
+    "enable.auto.commit": "positions are committed together with state and output, never by the clock",
+    "enable.auto.offset.store": "positions are committed together with state and output, never by the clock",
+    "auto.offset.reset": "every position is explicit; a silent jump would lose records",
+    "enable.partition.eof": "the feed learns from it which partition is caught up",
+    "session.timeout.ms": "it is the setting session_timeout_ms, from which the heartbeat and the revoke limit follow",
+    "heartbeat.interval.ms": "it is a third of the setting session_timeout_ms",
+    "transactional.id": "it fences this worker's older self and is made from the application_id",
+    "transaction.timeout.ms": "it is the setting transaction_timeout_ms",
+    "delivery.report.only.error": "the changelog's offsets come from delivery reports",
+    "error_cb": "Penstock needs the client's errors itself",
+    "on_delivery": "Penstock needs the delivery reports itself",
+    "delivery_callback": "Penstock needs the delivery reports itself",
+    "dr_cb": "Penstock needs the delivery reports itself",
+    "partitioner_callback": "co-partitioning needs murmur2_random",
+    "on_commit": "commits are synchronous",
+}
+
+_CONSUMER_DEFAULTS: dict[str, Any] = {
+    # The default of a second after the queue was full costs most of the fetch rate.
+    "fetch.queue.backoff.ms": 2,
+    "queued.max.messages.kbytes": 16_384,
+    # More is no faster and only fills memory; polls of 10,000 are still answered whole.
+    "queued.min.messages": 20_000,
+    "fetch.wait.max.ms": 100,
+    "allow.auto.create.topics": False,
+}
+
+_PRODUCER_DEFAULTS: dict[str, Any] = {
+    "compression.type": "lz4",
+    "linger.ms": 5,
+    "batch.size": 1_000_000,
+    # Each queued record costs some 250 bytes beside its own, hence both limits.
+    "queue.buffering.max.messages": 100_000,
+    "queue.buffering.max.kbytes": 32_768,
+    "allow.auto.create.topics": False,
+}
+
+_GROUP_PROMISES = {
+    "partition.assignment.strategy": ("range", "only range puts equal partitions of joined topics on one worker"),
+    "group.remote.assignor": ("range", "only range puts equal partitions of joined topics on one worker"),
+}
+_COMMITTED_ONLY = {"isolation.level": ("read_committed", "uncommitted records would break exactly_once")}
+_PRODUCER_PROMISES = {
+    "partitioner": ("murmur2_random", "records must lie where Java clients and joined topics have them"),
+    "enable.idempotence": ("true", "a retry could duplicate or reorder records"),
+    "acks": ("all", "an acknowledged record could be lost"),
+}
+_GAPLESS_PROMISES = {
+    "enable.gapless.guarantee": ("true", "a refused record in the middle would vanish without an error"),
+    "message.timeout.ms": ("0", "a record that times out would leave a gap behind committed positions"),
+}
+
+
+def folded(user: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's keys under their main names. Raises ``SettingsError`` for keys that are Penstock's and for a key that
+    is given under two names."""
+    out: dict[str, Any] = {}
+    for name, value in user.items():
+        main = _ALIASES.get(name, name)
+        if main in _OURS:
+            raise SettingsError(f"librdkafka key {name!r} cannot be set: {_OURS[main]}; remove it")
+        if main in out:
+            raise SettingsError(f"librdkafka key {name!r} is given under two names; keep one of them")
+        out[main] = value
+    return out
+
+
+def _text(value: Any) -> str:
+    text = str(value).lower()
+    return "all" if text == "-1" else text
+
+
+def _keep(promises: Mapping[str, tuple[str, str]], user: dict[str, Any]) -> None:
+    """Take promised keys out of ``user``; any other value than the promised one is refused."""
+    for name, (needed, why) in promises.items():
+        if name in user and _text(user[name]) != needed:
+            raise SettingsError(f"librdkafka key {name!r} must be {needed!r}, not {user[name]!r}: {why}; remove it")
+        user.pop(name, None)
+
+
+def uses_consumer_protocol(user: Mapping[str, Any]) -> bool:
+    """Whether the user asks for the broker's own group protocol (KIP-848), where assignments are incremental."""
+    return _text(user.get("group.protocol", "classic")) == "consumer"
+
+
+def consumer_config(
+    bootstrap_servers: str,
+    group_id: str,
+    user: Mapping[str, Any],
+    *,
+    session_timeout_ms: int = 45_000,
+    group_instance_id: str | None = None,
+    read_committed: bool = True,
+) -> dict[str, Any]:
+    """A consumer's configuration. ``read_committed`` is a promise if true and the default if not.
+
+    Raises ``SettingsError`` naming the key that cannot be set and why.
+    """
+    mine = folded(user)
+    _keep(_GROUP_PROMISES, mine)
+    if read_committed:
+        _keep(_COMMITTED_ONLY, mine)
+    config = {**_CONSUMER_DEFAULTS, "isolation.level": "read_committed", **mine}
+    if uses_consumer_protocol(user):
+        config["group.remote.assignor"] = "range"
+    else:
+        config["partition.assignment.strategy"] = "range"
+        config["session.timeout.ms"] = session_timeout_ms
+        config["heartbeat.interval.ms"] = max(session_timeout_ms // 3, 1)
+        # librdkafka refuses a poll interval below the session time-out.
+        config.setdefault("max.poll.interval.ms", max(300_000, session_timeout_ms))
+    if group_instance_id is not None:
+        config["group.instance.id"] = group_instance_id
+    config |= {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group_id,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+    }
+    return config
+
+
+def producer_config(
+    bootstrap_servers: str,
+    user: Mapping[str, Any],
+    *,
+    transactional_id: str | None = None,
+    transaction_timeout_ms: int = 10_000,
+) -> dict[str, Any]:
+    """A producer's configuration. Without a transactional id it is gapless: a record that the broker refuses stops
+    the producer instead of leaving a hole. Raises ``SettingsError`` naming the key that cannot be set and why."""
+    mine = folded(user)
+    _keep(_PRODUCER_PROMISES, mine)
+    if transactional_id is None:
+        _keep(_GAPLESS_PROMISES, mine)
+    config = {**_PRODUCER_DEFAULTS, **mine}
+    config |= {
+        "bootstrap.servers": bootstrap_servers,
+        "partitioner": "murmur2_random",
+        "enable.idempotence": True,
+        "acks": "all",
+    }
+    if transactional_id is None:
+        config |= {"enable.gapless.guarantee": True, "message.timeout.ms": 0}
+    else:
+        config |= {"transactional.id": transactional_id, "transaction.timeout.ms": transaction_timeout_ms}
+    return config
+
+
+def admin_config(bootstrap_servers: str, user: Mapping[str, Any]) -> dict[str, Any]:
+    """An admin client's configuration: ``user`` holds the keys that are common to all clients (security and such)."""
+    return {**folded(user), "bootstrap.servers": bootstrap_servers}

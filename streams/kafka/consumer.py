@@ -1,0 +1,377 @@
+"""The consumer port on librdkafka.
+
+Rules that the code below keeps:
+
+- The client's queue may hold records from before a rebalance that is served in the middle of a poll. Such records are
+  dropped, and the partitions that are assigned again start anew at the position that was given for them.
+- A callback's exception is kept and raised from ``poll``: inside the client's own callback it could be lost.
+- Data is handed out before an error that came after it in the same poll.
+- With the classic protocol and ``range`` every rebalance is eager: the client is always told the whole assignment.
+  With the broker's protocol (``group.protocol=consumer``) it is told the difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+
+from penstock.state.errors import PenstockError, RetriableError
+from penstock.state.log import TopicPartition
+from penstock.streams.kafka import columns
+from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.errors import error_of, translate, translated
+from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
+from penstock.streams.ports import Chunk, Committed, Fetched
+
+_NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
+
+_error: Any = Message.error
+
+# Told to the application although the client goes on by itself: it reconnects, or the lost callback follows.
+_PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
+_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
+_UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+
+
+def _native(tp: TopicPartition, offset: int = _NO_OFFSET, metadata: str = "") -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition, offset, metadata)
+
+
+def _ours(partitions: Iterable[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(p.topic, p.partition) for p in partitions]
+
+
+class KafkaConsumer:
+    """``LogConsumer`` on a real cluster. ``config`` is what ``client_config.consumer_config`` made.
+
+    ``request_timeout_s`` bounds every call that asks the broker something; it must exceed the transaction time-out,
+    since ``committed`` waits for pending transactions.
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 60.0) -> None:
+        self._request_timeout_s = request_timeout_s
+        self._incremental = str(config.get("group.protocol", "classic")).lower() == "consumer"
+        self._subscribed = False
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._single_topic = False
+        self._offered: dict[TopicPartition, int] | None = None
+        self._touched: set[TopicPartition] = set()
+        self._failure: BaseException | None = None
+        try:
+            self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
+        except (KafkaException, ValueError, TypeError) as exc:
+            raise translated(exc, "opening a consumer") from exc
+
+    # --- group
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        on_assign: Callable[[Sequence[TopicPartition]], None],
+        on_revoke: Callable[[Sequence[TopicPartition]], None],
+        on_lost: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Join the group; see the port. The client assigns after ``on_assign``, and unassigns after the others."""
+
+        def assigned(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            self._guarded(self._on_assigned, _ours(partitions), on_assign)
+
+        def revoked(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            self._guarded(self._on_taken, _ours(partitions), on_revoke)
+
+        def lost(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            self._guarded(self._on_taken, _ours(partitions), on_lost)
+
+        with _translating(f"subscribing to {', '.join(topics)}"):
+            self._open().subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+        self._subscribed = True
+
+    def _guarded(
+        self,
+        step: Callable[[list[TopicPartition], Callable[[Sequence[TopicPartition]], None]], None],
+        partitions: list[TopicPartition],
+        callback: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        try:
+            step(partitions, callback)
+        except BaseException as exc:  # raised again by poll, interrupts included
+            if self._failure is None:
+                self._failure = exc
+
+    def _on_assigned(
+        self, partitions: list[TopicPartition], callback: Callable[[Sequence[TopicPartition]], None]
+    ) -> None:
+        self._offered = {}
+        try:
+            callback(partitions)
+            missing = [tp for tp in partitions if tp not in self._offered]
+            if missing:
+                raise PenstockError(f"on_assign gave no position for {missing}; call assign_at for each partition")
+        except BaseException:
+            self._offered = {}
+            raise
+        finally:
+            offered, self._offered = self._offered, None
+            self._positions.update(offered)
+            self._touched.update(offered)
+            self._tell_assignment(offered)
+
+    def _on_taken(self, partitions: list[TopicPartition], callback: Callable[[Sequence[TopicPartition]], None]) -> None:
+        try:
+            if self._client is not None:
+                callback(partitions)
+        finally:
+            self._touched.update(partitions)
+            self._forget(partitions)
+            if self._client is not None:
+                if self._incremental:
+                    self._client.incremental_unassign([_native(tp) for tp in partitions])
+                else:
+                    self._client.unassign()
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._positions.pop(tp, None)
+            self._paused.discard(tp)
+        self._single_topic = len({tp.topic for tp in self._positions}) == 1
+
+    def _tell_assignment(self, added: Mapping[TopicPartition, int]) -> None:
+        """Tell the client what it reads now: the difference where it takes one, else all of it."""
+        self._single_topic = len({tp.topic for tp in self._positions}) == 1
+        client = self._open()
+        if self._subscribed and not self._incremental:
+            client.assign([_native(tp, offset) for tp, offset in self._positions.items()])
+        else:
+            client.incremental_assign([_native(tp, offset) for tp, offset in added.items()])
+        paused = [_native(tp) for tp in self._paused]
+        if paused:
+            client.pause(paused)
+
+    # --- positions
+
+    def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Inside ``on_assign``: the positions of what was assigned. Outside: start reading more, without a group;
+        partitions that are read already are moved."""
+        if self._offered is not None:
+            self._offered.update(offsets)
+            return
+        known = {tp: at for tp, at in offsets.items() if tp in self._positions}
+        fresh = {tp: at for tp, at in offsets.items() if tp not in known}
+        for tp, offset in known.items():
+            self.seek(tp, offset)
+        if fresh:
+            if self._subscribed:
+                raise PenstockError(f"{sorted(fresh)} are not this member's; the group assigns partitions, inside poll")
+            with _translating(f"assigning {sorted(fresh)}"):
+                self._positions.update(fresh)
+                self._tell_assignment(fresh)
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading; partitions that are not read are ignored."""
+        leaving = [tp for tp in partitions if tp in self._positions]
+        if not leaving:
+            return
+        self._forget(leaving)
+        with _translating(f"unassigning {leaving}"):
+            if self._subscribed and not self._incremental:
+                self._tell_assignment({})
+            else:
+                self._open().incremental_unassign([_native(tp) for tp in leaving])
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """See the port. Raises ``PenstockError`` for a partition that is not read."""
+        if partition not in self._positions:
+            raise PenstockError(f"cannot seek {partition}: it is not assigned; call assign_at first")
+        self._positions[partition] = offset
+        try:
+            self._open().seek(_native(partition, offset))
+        except KafkaException as exc:
+            err = error_of(exc)
+            if err is None or err.code() != KafkaError._STATE:
+                raise translated(exc, f"seeking {partition} to {offset}") from exc
+            # The client cannot seek while a partition is still being started.
+            self._restart([partition])
+
+    def _restart(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these again from their positions, dropping what the client has queued of them."""
+        again = {tp: self._positions[tp] for tp in partitions if tp in self._positions}
+        if not again:
+            return
+        with _translating(f"restarting {sorted(again)}"):
+            if not self._subscribed or self._incremental:
+                self._open().incremental_unassign([_native(tp) for tp in again])
+            self._tell_assignment(again)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out no records of these until ``resume``."""
+        chosen = [tp for tp in partitions if tp in self._positions and tp not in self._paused]
+        if chosen:
+            self._paused.update(chosen)
+            with _translating(f"pausing {chosen}"):
+                self._open().pause([_native(tp) for tp in chosen])
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo ``pause``."""
+        chosen = [tp for tp in partitions if tp in self._paused]
+        if chosen:
+            self._paused.difference_update(chosen)
+            with _translating(f"resuming {chosen}"):
+                self._open().resume([_native(tp) for tp in chosen])
+
+    # --- reading
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched:
+        """See the port. Raises ``OffsetOutOfRangeError`` and ``UnknownTopicError`` beside the consumer's errors."""
+        self._touched.clear()
+        messages = self._take(max_records, 0.0)
+        if not messages and timeout_s > 0:
+            # The client waits until it has all that was asked for; asking for one returns with the first. Callbacks
+            # of this call ran before that record was taken, so nothing of it can be stale.
+            messages = self._take(1, timeout_s)
+            self._touched.clear()
+            if messages and max_records > 1:
+                messages += self._take(max_records - 1, 0.0)
+        if not messages:
+            return Fetched([], {})
+        ends: dict[TopicPartition, int] = {}
+        if any(map(_error, messages)):
+            messages = self._sort_out(messages, ends)
+        chunks = columns.chunks_of(messages, self._single_topic)
+        if self._touched:
+            chunks = self._without_stale(chunks, ends)
+        for chunk in chunks:
+            tp = TopicPartition(chunk.topic, chunk.partition)
+            self._positions[tp] = chunk.offsets[-1] + 1
+            if tp in ends and ends[tp] <= chunk.offsets[-1]:
+                del ends[tp]  # more was written while the client reported this end
+        if self._failure is not None and not chunks and not ends:
+            self._raise_failure()
+        return Fetched(chunks, ends)
+
+    def _take(self, count: int, timeout_s: float) -> list[Message]:
+        client = self._open()
+        if self._failure is not None:
+            self._raise_failure()
+        try:
+            messages: list[Message] = client.consume(count, timeout_s)
+        except (KafkaException, SystemError) as exc:
+            raise translated(exc, "reading from the cluster") from exc
+        if self._failure is not None:
+            self._raise_failure()
+        return messages
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _sort_out(self, messages: list[Message], ends: dict[TopicPartition, int]) -> list[Message]:
+        """Take ends and errors out of the messages; the first real error is kept for when the data is handed out."""
+        records: list[Message] = []
+        for message in messages:
+            err = message.error()
+            if err is None:
+                records.append(message)
+                continue
+            code = err.code()
+            if code == KafkaError._PARTITION_EOF:
+                ends[_place(message)] = message.offset() or 0
+            elif code not in _PASSING and self._failure is None:
+                self._failure = self._failure_of(message, err)
+        return records
+
+    def _failure_of(self, message: Message, err: KafkaError) -> BaseException:
+        code = err.code()
+        if code in _GONE:
+            tp = _place(message)
+            at = message.offset()
+            return OffsetOutOfRangeError(tp, self._positions.get(tp, -1) if at is None or at < 0 else at, err.str())
+        if code in _UNKNOWN:
+            return UnknownTopicError(message.topic() or "?", err.str())
+        where = f"reading {message.topic()}" if message.topic() else "reading from the cluster"
+        return translate(err, where)
+
+    def _without_stale(self, chunks: list[Chunk], ends: dict[TopicPartition, int]) -> list[Chunk]:
+        touched = self._touched
+        fresh = [c for c in chunks if (c.topic, c.partition) not in touched]
+        stale = [TopicPartition(c.topic, c.partition) for c in chunks if (c.topic, c.partition) in touched]
+        stale += [tp for tp in ends if tp in touched and tp not in stale]
+        for tp in stale:
+            ends.pop(tp, None)
+        self._restart(stale)
+        return fresh
+
+    # --- the group's positions
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """See the port. Raises ``RetriableError`` when pending transactions did not end in time."""
+        with _translating(f"reading committed positions of {len(partitions)} partitions"):
+            found = self._open().committed([_native(tp) for tp in partitions], self._request_timeout_s)
+        out: dict[TopicPartition, Committed | None] = {}
+        for native in found:
+            tp = TopicPartition(native.topic, native.partition)
+            if native.error is not None:
+                raise translate(native.error, f"reading the committed position of {tp.topic} [{tp.partition}]")
+            out[tp] = Committed(native.offset, native.metadata or "") if native.offset >= 0 else None
+        return out
+
+    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """See the port."""
+        if not offsets:
+            return
+        native = [_native(tp, c.offset, c.metadata) for tp, c in offsets.items()]
+        with _translating(f"committing positions of {len(native)} partitions"):
+            done = self._open().commit(offsets=native, asynchronous=False)
+        for part in done or ():
+            if part.error is not None:
+                raise translate(part.error, f"committing {part.topic} [{part.partition}] at {part.offset}")
+
+    def group_metadata(self) -> Any:
+        """See the port."""
+        with _translating("reading the group membership"):
+            return self._open().consumer_group_metadata()
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """See the port."""
+        with _translating(f"reading the ends of {partition.topic} [{partition.partition}]"):
+            found = self._open().get_watermark_offsets(
+                _native(partition), timeout=self._request_timeout_s, cached=False
+            )
+        if found is None:
+            raise RetriableError(
+                f"the ends of {partition.topic} [{partition.partition}] did not come in {self._request_timeout_s} s; "
+                "see whether the brokers are up"
+            )
+        return found
+
+    def close(self) -> None:
+        """See the port. Callbacks are not called."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._positions.clear()
+            self._paused.clear()
+            client.close()
+
+    def _open(self) -> Consumer:
+        if self._client is None:
+            raise PenstockError("the consumer is closed; open a new one")
+        return self._client
+
+
+def _place(message: Message) -> TopicPartition:
+    topic, partition = message.topic(), message.partition()
+    return TopicPartition(topic or "", -1 if partition is None else partition)
+
+
+@contextlib.contextmanager
+def _translating(doing: str) -> Any:
+    try:
+        yield
+    except (KafkaException, SystemError) as exc:
+        raise translated(exc, doing) from exc

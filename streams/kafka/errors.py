@@ -1,0 +1,132 @@
+"""What librdkafka says, in Penstock's words. Every ``KafkaException`` of this package passes through here.
+
+The order of the questions matters: fencing first (it is fatal too), then the transaction's own verdict (abort), then
+fatal, then retriable, then what only the user can mend. Whatever is left is an ``EnvironmentFault``: no code that is
+not understood is ever taken for a retriable one.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.state.errors import (
+    EnvironmentFault,
+    PenstockError,
+    RetriableError,
+    TaskMigratedError,
+    UserError,
+)
+from penstock.streams.ports import AbortableError, ProducerRetiredError
+
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.TRANSACTION_COORDINATOR_FENCED,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError._ASSIGNMENT_LOST,
+    }
+)
+"""Somebody else owns the transactional id, the membership or the partition now."""
+
+RETRIABLE = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError._RETRY,
+        KafkaError._IN_PROGRESS,
+        KafkaError._PREV_IN_PROGRESS,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+_USER = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic or correct its name",
+    KafkaError._UNKNOWN_TOPIC: "create the topic or correct its name",
+    KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than the topology expects; compare their counts",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this principal the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant this principal the group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this principal the transactional id",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant this principal the cluster operation",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check the SASL settings",
+    KafkaError._AUTHENTICATION: "check the SASL settings",
+    KafkaError._SSL: "check the TLS settings",
+    KafkaError._INVALID_ARG: "check the settings",
+    KafkaError.INVALID_CONFIG: "check the topic's settings",
+    KafkaError.INVALID_PARTITIONS: "ask for at least one partition",
+    KafkaError.INVALID_REPLICATION_FACTOR: "lower replication_factor to the number of brokers, or start more",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "keep transaction_timeout_ms below the broker's transaction.max.timeout.ms",
+    KafkaError.INVALID_SESSION_TIMEOUT: "keep session_timeout_ms between the broker's group.min and group.max limits",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "the group has members of another kind; stop them or use another group",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "fewer stores or operators per task, or raise offset.metadata.max.bytes",
+    KafkaError.POLICY_VIOLATION: "the cluster's policy refuses it; adjust the topic's settings",
+    KafkaError.NON_EMPTY_GROUP: "stop the group's members first",
+}
+
+
+def error_of(exc: BaseException) -> KafkaError | None:
+    """The ``KafkaError`` inside an exception of confluent_kafka or in what caused it; ``None`` if there is none.
+
+    A fatal error is raised by the client inside whatever Python call runs at that moment, so that it may come out as
+    the cause of a ``SystemError`` ("returned a result with an exception set").
+    """
+    seen: BaseException | None = exc
+    while seen is not None:
+        if isinstance(seen, KafkaException) and seen.args and isinstance(seen.args[0], KafkaError):
+            return seen.args[0]
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def show(err: KafkaError) -> str:
+    """Name and text of an error, for a message."""
+    return f"{err.name()} ({err.str()})"
+
+
+def translate(err: KafkaError, doing: str) -> PenstockError:
+    """The error to raise when ``doing`` something ended in ``err``."""
+    seen = f"{doing}: {show(err)}"
+    code = err.code()
+    if code in FENCED:
+        return TaskMigratedError(f"{seen}; discard uncommitted work and join the group again")
+    if err.txn_requires_abort():
+        return AbortableError(f"{seen}; abort the transaction, drop uncommitted work, use a new producer")
+    if code == KafkaError._GAPLESS_GUARANTEE:
+        return AbortableError(f"{seen}; a record was refused, so nothing after it may be committed: use a new producer")
+    if err.fatal() or code == KafkaError._FATAL:
+        return ProducerRetiredError(f"{seen}; this client is of no more use, open a new one")
+    if err.retriable() or code in RETRIABLE:
+        return RetriableError(f"{seen}; nothing happened, try again")
+    if code in _USER:
+        return UserError(f"{seen}; {_USER[code]}")
+    return EnvironmentFault(f"{seen}; see the broker's log")
+
+
+def translated(exc: BaseException, doing: str) -> PenstockError:
+    """``translate`` for an exception; one without a ``KafkaError`` is a closed or broken client."""
+    err = error_of(exc)
+    if err is None:
+        return ProducerRetiredError(f"{doing}: {exc}; this client is closed or broken, open a new one")
+    return translate(err, doing)

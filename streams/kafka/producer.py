@@ -1,0 +1,367 @@
+"""The producer port on librdkafka.
+
+Rules that the code below keeps:
+
+- No record fails silently. In a transaction one failed record makes the whole of it abortable, and ``flush`` asks the
+  client for that verdict. Without one, the gapless guarantee makes the first refused record fatal for the client.
+- A record that is refused locally was never queued, so the client knows nothing of it: ``send`` raises, and from then
+  on ``flush`` and ``commit`` refuse too, until ``abort``.
+- Offsets come from one delivery report per partition and ``send``: that of its last record. Order within a partition
+  is kept (idempotence), so the last one acknowledged means that all are.
+- After anything whose outcome is not certain the handle is retired. A commit that came back although the connection
+  broke meanwhile, or that took more than half the socket time-out, may have left a second request on its way that would
+  end the *next* transaction: it counts as done, but there is no next transaction on this handle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
+from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers, TopicPartition
+from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
+from penstock.streams.ports import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
+
+_ANY_PARTITION = -1
+_FULL_QUEUE_POLL_S = 0.01
+_SOCKET_TIMEOUT_MS = 60_000
+_ZERO: Headers = ((TIMESTAMP_ZERO_HEADER, b"0"),)
+
+
+class KafkaProducer:
+    """``LogProducer`` on a real cluster. ``config`` is what ``client_config.producer_config`` made.
+
+    ``full_queue_timeout_s`` bounds how long ``send`` waits for room while no broker takes records.
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, full_queue_timeout_s: float = 120.0) -> None:
+        self._transactional_id: str | None = config.get("transactional.id")
+        self._full_queue_timeout_s = full_queue_timeout_s
+        self._slow_commit_s = int(config.get("socket.timeout.ms", _SOCKET_TIMEOUT_MS)) / 2000
+        self._config = dict(config)
+        self._in_transaction = False
+        self._retired: str | None = None
+        self._refused: PenstockError | None = None
+        self._disconnects = 0
+        self._acked: dict[TopicPartition, int] = {}
+        self._groups: dict[str, Any] = {}
+        try:
+            self._client: Producer | None = Producer({**config, "error_cb": self._on_error}, logger=client_logger())
+        except (KafkaException, ValueError, TypeError) as exc:
+            raise translated(exc, "opening a producer") from exc
+
+    # --- callbacks, served inside poll, flush and the transaction calls
+
+    def _on_error(self, err: KafkaError) -> None:
+        if err.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            self._disconnects += 1
+
+    def _on_delivery(self, err: KafkaError | None, message: Message) -> None:
+        if err is None:
+            tp = TopicPartition(message.topic() or "", message.partition() or 0)
+            self._acked[tp] = (message.offset() or 0) + 1
+        elif self._refused is None:
+            where = f"{message.topic()} [{message.partition()}]"
+            self._refused = _refusal(err, f"a record sent to {where} was refused")
+
+    # --- sending
+
+    def send(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+        *,
+        partition: int | Sequence[int] | None = None,
+    ) -> None:
+        """See the port. Serves delivery reports once per call."""
+        count = len(keys)
+        if not count:
+            return
+        client = self._usable(topic)
+        if headers is not None or 0 in timestamps:
+            headers = _with_zero_header(timestamps, headers)
+        place: Iterator[int]
+        if partition is None or isinstance(partition, int):
+            where = _ANY_PARTITION if partition is None else partition
+            place = repeat(where, count)
+            last_of = {where: count - 1} if partition is not None else {}
+        else:
+            place = iter(partition)
+            last_of = {p: i for i, p in enumerate(partition)}
+        start = 0
+        for last in sorted(last_of.values()):
+            self._queue(client, topic, keys, values, timestamps, headers, place, start, last)
+            self._queue(client, topic, keys, values, timestamps, headers, place, last, last + 1, self._on_delivery)
+            start = last + 1
+        self._queue(client, topic, keys, values, timestamps, headers, place, start, count)
+        self._serve(client, f"sending to {topic}")
+
+    def _queue(
+        self,
+        client: Producer,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None,
+        place: Iterator[int],
+        start: int,
+        stop: int,
+        on_delivery: Any = None,
+    ) -> None:
+        """Queue the records ``[start, stop)``, taking their partitions from ``place``. The loops are the hot path:
+        positional arguments, and one ``try`` around many records."""
+        if start == stop:
+            return
+        produce: Any = client.produce
+        if start or stop < len(keys):
+            keys, values, timestamps = keys[start:stop], values[start:stop], timestamps[start:stop]
+            headers = headers[start:stop] if headers is not None else None
+        # The partition comes last: zip must not take one more of them than there are records.
+        columns: Any = zip(keys, values, timestamps, headers or repeat(None), place, strict=False)
+        key = value = at = extra = p = None
+        while True:
+            try:
+                for key, value, at, extra, p in columns:
+                    produce(topic, value, key, p, on_delivery, None, at, list(extra) if extra else None)
+                return
+            except BufferError:
+                self._wait_for_room(
+                    client, (topic, value, key, p, on_delivery, None, at, list(extra) if extra else None)
+                )
+            except (KafkaException, SystemError) as exc:
+                raise self._refuse(exc, topic, p, key, value) from exc
+
+    def _wait_for_room(self, client: Producer, record: tuple[Any, ...]) -> None:
+        """Send one record again and again until the full queue takes it."""
+        topic, value, key, p = record[:4]
+        produce: Any = client.produce
+        until = time.monotonic() + self._full_queue_timeout_s
+        while True:
+            self._serve(client, f"sending to {topic}", _FULL_QUEUE_POLL_S)
+            try:
+                produce(*record)
+                return
+            except BufferError as exc:
+                if time.monotonic() > until:
+                    self._refused = AbortableError(
+                        f"the producer's queue stayed full for {self._full_queue_timeout_s} s while sending to {topic}: "
+                        "no broker takes records; abort, then see whether the brokers are up"
+                    )
+                    raise self._refused from exc
+            except (KafkaException, SystemError) as exc:
+                raise self._refuse(exc, topic, p, key, value) from exc
+
+    def _refuse(
+        self, exc: BaseException, topic: str, partition: int | None, key: bytes | None, value: bytes | None
+    ) -> PenstockError:
+        """A record that was not queued. Remembered, for the client knows nothing of it."""
+        size = len(key or b"") + len(value or b"")
+        where = "by its key" if partition in (None, _ANY_PARTITION) else f"[{partition}]"
+        what = f"a record of {size} bytes sent to {topic} {where} was refused"
+        err = error_of(exc)
+        # In a transaction that has failed already the client only says "erroneous state"; the verdict has the reason.
+        verdict = self._verdict() if err is not None and err.code() == KafkaError._STATE else None
+        self._refused = verdict or (translated(exc, what) if err is None else _refusal(err, what))
+        return self._refused
+
+    def _usable(self, topic: str) -> Producer:
+        client = self._open()
+        if self._refused is not None:
+            raise self._refused
+        if self._transactional_id is not None and not self._in_transaction:
+            raise PenstockError(f"send to {topic} outside a transaction: call begin first")
+        return client
+
+    def _serve(self, client: Producer, doing: str, timeout_s: float = 0.0) -> None:
+        try:
+            client.poll(timeout_s)
+        except (KafkaException, SystemError) as exc:
+            self._fail(exc, doing)
+
+    def _fail(self, exc: BaseException, doing: str) -> None:
+        """The client has raised a fatal error of its own: keep it and raise it."""
+        error = translated(exc, doing)
+        if not isinstance(error, RetriableError):
+            self._refused = error
+        raise error from exc
+
+    def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
+        """See the port."""
+        client = self._open()
+        if self._refused is not None:
+            raise self._refused
+        try:
+            left = client.flush(timeout_s)
+        except (KafkaException, SystemError) as exc:
+            self._fail(exc, "waiting for acknowledgements")
+        if self._refused is None:
+            self._refused = self._verdict()
+        if self._refused is not None:
+            raise self._refused
+        if left:
+            raise RetriableError(
+                f"{left} records were not acknowledged in {timeout_s} s; flush again, or see whether the brokers are up"
+            )
+        acked, self._acked = self._acked, {}
+        return acked
+
+    # --- transactions
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """See the port."""
+        self._call("init_transactions", "initialising transactions", timeout_s)
+
+    def begin(self) -> None:
+        """See the port."""
+        if self._refused is not None:
+            raise ProducerRetiredError(f"this producer has failed ({self._refused}); open a new one")
+        self._call("begin_transaction", "beginning a transaction")
+        self._in_transaction = True
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
+        """See the port."""
+        if self._refused is not None:
+            raise self._refused
+        if not offsets:
+            return
+        native = [
+            confluent_kafka.TopicPartition(tp.topic, tp.partition, c.offset, c.metadata) for tp, c in offsets.items()
+        ]
+        token = self._plain_group(group) if isinstance(group, str) else group
+        self._call("send_offsets_to_transaction", "adding positions to the transaction", native, token, timeout_s)
+
+    def commit(self, timeout_s: float) -> None:
+        """See the port. ``AbortableError`` when the client knows that nothing was committed."""
+        if self._refused is not None:
+            raise self._refused
+        client = self._open()
+        before, started = self._disconnects, time.monotonic()
+        try:
+            client.commit_transaction(timeout_s)
+        except (KafkaException, SystemError) as exc:
+            error = translated(exc, "committing the transaction")
+            if isinstance(error, (AbortableError, TaskMigratedError)):
+                self._refused = error
+                raise error from exc
+            self._retire("the outcome of its last commit is not known")
+            raise UnknownOutcomeError(f"{error}; retire the producer and read the committed positions") from exc
+        self._in_transaction = False
+        took = time.monotonic() - started
+        self._serve(client, "committing the transaction")
+        if took > self._slow_commit_s or self._disconnects != before:
+            self._retire(f"its last commit took {took:.1f} s or lost a connection on the way")
+
+    def abort(self, timeout_s: float) -> None:
+        """See the port. Fine when the transaction never got a record or is aborted already."""
+        client = self._open()
+        if not self._in_transaction:
+            return
+        try:
+            client.abort_transaction(timeout_s)
+        except (KafkaException, SystemError) as exc:
+            error = translated(exc, "aborting the transaction")
+            self._retire("its transaction could not be aborted")
+            raise error from exc
+        self._in_transaction = False
+        self._acked.clear()
+        if self._refused is not None:
+            # After a refused record the same handle runs out of sequence.
+            self._retire(f"a record was refused ({self._refused})")
+
+    def _call(self, method: str, doing: str, *args: Any) -> None:
+        client = self._open()
+        try:
+            getattr(client, method)(*args)
+        except (KafkaException, SystemError) as exc:
+            error = translated(exc, doing)
+            if not isinstance(error, RetriableError):
+                self._refused = error
+            raise error from exc
+
+    def _verdict(self) -> PenstockError | None:
+        """Whether the transaction must be aborted. The client tells only by refusing: beginning a transaction inside
+        one is always refused, with the reason of the failure if there was one."""
+        if not self._in_transaction:
+            return None
+        try:
+            self._open().begin_transaction()
+        except KafkaException as exc:
+            err = error_of(exc)
+            if err is not None and (err.txn_requires_abort() or err.fatal()):
+                return translate(err, "the transaction has failed")
+        return None
+
+    def _plain_group(self, group: str) -> Any:
+        """A token that names a group without a member. The client makes one only from a consumer, which need not
+        join anything."""
+        if group not in self._groups:
+            shared = {
+                k: v for k, v in self._config.items() if k.split(".")[0] in ("bootstrap", "sasl", "ssl", "security")
+            }
+            consumer = Consumer({**shared, "group.id": group})
+            try:
+                self._groups[group] = consumer.consumer_group_metadata()
+            finally:
+                consumer.close()
+        return self._groups[group]
+
+    # --- life
+
+    def _retire(self, why: str) -> None:
+        self._retired = why
+
+    def _open(self) -> Producer:
+        if self._client is None:
+            raise ProducerRetiredError("this producer is closed; open a new one")
+        if self._retired is not None:
+            raise ProducerRetiredError(f"this producer is retired: {self._retired}; open a new one")
+        return self._client
+
+    def close(self) -> None:
+        """See the port. The client's own close would wait for what is queued and abort what may be committed, so
+        the queue is purged and the handle let go."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.purge()
+            try:
+                client.poll(0)
+            except (KafkaException, SystemError):
+                # What a dying handle reports is about records that were dropped on purpose.
+                return
+
+
+def _refusal(err: KafkaError, what: str) -> PenstockError:
+    """A record that failed: whatever the code says, the work since the last commit must be dropped."""
+    error = translate(err, what)
+    if isinstance(error, TaskMigratedError):
+        return error
+    advice = ""
+    if err.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE):
+        advice = (
+            "; make the record smaller, or raise the topic's max.message.bytes and the producer's message.max.bytes "
+            "(a topic with a low limit needs a batch.size below it)"
+        )
+    elif err.code() in RETRIABLE:
+        advice = "; see whether the brokers are up"
+    return AbortableError(f"{what}: {show(err)}{advice}; abort and drop uncommitted work")
+
+
+def _with_zero_header(timestamps: Sequence[int], headers: Sequence[Headers] | None) -> list[Headers]:
+    """Headers with the one that stands for timestamp 0 where it is 0, and nowhere else."""
+    column: Sequence[Headers] = headers if headers is not None else [()] * len(timestamps)
+    out: list[Headers] = []
+    for at, own in zip(timestamps, column, strict=True):
+        kept = tuple(h for h in own if h[0] != TIMESTAMP_ZERO_HEADER) if own else ()
+        out.append(kept + _ZERO if at == 0 else kept)
+    return out

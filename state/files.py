@@ -38,6 +38,15 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
+def sync_file(path: Path) -> None:
+    """Make a file's bytes survive a crash of the machine."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def replace_file(target: Path, data: bytes, *, only_if_absent: bool = False) -> bool:
     """Write a file by fsync and rename: whoever reads it sees the old bytes or the new ones, also after a crash.
 

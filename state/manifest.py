@@ -50,11 +50,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """A snapshot of one store partition.
 
     ``changelog_offset`` is the next changelog offset to read after the snapshot was taken in. ``attempt``
-    tells apart the runs that made snapshots of one offset. ``created_ms`` is the wall time at which reading
-    the changelog began: a deletion that the changelog dropped later than that is in the snapshot.
-    ``delete_retention_ms`` is the changelog's ``delete.retention.ms`` at that time. ``input_offsets`` (topic,
-    partition, next offset) are known when a task made the snapshot, or a job that consumed the inputs itself.
-    ``files`` ascend and are disjoint, and the first one begins with the position.
+    begins the names of its files and tells apart the runs that made snapshots of one offset. ``created_ms``
+    is the wall time at which reading the changelog began: a deletion that the changelog dropped later than
+    that is in the snapshot. ``delete_retention_ms`` is the changelog's ``delete.retention.ms`` at that time.
+    ``input_offsets`` (topic, partition, next offset) are known when a task made the snapshot, or a job that
+    consumed the inputs itself. ``files`` ascend and are disjoint, and the first one begins with the position.
     """
 
     application_id: str
@@ -142,6 +142,8 @@ def _wrong(manifest: Manifest) -> str | None:
     for file in manifest.files:
         if not FILE_NAME.fullmatch(file.name):
             return f"{file.name!r} cannot be a file's name"
+        if not file.name.startswith(f"{manifest.attempt}-"):
+            return f"file {file.name} is not of the attempt {manifest.attempt}"
         if file.first_key is None or file.last_key is None:
             if file.entries:
                 return f"file {file.name} has {file.entries} entries and no keys"

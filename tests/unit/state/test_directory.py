@@ -94,7 +94,7 @@ def test_an_identity_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None
     whole = identity.read_bytes()
     for bad in (b"", whole[:20], b"[]"):
         identity.write_bytes(bad)
-        with pytest.raises(StateCorruptedError, match="identity.json cannot be read"):
+        with pytest.raises(StateCorruptedError, match=r"identity\.json cannot be read"):
             directory.claim(cluster_id="c1", fingerprint="f1")
         assert identity.read_bytes() == bad
     identity.write_bytes(whole.replace(b'"version": 1', b'"version": 9'))

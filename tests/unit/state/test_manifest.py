@@ -22,7 +22,7 @@ MANIFEST = Manifest(
     topic="app-counts-changelog",
     topic_id="t1",
     changelog_offset=42,
-    attempt="0001700000000-abc",
+    attempt="a1",
     created_ms=1_700_000_000_000,
     delete_retention_ms=86_400_000,
     files=FILES,
@@ -73,6 +73,7 @@ def test_a_manifest_of_a_later_release_is_not_guessed_at() -> None:
         ({"files": (msgspec.structs.replace(FILES[0], name=".."),)}, "cannot be a file's name"),
         ({"files": (msgspec.structs.replace(FILES[0], first_key=None),)}, "no keys"),
         ({"attempt": "a/b"}, "attempt"),
+        ({"attempt": "a2"}, "not of the attempt a2"),
     ],
 )
 def test_an_unsound_manifest_is_neither_written_nor_read(fields: dict[str, object], words: str) -> None:

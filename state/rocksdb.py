@@ -78,12 +78,9 @@ class RocksDBBackend:
         except KeyError:
             pass
         if self._closed:
-            raise ValueError(
-                f"the state in {self._path} is closed; open it again before using store {store!r}"
-            )
+            raise ValueError(f"the state in {self._path} is closed; open it again before using store {store!r}")
         raise TopologyError(
-            f"store {store!r} is not among this task's stores {sorted(self._names)}; "
-            "declare it in the topology"
+            f"store {store!r} is not among this task's stores {sorted(self._names)}; declare it in the topology"
         )
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -138,6 +135,7 @@ class RocksDBBackend:
             self._family(write.store)
         batch = WriteBatch(raw_mode=True)
         prefix = USER_PREFIX
+        lowest: dict[str, bytes] = {}  # per store, of what the batch puts so far: the database does not hold it yet
         for write in writes:
             batch.set_default_column_family(self._handles[write.store])
             # Ascending keys keep the insertion into the memtable within the processor's caches.
@@ -147,9 +145,10 @@ class RocksDBBackend:
                     del batch[prefix + key]
                 else:
                     batch[prefix + key] = value
+            if puts:
+                lowest[write.store] = min(lowest.get(write.store, puts[0][0]), puts[0][0])
             if write.drop_below is not None:
-                lowest = puts[0][0] if puts else None
-                self._drop_below(batch, write.store, prefix + write.drop_below, lowest)
+                self._drop_below(batch, write.store, prefix + write.drop_below, lowest.get(write.store))
             batch[POSITION_KEY] = write.position
         with translated(self._path, "write"):
             self._db.write(batch, self._write_options)
@@ -218,9 +217,7 @@ class RocksDBBackend:
         """
         family = self._family(store)
         if self.position(store) is not None or next(self.range(store, None, None), None) is not None:
-            raise ValueError(
-                f"store {store!r} in {self._path} is not empty; reset it before ingesting a snapshot"
-            )
+            raise ValueError(f"store {store!r} in {self._path} is not empty; reset it before ingesting a snapshot")
         options = IngestExternalFileOptions()
         options.set_move_files(move)
         with translated(self._path, f"ingest a snapshot into store {store}"):
@@ -256,9 +253,7 @@ class RocksDBBackend:
 def _check_families(path: Path, names: Sequence[str]) -> None:
     """What the folder holds is a database with no other stores than ``names``, or nothing at all."""
     if not (path / "CURRENT").exists():
-        leftovers = sorted(
-            p.name for p in path.iterdir() if p.suffix == ".sst" or p.name.startswith("MANIFEST-")
-        )
+        leftovers = sorted(p.name for p in path.iterdir() if p.suffix == ".sst" or p.name.startswith("MANIFEST-"))
         if leftovers:
             raise StateCorruptedError(
                 f"{path} holds {leftovers[:3]} but no CURRENT file, so it is no whole database; "

@@ -30,11 +30,7 @@ def translate(exc: Exception, path: Path, doing: str) -> PenstockError:
     text = str(exc)
     seen = f"cannot {doing} in {path}: {text}"
     if "/LOCK:" in text or "lock hold by current process" in text:
-        holder = (
-            "this process, or an iterator that it still reads,"
-            if "current process" in text
-            else "another process"
-        )
+        holder = "this process, or an iterator that it still reads," if "current process" in text else "another process"
         return RetriableError(
             f"{seen}; {holder} holds the database{_owner_hint(path)}: close it there and try again, "
             "or give this worker a state folder of its own"

@@ -55,13 +55,10 @@ class RocksDBOptions:
         }
         for name, floor in floors.items():
             if getattr(self, name) < floor:
-                raise SettingsError(
-                    f"RocksDB option {name} is {getattr(self, name)}; set it to at least {floor}"
-                )
+                raise SettingsError(f"RocksDB option {name} is {getattr(self, name)}; set it to at least {floor}")
         if not 0.0 <= self.memtable_bloom_ratio <= 0.25:
             raise SettingsError(
-                f"RocksDB option memtable_bloom_ratio is {self.memtable_bloom_ratio}; "
-                "set it between 0 and 0.25"
+                f"RocksDB option memtable_bloom_ratio is {self.memtable_bloom_ratio}; set it between 0 and 0.25"
             )
 
 

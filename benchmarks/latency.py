@@ -1,0 +1,148 @@
+"""Latency of ``enrich`` at a steady rate: from handing a click to the producer until its enriched click is received.
+
+The click carries the microsecond at which it was due, so a producer that falls behind is counted too. The receiver
+reads committed records only. Measuring begins when the table is loaded and ``WARM_S`` seconds have passed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks import data
+from benchmarks.bench import Bench
+from benchmarks.processes import stop, tree, usage
+from benchmarks.systems import TABLES, System, UnavailableError
+from benchmarks.topics import PARTITIONS
+
+WARM_S, MEASURED_S, AFTER_S = 10.0, 30.0, 5.0
+FIRST_OUTPUT_S = 90.0
+TICK_S = 0.005
+
+
+class Receiver(threading.Thread):
+    """Reads a topic and keeps, of each record, when its click was due and when it came; both in microseconds."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.received: list[tuple[int, int]] = []
+        self.halt = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"{topic}-probe",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 5,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+
+    def run(self) -> None:
+        """Until ``halt`` is set."""
+        while not self.halt.is_set():
+            messages = self._consumer.consume(500, timeout=TICK_S)
+            now_us = time.time_ns() // 1000
+            for message in messages:
+                value = message.value()
+                if not message.error() and value is not None:
+                    self.received.append((json.loads(value)["ts"], now_us))
+        self._consumer.close()
+
+
+class Sender:
+    """Sends clicks of users chosen evenly from the million."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._random = np.random.default_rng(1)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "linger.ms": 1,
+                "partitioner": "murmur2_random",
+                "compression.type": "lz4",
+            }
+        )
+
+    def send(self, count: int) -> None:
+        """Hand over that many clicks, due now."""
+        for user in self._random.integers(0, data.USERS, count).tolist():
+            due_us = time.time_ns() // 1000
+            value = b'{"user":"u%07d","url":"/page/1","ts":%d}' % (user, due_us)
+            self._producer.produce(self._topic, value, data.user_key(user), timestamp=due_us // 1000)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all are with the broker."""
+        self._producer.flush()
+
+
+def latency(bench: Bench, system: System, guarantee: str, rate_per_s: int, commit_ms: int = 100) -> dict[str, Any]:
+    """One measurement, as plain values; void unless every measured click came back exactly once (``ALO``: at least
+    once)."""
+    bench.log.load(*TABLES["enrich"])
+    application = bench.new_application(system, "latency")
+    for suffix in ("in", "out"):
+        bench.log.create(f"{application}-{suffix}")
+    facts: dict[str, Any] = {"system": system.name, "guarantee": guarantee, "rate_per_s": rate_per_s, "void": ""}
+    more = {"COMMIT_MS": str(commit_ms)}
+    try:
+        process = bench.start(system, "enrich", guarantee, application, f"{application}-in", more)
+    except UnavailableError as error:
+        bench.clean(application)
+        return {**facts, "void": str(error)}
+    receiver = Receiver(bench.log.bootstrap, f"{application}-out")
+    receiver.start()
+    try:
+        facts |= _measure(bench, process, receiver, Sender(bench.log.bootstrap, f"{application}-in"), rate_per_s)
+    finally:
+        receiver.halt.set()
+        receiver.join()
+        stop(process)
+        bench.clean(application)
+    return facts
+
+
+def _measure(
+    bench: Bench, process: subprocess.Popen[bytes], receiver: Receiver, sender: Sender, rate_per_s: int
+) -> dict[str, Any]:
+    patience = time.monotonic() + FIRST_OUTPUT_S
+    while len(receiver.received) < 20:
+        if process.poll() is not None or time.monotonic() > patience:
+            return {"void": f"no output within {FIRST_OUTPUT_S:.0f} s (exit code {process.returncode}), see its log"}
+        sender.send(10)
+        time.sleep(0.5)
+    _send_steadily(sender, rate_per_s, WARM_S)
+    began_us, before, broker_before_s = time.time_ns() // 1000, usage(tree(process.pid)), bench.broker_cpu_s()
+    sent = _send_steadily(sender, rate_per_s, MEASURED_S)
+    after, broker_after_s = usage(tree(process.pid)), bench.broker_cpu_s()
+    sender.flush()
+    time.sleep(AFTER_S)
+    waits = np.array([(came - due) / 1000 for due, came in receiver.received if due >= began_us])
+    if len(waits) < sent:
+        return {"void": f"{len(waits):,} of {sent:,} clicks came back within {AFTER_S:.0f} s of the last"}
+    quantiles = {"p50_ms": 50, "p90_ms": 90, "p99_ms": 99, "max_ms": 100}
+    return {
+        **{name: float(np.percentile(waits, part)) for name, part in quantiles.items()},
+        "cpu_share": (after.cpu_s - before.cpu_s) / MEASURED_S,
+        "broker_share": (broker_after_s - broker_before_s) / MEASURED_S,
+        "peak_bytes": after.resident_bytes,
+    }
+
+
+def _send_steadily(sender: Sender, rate_per_s: int, seconds: float) -> int:
+    """Send at the rate for so long; how many."""
+    began, sent = time.monotonic(), 0
+    while (passed := time.monotonic() - began) < seconds:
+        if due := int(passed * rate_per_s) - sent:
+            sender.send(due)
+            sent += due
+        time.sleep(TICK_S)
+    return sent

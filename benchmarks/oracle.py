@@ -1,0 +1,128 @@
+"""What each workload must have answered, counted from the numbers behind the data sets, and the comparison.
+
+Pure: answers come as the records of a topic, ``(key, value)`` in the order of each partition. An answer that differs
+makes its run void.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import data
+
+Answer = Iterable[tuple[bytes | None, bytes | None]]
+
+
+class Verdict(NamedTuple):
+    """Whether the answer is right, and what was compared or where it differs first."""
+
+    right: bool
+    reason: str
+
+
+def views_per_window(records: int, base_ms: int) -> dict[str, int]:
+    """``<campaign>@<window start in ms>`` to its views."""
+    campaigns = data.campaign_ids()
+    counts: dict[str, int] = {}
+    for block, start, count in data.blocks(records):
+        ads, types, _, _ = data.draw_events(block, count)
+        times = base_ms + (start + np.arange(count)) // data.RECORDS_PER_MS
+        viewed = types == data.VIEW
+        windows = times[viewed] // data.WINDOW_MS
+        pairs = np.stack([ads[viewed] % data.CAMPAIGNS, windows])
+        for (campaign, window), views in zip(*_tally(pairs), strict=True):
+            name = f"{campaigns[campaign]}@{window * data.WINDOW_MS}"
+            counts[name] = counts.get(name, 0) + views
+    return counts
+
+
+def _tally(columns: data.Ints) -> tuple[list[list[int]], list[int]]:
+    different, counts = np.unique(columns, axis=1, return_counts=True)
+    return different.T.tolist(), counts.tolist()
+
+
+def uses_per_word(lines: int) -> dict[str, int]:
+    """How often each word occurs."""
+    likely = data.zipf()
+    counts = np.zeros(data.VOCABULARY, np.int64)
+    for block, _, count in data.blocks(lines):
+        counts += np.bincount(data.draw_lines(block, count, likely).ravel(), minlength=data.VOCABULARY)
+    words = data.vocabulary()
+    return {words[place]: int(counts[place]) for place in counts.nonzero()[0]}
+
+
+def clicks_per_user(records: int) -> dict[str, int]:
+    """Clicks of every user that has any."""
+    counts = np.zeros(data.USERS, np.int64)
+    for block, _, count in data.blocks(records):
+        counts += np.bincount(data.draw_clicks(block, count)[0], minlength=data.USERS)
+    return {data.user_key(int(user)).decode(): int(counts[user]) for user in counts.nonzero()[0]}
+
+
+# -- reading answers -----------------------------------------------------------------------------------------------
+
+
+def text_key(key: bytes) -> str:
+    """A key as its text; Faust writes it as JSON."""
+    return key.decode().strip('"')
+
+
+def piped_key(key: bytes) -> str:
+    """Quix keeps a state under ``<key as JSON>|<name of the state>``."""
+    return text_key(key.split(b"|")[0])
+
+
+def big_endian(value: bytes) -> int:
+    """A long in Java's encoding; a timestamp may stand before it."""
+    return int.from_bytes(value[-8:], "big", signed=True)
+
+
+def json_count(value: bytes) -> int:
+    """A number, or the number ``n`` of an object."""
+    parsed = json.loads(value)
+    return int(parsed["n"] if isinstance(parsed, dict) else parsed)
+
+
+def last_counts(
+    answer: Answer, key: Callable[[bytes], str] = text_key, count: Callable[[bytes], int] = json_count
+) -> dict[str, int]:
+    """The last value of each key; a key whose last value is a tombstone is absent."""
+    last = dict(answer)
+    return {key(k): count(v) for k, v in last.items() if k is not None and v is not None}
+
+
+# -- comparing -----------------------------------------------------------------------------------------------------
+
+
+def compare_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> Verdict:
+    """Equal keys with equal counts."""
+    if expected == found:
+        return Verdict(True, f"{len(expected):,} keys, sum {sum(expected.values()):,}: equal")
+    wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    first = wrong[0]
+    return Verdict(
+        False,
+        f"{len(wrong):,} keys differ (expected {len(expected):,}, sum {sum(expected.values()):,}; found "
+        f"{len(found):,}, sum {sum(found.values()):,}), first {first!r}: {expected.get(first)} expected, "
+        f"{found.get(first)} found",
+    )
+
+
+def compare_enriched(records: int, answer: Answer) -> Verdict:
+    """Every click once, each with the profile of its own user."""
+    found: dict[str, int] = {}
+    strangers = 0
+    for key, value in answer:
+        user = text_key(key or b"")
+        found[user] = found.get(user, 0) + 1
+        if value is None or f"User Number {user[1:]}".encode() not in value or b"/page/" not in value:
+            strangers += 1
+    if strangers:
+        return Verdict(
+            False, f"{strangers:,} of {sum(found.values()):,} outputs lack the click or their user's profile"
+        )
+    return compare_counts(clicks_per_user(records), found)

@@ -1,0 +1,87 @@
+"""The workloads on Penstock: ``python -m benchmarks.penstock_app WORKLOAD``; orders come from the environment.
+
+``THREADS`` is the number of worker processes; they share the state folder. ``EMISSION`` is ``per_commit`` unless told
+otherwise, as Kafka Streams with its record cache. ``PROFILE`` names a file for a profile of the run loop.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import signal
+import subprocess
+import sys
+from typing import cast
+
+from penstock.streams.settings import WorkerSettings
+from penstock.streams.worker import Worker
+from penstock.topologies import enrich, keyed_count, word_count, ysb
+from penstock.topologies.graph import Topology
+from penstock.topologies.operator import Emission
+
+_CHILD = "PENSTOCK_BENCHMARK_CHILD"
+
+
+def topology(workload: str) -> Topology:
+    """The ready-made topology, reading and writing the benchmark's topics."""
+    source, table, out = (os.environ[name] for name in ("TOPIC_IN", "TOPIC_TABLE", "TOPIC_OUT"))
+    emission = cast(Emission, os.environ.get("EMISSION", "per_commit"))
+    if workload == "ysb":
+        return ysb.build(source, table, out, emission=emission)
+    if workload == "wordcount":
+        return word_count.build(source, out, emission=emission)
+    if workload == "enrich":
+        return enrich.build(source, table, out)
+    if workload == "keyed-count":
+        return keyed_count.build(source, emission=emission)
+    raise SystemExit(f"no such workload: {workload}")
+
+
+def settings() -> WorkerSettings:
+    """Defaults, with the benchmark's guarantee, commit interval and codec."""
+    exactly_once = os.environ["GUARANTEE"] == "exactly_once_v2"
+    return WorkerSettings(
+        application_id=os.environ["APP_ID"],
+        bootstrap_servers=os.environ["BOOTSTRAP"],
+        state_dir=os.environ["STATE_DIR"],
+        guarantee="exactly_once" if exactly_once else "at_least_once",
+        commit_interval_ms=int(os.environ["COMMIT_MS"]),
+        producer={"compression.type": "lz4"},
+    )
+
+
+def work(workload: str) -> None:
+    """Run one worker in this process until SIGTERM."""
+    worker = Worker(topology(workload), settings())
+    signal.signal(signal.SIGTERM, lambda *_: worker.request_stop())
+    if path := os.environ.get("PROFILE"):
+        profile = cProfile.Profile()
+        profile.runcall(worker.run)
+        profile.dump_stats(path)
+    else:
+        worker.run()
+
+
+def main() -> None:
+    """One worker here, or several below this process; the first that fails ends them all."""
+    processes = int(os.environ["THREADS"])
+    if processes == 1 or _CHILD in os.environ:
+        work(sys.argv[1])
+        return
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.penstock_app", *sys.argv[1:]], env={**os.environ, _CHILD: "1"}
+        )
+        for _ in range(processes)
+    ]
+
+    def stop(*_: object) -> None:
+        for child in children:
+            child.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
+    sys.exit(max(abs(child.wait()) for child in children))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What processes cost: CPU time and memory of a tree of processes, from ``/proc`` (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+# Fields of /proc/<pid>/stat after the command's name: parent, user and system time with those of children that ended.
+_PARENT, _TIMES, _PAGES = 1, slice(11, 15), 21
+STOP_S = 25.0
+
+
+class Usage(NamedTuple):
+    """CPU-seconds since the start, children that ended included, and resident bytes now."""
+
+    cpu_s: float
+    resident_bytes: int
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+
+
+def tree(pid: int) -> list[int]:
+    """The process and all below it."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
+            children.setdefault(int(stat[_PARENT]), []).append(int(entry))
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, [])
+    return found
+
+
+def usage(pids: list[int]) -> Usage:
+    """The sum over the processes; one that is gone counts nothing."""
+    ticks = pages = 0
+    for pid in pids:
+        if (stat := _stat(pid)) is not None:
+            ticks += sum(int(value) for value in stat[_TIMES])
+            pages += int(stat[_PAGES])
+    return Usage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the process by SIGTERM, and what remains of its tree by SIGKILL."""
+    if process.poll() is not None:
+        return
+    members = tree(process.pid)
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()

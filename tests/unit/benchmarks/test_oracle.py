@@ -1,0 +1,88 @@
+"""The oracle counts from the numbers; here the same answers are found in the bytes, record by record."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from benchmarks import data, oracle
+
+BASE_MS = 1_795_219_200_000
+RECORDS = 60_000
+
+
+def test_views_per_window_are_those_of_the_events() -> None:
+    ads = next(data.ads(data.ADS, BASE_MS))
+    campaign_of = {
+        key.decode(): json.loads(value)["campaign_id"] for key, value in zip(ads.keys or [], ads.values, strict=True)
+    }
+    found: Counter[str] = Counter()
+    for block in data.events(RECORDS, BASE_MS + 7_000):
+        for value in block.values:
+            event = json.loads(value)
+            if event["event_type"] == "view":
+                start_ms = event["event_time"] // 10_000 * 10_000
+                found[f"{campaign_of[event['ad_id']]}@{start_ms}"] += 1
+    assert oracle.views_per_window(RECORDS, BASE_MS + 7_000) == found
+    assert len({name.split("@")[1] for name in found}) == 2
+
+
+def test_uses_per_word_are_those_of_the_lines() -> None:
+    found = Counter(word for block in data.lines(RECORDS, BASE_MS) for line in block.values for word in line.split())
+    assert oracle.uses_per_word(RECORDS) == {word.decode(): count for word, count in found.items()}
+
+
+def test_clicks_per_user_are_those_of_the_clicks() -> None:
+    found = Counter(key.decode() for block in data.clicks(RECORDS, BASE_MS) for key in block.keys or [])
+    assert oracle.clicks_per_user(RECORDS) == found
+
+
+def enriched(records: int) -> list[tuple[bytes | None, bytes | None]]:
+    """What a right ``enrich`` writes."""
+    return [
+        (key, value[:-1] + b',"profile":{"name":"User Number %b"}}' % key[1:])
+        for block in data.clicks(records, BASE_MS)
+        for key, value in zip(block.keys or [], block.values, strict=True)
+    ]
+
+
+def test_enriched_clicks_are_accepted() -> None:
+    assert oracle.compare_enriched(500, enriched(500)).right
+
+
+@pytest.mark.parametrize("fault", ["lost", "doubled", "another user's profile", "no profile"])
+def test_wrong_enrichment_is_refused(fault: str) -> None:
+    answer = enriched(500)
+    key, value = answer[3]
+    assert value is not None
+    if fault == "lost":
+        del answer[3]
+    elif fault == "doubled":
+        answer.append(answer[3])
+    elif fault == "no profile":
+        answer[3] = key, value.replace(b"User Number", b"Nobody")
+    else:
+        answer[3] = key, value.replace(b"User Number ", b"User Number 9")
+    assert not oracle.compare_enriched(500, answer).right
+
+
+def test_last_value_counts_and_a_tombstone_removes() -> None:
+    answer = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b'"c"', b'{"n":3}'), (b"b", None)]
+    assert oracle.last_counts(answer) == {"a": 2, "c": 3}
+
+
+def test_values_of_each_system_are_read() -> None:
+    assert oracle.big_endian((5).to_bytes(8, "big")) == 5
+    assert oracle.big_endian(b"timestmp" + (258).to_bytes(8, "big")) == 258
+    assert oracle.piped_key(b'"u0000001"|n') == oracle.text_key(b"u0000001") == "u0000001"
+
+
+@pytest.mark.parametrize("found", [{}, {"a": 1}, {"a": 1, "b": 3}, {"a": 1, "b": 2, "c": 1}])
+def test_counts_that_differ_are_told_by_the_first(found: dict[str, int]) -> None:
+    expected = {"a": 1, "b": 2}
+    assert oracle.compare_counts(expected, dict(expected)).right
+    verdict = oracle.compare_counts(expected, found)
+    assert not verdict.right
+    assert "expected" in verdict.reason

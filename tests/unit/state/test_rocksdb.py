@@ -35,6 +35,19 @@ def test_a_closed_database_opens_again_with_all_of_it(tmp_path: Path) -> None:
     backend.close()
 
 
+def test_what_is_not_flushed_is_in_no_file_and_each_store_is_flushed_for_itself(tmp_path: Path) -> None:
+    backend = RocksDBBackend(tmp_path / "db", ["a", "b"])
+    backend.commit([StoreWrites("a", [(b"k", b"1")], b"p1"), StoreWrites("b", [(b"k", b"1")], b"p1")])
+    backend.flush(["a"])
+    backend.commit([StoreWrites("a", [(b"k", b"2")], b"p2")])
+    shutil.copytree(tmp_path / "db", tmp_path / "as a crash leaves it")
+    backend.close()
+    left = RocksDBBackend(tmp_path / "as a crash leaves it", ["a", "b"])
+    assert (left.position("a"), left.get_many("a", [b"k"])) == (b"p1", [b"1"])
+    assert (left.position("b"), left.get_many("b", [b"k"])) == (None, [None])
+    left.close()
+
+
 def test_a_store_added_later_starts_empty(tmp_path: Path) -> None:
     filled(tmp_path)
     backend = RocksDBBackend(tmp_path, ["a", "later"])

@@ -212,6 +212,15 @@ def test_an_old_snapshot_that_is_still_the_newest_is_not_abandoned(url: str, tmp
     assert len(repository.fetch(manifest, tmp_path / "fetched")) == 2
 
 
+def test_prune_leaves_the_files_of_a_newer_manifest_that_it_cannot_read(url: str, tmp_path: Path) -> None:
+    repository = SnapshotRepository(url)
+    published(repository, tmp_path / "made", 5)
+    unreadable = published(repository, tmp_path / "made", 6)
+    damage(url, unreadable.name, lambda data: data.replace(b'"version":1', b'"version":2'))
+    assert repository.prune(OF, keep=1, now_ms=NOW_MS + 100 * ABANDONED_MS) == []
+    assert len(repository.fetch(unreadable, tmp_path / "fetched")) == 2
+
+
 def test_a_store_goes_through_the_repository_into_a_database(url: str, tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     attempt = new_attempt(NOW_MS)

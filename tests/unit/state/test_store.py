@@ -88,6 +88,14 @@ def test_drop_below_comes_after_the_puts_and_spares_its_bound(backend: StateBack
     assert backend.position("views") == b"p4"
 
 
+def test_drop_below_reaches_what_the_same_commit_put_below_everything(backend: StateBackend) -> None:
+    backend.commit([put("views", b"p1", m=b"1", z=b"1")])
+    backend.commit([StoreWrites("views", [(b"a", b"late"), (b"y", b"1")], b"p2", drop_below=b"n")])
+    assert [k for k, _ in backend.range("views", None, None)] == [b"y", b"z"]
+    backend.commit([put("views", b"p3", b=b"late"), StoreWrites("views", [], b"p4", drop_below=b"z")])
+    assert [k for k, _ in backend.range("views", None, None)] == [b"z"]
+
+
 def test_a_key_written_twice_in_one_commit_keeps_the_last_value(backend: StateBackend) -> None:
     backend.commit([StoreWrites("counts", [(b"a", b"1"), (b"a", None), (b"b", None), (b"b", b"2")], b"p")])
     assert list(backend.range("counts", None, None)) == [(b"b", b"2")]

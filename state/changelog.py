@@ -28,7 +28,9 @@ from penstock.state.store import StoreSpec
 WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
 """How much longer than the store a window's changelog keeps its records: a margin for clocks that
 disagree."""
-REPARTITION_RETENTION_MS = 7 * 24 * 3600 * 1000
+REPARTITION_RETENTION_MS = -1
+"""For ever: brokers judge age by the records' own time, so that any limit would delete records of the past before they
+are consumed. Consumed ones are purged by deleting records up to an offset, when asked."""
 REPARTITION_SEGMENT_BYTES = 50 << 20
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")

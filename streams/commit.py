@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
+from penstock.state.store import StoreWrites
 from penstock.streams import metadata
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.ports import (
@@ -115,7 +116,7 @@ class Committer:
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
-    def commit(self, tasks: Sequence[Task]) -> bool:
+    def commit(self, tasks: Sequence[Task], now_ms: int = 0) -> bool:
         """Commit everything that these tasks have done; returns whether anything was committed.
 
         Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
@@ -125,7 +126,7 @@ class Committer:
         busy = [t for t in tasks if t.uncommitted_records]
         if not busy and not self._in_transaction:
             return False
-        works = [(t, t.prepare_commit()) for t in busy]
+        works = [(t, t.prepare_commit(now_ms)) for t in busy]
         self._on_step("prepared")
         offsets = self._write_log(works)
         try:
@@ -168,6 +169,14 @@ class Committer:
         self._on_step("offsets_added")
         producer.commit(self._timeouts.transaction_s)
         self._in_transaction = False
+
+    def refresh(self, task: Task) -> None:
+        """Between commits: give the positions of idle stores a new wall time, so that their age stays provable."""
+        if task.uncommitted_records:
+            return
+        known = [n for n, s in task.stores.items() if s.spec.source_topic is not None or n in task.changelog_ends]
+        if known:
+            task.backend.commit([StoreWrites(n, [], self._position_of(task, n)) for n in known])
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping
 
 from penstock.state.changelog import (
+    REPARTITION_RETENTION_MS,
     changelog_configs,
     changelog_topic,
     journal_configs,
@@ -128,7 +129,7 @@ def prepare_topics(
     admin: LogAdmin,
     *,
     replication_factor: int = -1,
-    repartition_retention_ms: int = 7 * 86_400_000,
+    repartition_retention_ms: int = REPARTITION_RETENTION_MS,
     dead_letter_topic: str | None = None,
 ) -> Layout:
     """Check the user's topics, create the application's own, and return the layout."""

@@ -55,7 +55,7 @@ class TaskState:
             self.lock.release()
 
 
-class Cancelled(Exception):  # noqa: N818 - a signal between threads of this module, not an error
+class Cancelled(Exception):
     """The task was taken away while it was being restored."""
 
 

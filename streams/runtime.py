@@ -273,7 +273,7 @@ class Runtime:
             if self.options.guarantee == "at_most_once":
                 unit.committer.finish_ahead(tasks)
             else:
-                if unit.committer.commit(tasks):
+                if unit.committer.commit(tasks, self._clock.now_ms()):
                     unit.aborts = 0
         except RESTARTABLE as exc:
             self._abort(unit, exc)
@@ -298,9 +298,11 @@ class Runtime:
         if now_s - self._last_flush_s < self.options.state_flush_interval_ms / 1000:
             return
         self._last_flush_s = now_s
-        for task in self._tasks.values():
-            if task.stores:
-                task.backend.flush()
+        for unit in self._units.values():
+            for task in unit.tasks.values():
+                if task.stores:
+                    unit.committer.refresh(task)
+                    task.backend.flush()
 
     # -- the group -----------------------------------------------------------------------------------------------
 

@@ -292,8 +292,9 @@ class Task:
                 )
             )
 
-    def prepare_commit(self) -> CommitWork:
-        """Emit what is held for commits (take the outputs once more after this), and collect the writes."""
+    def prepare_commit(self, now_ms: int = 0) -> CommitWork:
+        """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
+        dates the journal record, so that the journal's retention counts from when it was written."""
         self._runs = []
         self._engine.flush()
         partition = self.id.partition
@@ -315,7 +316,7 @@ class Task:
         if self.feed.cuts and not self._replay:
             topic = journal_topic(self.application_id, self.id.subtopology)
             data = journal.encode(self.feed.cuts)
-            record = Output(topic, [None], [data], [max(self.stream_time_ms, 0)], partition=partition)
+            record = Output(topic, [None], [data], [now_ms], partition=partition)
         return CommitWork(changelogs, record, pending, self.feed.positions())
 
     def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:

@@ -13,6 +13,7 @@ Rules that the code below keeps:
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.ports import Chunk, Committed, Fetched
 
+_LEADER_PAUSE_S = 0.1
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 
 _error: Any = Message.error
@@ -210,11 +212,14 @@ class KafkaConsumer:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out no records of these until ``resume``."""
-        chosen = [tp for tp in partitions if tp in self._positions and tp not in self._paused]
-        if chosen:
-            self._paused.update(chosen)
+        offered = self._offered or {}
+        chosen = [tp for tp in partitions if (tp in self._positions or tp in offered) and tp not in self._paused]
+        self._paused.update(chosen)
+        # inside on_assign the client does not have them yet: they start paused
+        native = [_native(tp) for tp in chosen if tp in self._positions and tp not in offered]
+        if native:
             with _translating(f"pausing {chosen}"):
-                self._open().pause([_native(tp) for tp in chosen])
+                self._open().pause(native)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo ``pause``."""
@@ -338,14 +343,22 @@ class KafkaConsumer:
             return self._open().consumer_group_metadata()
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """See the port."""
+        """See the port. A partition that has no leader yet, as right after its topic was made, is asked again."""
+        deadline = time.monotonic() + self._request_timeout_s
+        while True:
+            try:
+                return self._watermarks(partition, max(deadline - time.monotonic(), 1.0))
+            except RetriableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LEADER_PAUSE_S)
+
+    def _watermarks(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
         with _translating(f"reading the ends of {partition.topic} [{partition.partition}]"):
-            found = self._open().get_watermark_offsets(
-                _native(partition), timeout=self._request_timeout_s, cached=False
-            )
+            found = self._open().get_watermark_offsets(_native(partition), timeout=timeout_s, cached=False)
         if found is None:
             raise RetriableError(
-                f"the ends of {partition.topic} [{partition.partition}] did not come in {self._request_timeout_s} s; "
+                f"the ends of {partition.topic} [{partition.partition}] did not come in {timeout_s:.0f} s; "
                 "see whether the brokers are up"
             )
         return found

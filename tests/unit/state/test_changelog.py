@@ -44,7 +44,7 @@ def test_settings_follow_the_kind_of_store() -> None:
         **create,
     }
     assert changelog.journal_configs(-1) == {"cleanup.policy": "delete", "retention.ms": "-1", **create}
-    assert changelog.repartition_configs()["retention.ms"] == "604800000"
+    assert changelog.repartition_configs()["retention.ms"] == "-1"
     with pytest.raises(TopologyError, match="retention_ms"):
         changelog.changelog_configs(StoreSpec("w", "window", BYTES, BYTES))
 

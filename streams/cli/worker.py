@@ -1,0 +1,74 @@
+"""``penstock worker``: run a topology in this process, or in several supervised ones."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+STOP_LIMIT_S = 10.0
+"""SIGTERM: commit, leave and end within this."""
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("worker", help="run a topology against Kafka")
+    parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
+    parser.add_argument("--config", metavar="FILE.toml", help="settings under [penstock]")
+    parser.add_argument("--application-id")
+    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT")
+    parser.add_argument("--state-dir")
+    parser.add_argument("--guarantee", choices=["at_most_once", "at_least_once", "exactly_once"])
+    parser.add_argument("--commit-interval-ms", type=int)
+    parser.add_argument("--session-timeout-ms", type=int)
+    parser.add_argument("--snapshots", metavar="URL", help="restore from snapshots in this folder or fsspec URL")
+    parser.add_argument("--partitions", metavar="0,3", help="run these partitions, outside the group")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="start and supervise N worker processes")
+    parser.set_defaults(run=run)
+
+
+SETTINGS = (
+    "application_id",
+    "bootstrap_servers",
+    "state_dir",
+    "guarantee",
+    "commit_interval_ms",
+    "session_timeout_ms",
+    "snapshots",
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
+    from penstock.streams.cli.load import load_topology
+    from penstock.streams.settings import load_settings
+
+    settings = load_settings(args.config, **{name: getattr(args, name) for name in SETTINGS})
+    partitions = _partitions(args.partitions)
+    topology = load_topology(args.topology)
+    if args.processes > 1:
+        from penstock.streams.supervisor import supervise
+
+        return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions)
+    from penstock.streams.progress import RestoreBars
+    from penstock.streams.worker import Worker
+
+    with RestoreBars() as bars:
+        worker = Worker(topology, settings, partitions=partitions, on_progress=bars.update)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: worker.request_stop())
+        worker.run()
+    return 0
+
+
+def _partitions(text: str | None) -> Sequence[int] | None:
+    if text is None:
+        return None
+    from penstock.state.errors import SettingsError
+
+    try:
+        return [int(p) for p in text.split(",")]
+    except ValueError as exc:
+        raise SettingsError(f"--partitions {text}: write numbers with commas between them, such as 0,3") from exc

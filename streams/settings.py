@@ -1,0 +1,189 @@
+"""A worker's settings: a few values with bounds and reasons, from code, a TOML file and the environment.
+
+Strongest first: keyword arguments, ``PENSTOCK_…`` variables, the file's ``[penstock]`` table, defaults. Unknown names
+are refused with the nearest known one. Librdkafka keys pass through: ``common`` for every client, ``consumer`` and
+``producer`` for theirs (in TOML ``[penstock.common]`` and so on; in the environment ``PENSTOCK_COMMON__SASL_PASSWORD``
+is ``common["sasl.password"]``). ``repr`` shows no secret.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from penstock.state.changelog import REPARTITION_RETENTION_MS
+from penstock.state.errors import SettingsError
+from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.streams.commit import Guarantee
+from penstock.streams.policies import Policies
+from penstock.streams.redact import redacted
+
+ENV_PREFIX = "PENSTOCK_"
+_TABLES = ("common", "consumer", "producer")
+_GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class WorkerSettings:
+    """``commit_interval_ms``: default 100 under exactly-once (outputs are visible only after a commit), else 1,000.
+
+    ``batch_max_records`` bounds a batch, ``buffered_max_records`` what waits per input partition,
+    ``state_cache_max_bytes`` uncommitted writes and cached reads per task. ``snapshots``: repository (folder or fsspec
+    URL) from which stores are restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes
+    on without it. ``group_instance_id`` makes the membership static: one id per process.
+    """
+
+    application_id: str
+    bootstrap_servers: str = "127.0.0.1:9092"
+    state_dir: str = ".penstock"
+    guarantee: Guarantee = "at_least_once"
+    commit_interval_ms: int = 0
+    session_timeout_ms: int = 45_000
+    transaction_timeout_ms: int = 10_000
+    max_task_idle_ms: int = 0
+    batch_max_records: int = 10_000
+    buffered_max_records: int = 30_000
+    state_cache_max_bytes: int = 64 * 1024 * 1024
+    state_flush_interval_ms: int = 30_000
+    replication_factor: int = -1
+    repartition_retention_ms: int = REPARTITION_RETENTION_MS
+    snapshots: str | None = None
+    group_instance_id: str | None = None
+    policies: Policies = dataclasses.field(default_factory=Policies)
+    rocksdb: RocksDBOptions = dataclasses.field(default_factory=RocksDBOptions)
+    common: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    consumer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    producer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise SettingsError(f"guarantee={self.guarantee!r}; choose one of {', '.join(get_args(Guarantee))}")
+        if self.commit_interval_ms == 0:
+            default = 100 if self.guarantee == "exactly_once" else 1_000
+            object.__setattr__(self, "commit_interval_ms", default)
+        bounds = {
+            "commit_interval_ms": (1, 3_600_000, "work that is not committed is done again after a crash"),
+            "session_timeout_ms": (1_000, 1_800_000, "brokers refuse shorter or longer ones"),
+            "transaction_timeout_ms": (1_000, 900_000, "brokers allow 15 minutes at most by default"),
+            "max_task_idle_ms": (0, 3_600_000, "a task that waits longer looks dead"),
+            "batch_max_records": (1, 1_000_000, "a batch is held in memory"),
+            "buffered_max_records": (1, 10_000_000, "buffered records are held in memory"),
+            "state_cache_max_bytes": (1 << 20, 1 << 40, "a batch's own state must fit"),
+            "state_flush_interval_ms": (100, 3_600_000, "a crash of the machine makes the changelog repeat this much"),
+            "repartition_retention_ms": (-1, 1 << 53, "-1 is for ever; brokers judge by the records' own time"),
+        }
+        for name, (low, high, why) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise SettingsError(f"{name}={value}; it must be from {low} to {high}: {why}")
+        if self.guarantee == "exactly_once" and self.commit_interval_ms > self.transaction_timeout_ms // 2:
+            raise SettingsError(
+                f"commit_interval_ms={self.commit_interval_ms} is over half of transaction_timeout_ms="
+                f"{self.transaction_timeout_ms}: the broker would abort open transactions; lower one or raise the other"
+            )
+
+    def __repr__(self) -> str:
+        shown = (f"{f.name}={redacted(getattr(self, f.name))!r}" for f in dataclasses.fields(self))
+        return f"WorkerSettings({', '.join(shown)})"
+
+
+def load_settings(path: str | Path | None = None, env: Mapping[str, str] | None = None, **given: Any) -> WorkerSettings:
+    """Settings from a file, the environment (default: the process's) and keyword arguments; ``None`` values count as
+    not given. Raises ``SettingsError`` for anything unknown, of a wrong type or out of bounds."""
+    merged: dict[str, Any] = {}
+    if path is not None:
+        _merge(merged, _from_toml(Path(path)), str(path))
+    _merge(merged, _from_env(os.environ if env is None else env), "the environment")
+    _merge(merged, {k: v for k, v in given.items() if v is not None}, "the call")
+    if "application_id" not in merged:
+        raise SettingsError(
+            "application_id is missing; give --application-id, PENSTOCK_APPLICATION_ID or put it in the file"
+        )
+    for name, group in _GROUPS.items():
+        if isinstance(merged.get(name), Mapping):
+            merged[name] = group(**_typed(group, merged[name], f"[penstock.{name}]"))
+    return WorkerSettings(**_typed(WorkerSettings, merged, "the settings"))
+
+
+def _from_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            document = tomllib.load(file)
+    except OSError as exc:
+        raise SettingsError(f"the settings file {path} cannot be read ({exc.strerror}); check --config") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise SettingsError(f"the settings file {path} is not TOML: {exc}") from exc
+    table = document.get("penstock")
+    if not isinstance(table, dict):
+        raise SettingsError(f"the settings file {path} has no [penstock] table; put the settings under it")
+    for name in _TABLES:
+        if name in table:
+            table[name] = _flattened(table[name])
+    return table
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``sasl.password = …`` without quotes is a nested table in TOML; librdkafka's keys are flat."""
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            out |= _flattened(value, f"{prefix}{key}.")
+        else:
+            out[prefix + key] = value
+    return out
+
+
+def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
+    known = {f.name for f in dataclasses.fields(WorkerSettings)}
+    out: dict[str, Any] = {}
+    for variable, text in env.items():
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        name, _, rest = variable[len(ENV_PREFIX) :].lower().partition("__")
+        if rest and name in (*_TABLES, *_GROUPS):
+            key = rest.replace("_", ".") if name in _TABLES else rest
+            out.setdefault(name, {})[key] = text
+        elif name in known:
+            out[name] = text
+    return out
+
+
+def _merge(into: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
+    known = [f.name for f in dataclasses.fields(WorkerSettings)]
+    for name, value in more.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+            raise SettingsError(f"{source} sets {name!r}, which is no setting; {hint}")
+        if isinstance(value, Mapping) and isinstance(into.get(name), Mapping):
+            into[name] = {**into[name], **value}
+        else:
+            into[name] = value
+
+
+def _typed(cls: Any, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values with text made into numbers where the field is one. Raises ``SettingsError`` for wrong types."""
+    hints = get_type_hints(cls)
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in hints:
+            near = difflib.get_close_matches(name, list(hints), 1)
+            raise SettingsError(f"{where} has no {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        wanted = hints[name]
+        if wanted in (int, float) and isinstance(value, str):
+            try:
+                value = wanted(value.replace("_", ""))
+            except ValueError as exc:
+                raise SettingsError(f"{name}={value!r} in {where}: it must be a number") from exc
+        simple: Any = {int: int, float: (int, float), str: str}.get(wanted)
+        if simple is not None and (not isinstance(value, simple) or isinstance(value, bool)):
+            raise SettingsError(
+                f"{name}={value!r} in {where}: it must be {wanted.__name__}, not {type(value).__name__}"
+            )
+        out[name] = value
+    return out

@@ -1,0 +1,98 @@
+"""Several worker processes under one supervisor: started fresh (never forked), restarted when they die, stopped together.
+
+The processes share one state folder; each takes a slot of it, so that their transactional ids differ and a restarted one
+finds its own again. A process that ends with an error of the user's (exit status 1) is not restarted: it would meet the
+same record again. One that was killed is, after a pause that doubles up to ``PAUSE_MAX_S``.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+PAUSE_S = 0.5
+PAUSE_MAX_S = 30.0
+STOP_S = 15.0
+_POLL_S = 0.1
+
+
+def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | None) -> int:
+    """Run the command ``penstock ARGV`` in this many processes until a signal; returns the exit status. With fixed
+    partitions each process gets its share of them."""
+    from penstock.state.errors import SettingsError
+
+    if partitions is not None and len(partitions) < processes:
+        raise SettingsError(f"--processes {processes} with {len(partitions)} partitions; start at most one for each")
+    commands = [_command(argv, None if partitions is None else partitions[n::processes]) for n in range(processes)]
+    stopping: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: stopping.append(n))
+    running: list[subprocess.Popen[bytes] | None] = [_start(c) for c in commands]
+    pauses = [PAUSE_S] * processes
+    starts = [time.monotonic()] * processes
+    status = 0
+    try:
+        while not stopping and any(p is not None for p in running):
+            time.sleep(_POLL_S)
+            for n, process in enumerate(running):
+                if process is None or process.poll() is None:
+                    continue
+                running[n] = None
+                if process.returncode >= 0:
+                    if process.returncode:
+                        status = process.returncode
+                        stopping.append(signal.SIGTERM)
+                    continue
+                if time.monotonic() - starts[n] > PAUSE_MAX_S:
+                    pauses[n] = PAUSE_S
+                print(
+                    f"penstock: worker process {process.pid} was ended by signal {-process.returncode}; "
+                    f"starting it again in {pauses[n]:.1f} s",
+                    file=sys.stderr,
+                )
+                time.sleep(pauses[n])
+                pauses[n] = min(pauses[n] * 2, PAUSE_MAX_S)
+                if not stopping:
+                    running[n], starts[n] = _start(commands[n]), time.monotonic()
+    finally:
+        status = max(status, _stop([p for p in running if p is not None]))
+    return status
+
+
+def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]:
+    """The same command for one process: without --processes, with its own share of the partitions."""
+    out: list[str] = []
+    skip = False
+    for word in argv:
+        if skip:
+            skip = False
+        elif word in ("--processes", "--partitions"):
+            skip = True
+        elif not word.startswith(("--processes=", "--partitions=")):
+            out.append(word)
+    if partitions is not None:
+        out += ["--partitions", ",".join(map(str, partitions))]
+    return [sys.executable, "-m", "penstock.streams.cli.main", *out]
+
+
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
+    # a session of its own: a Ctrl-C in the terminal reaches the supervisor alone, which then stops them in order
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> int:
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    status = 0
+    for process in processes:
+        try:
+            status = max(status, process.wait(max(deadline - time.monotonic(), 0.1)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            status = 1
+    return status

@@ -1,0 +1,304 @@
+"""A worker: the run loop on real Kafka, RocksDB and clocks, as an object inside any Python process.
+
+``Worker(topology, settings).start()`` runs it in a thread of its own; ``stop()`` commits, leaves the group and returns.
+``run()`` is the same in the calling thread. The command ``penstock worker`` is a thin wrapper around this.
+
+This is the only place that wires the adapters to the core.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.state.directory import StateDirectory, TaskLock
+from penstock.state.errors import PenstockError, RetriableError, SettingsError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.position import Position, encode_position
+from penstock.state.restore import RestoreProgress
+from penstock.state.snapshot import SnapshotRepository
+from penstock.streams.commit import Committer, CommitTimeouts, Step
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
+from penstock.streams.restoring import Restorer, TaskOpener
+from penstock.streams.runtime import Runtime, RuntimeOptions
+from penstock.streams.settings import WorkerSettings
+from penstock.streams.task import Task, TaskOptions
+from penstock.topologies.graph import Topology
+
+SLOTS_MAX = 64
+"""How many worker processes may share one state folder."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """For intervals."""
+        return time.monotonic()
+
+
+class Worker:
+    """See the module.
+
+    ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
+    ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
+    commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
+    """
+
+    def __init__(
+        self,
+        topology: Any,
+        settings: WorkerSettings,
+        *,
+        partitions: Sequence[int] | None = None,
+        on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
+        on_step: Callable[[Step], None] | None = None,
+    ) -> None:
+        self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
+        self.settings = settings
+        self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
+        self._on_progress = on_progress
+        self._on_step = on_step
+        self._clock = SystemClock()
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._runtime: Runtime | None = None
+        self._slot: TaskLock | None = None
+        self._admin: KafkaAdmin | None = None
+        self._identity: tuple[str, dict[str, str]] = ("", {})
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Worker:
+        """Start in a thread; returns when topics are prepared and the group was joined (stores may still be
+        restoring). Raises what made the start fail."""
+        self._thread = threading.Thread(target=self._run_caught, name="penstock-worker", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+        return self
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """Commit, leave the group and end. Raises what the run ended with, or ``RetriableError`` when it has not ended
+        in time."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise RetriableError(
+                    f"the worker has not stopped within {timeout_s} s; call stop again or end the process"
+                )
+        if self._error is not None:
+            raise self._error
+
+    def request_stop(self) -> None:
+        """Ask for the end without waiting for it; safe in a signal handler."""
+        self._stop.set()
+
+    @property
+    def running(self) -> bool:
+        """Whether its thread is alive."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The loop, for looking at tasks and counters; ``None`` before it was started."""
+        return self._runtime
+
+    def _run_caught(self) -> None:
+        try:
+            self.run()
+        except BaseException as exc:
+            self._error = exc
+        finally:
+            self._ready.set()
+
+    def run(self) -> None:
+        """Run in the calling thread until ``request_stop``, ``ctx.shutdown()`` or an error."""
+        restorer: Restorer | None = None
+        try:
+            runtime, restorer = self._open()
+            self._runtime = runtime
+            try:
+                runtime.start()
+                self._ready.set()
+                while not self._stop.is_set() and not runtime.shutdown_requested:
+                    runtime.step()
+            except BaseException:
+                runtime.close()
+                raise
+            runtime.stop()
+        finally:
+            if restorer is not None:
+                restorer.close()
+            if self._slot is not None:
+                self._slot.release()
+
+    # -- wiring --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Runtime, Restorer]:
+        s = self.settings
+        check_application_id(s.application_id)
+        check_guarantee(self.topology, s.guarantee)
+        admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
+        self._admin = admin
+        self._check_owner(admin)
+        layout = prepare_topics(
+            self.topology,
+            s.application_id,
+            admin,
+            replication_factor=s.replication_factor,
+            repartition_retention_ms=s.repartition_retention_ms,
+            dead_letter_topic=s.policies.dead_letter_topic,
+        )
+        self._check_partitions(layout)
+        directory = StateDirectory(s.state_dir, s.application_id)
+        cluster_id = admin.cluster_id()
+        identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
+        slot = self._take_slot(directory)
+        topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
+        self._identity = (cluster_id, admin.topic_ids(sorted(set(topics))))
+        opener = TaskOpener(
+            s.application_id,
+            directory,
+            admin,
+            lambda: KafkaConsumer(self._consumer_config(f"{s.application_id}-restore")),
+            self._clock.now_ms,
+            repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
+            options=s.rocksdb,
+            on_progress=self._on_progress,
+        )
+        restorer = Restorer(opener)
+        prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
+        runtime = Runtime(
+            self.topology,
+            s.application_id,
+            layout,
+            self._options(),
+            lambda: KafkaConsumer(self._consumer_config(s.application_id, member=True)),
+            lambda rt, partition: self._committer(rt, partition, prefix),
+            restorer,
+            self._clock,
+        )
+        return runtime, restorer
+
+    def _changelogs(self) -> list[str]:
+        from penstock.state.changelog import changelog_topic
+
+        return [
+            changelog_topic(self.settings.application_id, store)
+            for store in self.topology.stores
+            if store.changelog or store.source_topic is not None
+        ]
+
+    def _options(self) -> RuntimeOptions:
+        s = self.settings
+        return RuntimeOptions(
+            guarantee=s.guarantee,
+            commit_interval_ms=s.commit_interval_ms,
+            task=TaskOptions(
+                policies=s.policies,
+                batch_max_records=s.batch_max_records,
+                state_cache_max_bytes=s.state_cache_max_bytes,
+                max_task_idle_ms=s.max_task_idle_ms,
+                live=True,
+            ),
+            poll_max_records=s.batch_max_records,
+            buffered_max_records=s.buffered_max_records,
+            state_flush_interval_ms=s.state_flush_interval_ms,
+            partitions=self._partitions,
+        )
+
+    def _consumer_config(self, group: str, *, member: bool = False) -> dict[str, Any]:
+        s = self.settings
+        return consumer_config(
+            s.bootstrap_servers,
+            group,
+            {**s.common, **s.consumer},
+            session_timeout_ms=s.session_timeout_ms,
+            group_instance_id=s.group_instance_id if member else None,
+        )
+
+    def _committer(self, runtime: Runtime, partition: int | None, prefix: str) -> Committer:
+        s = self.settings
+        transactional_id = prefix if partition is None else f"{s.application_id}-p{partition}"
+        config = producer_config(
+            s.bootstrap_servers,
+            {**s.common, **s.producer},
+            transactional_id=transactional_id if s.guarantee == "exactly_once" else None,
+            transaction_timeout_ms=s.transaction_timeout_ms,
+        )
+        return Committer(
+            s.guarantee,
+            runtime.consumer,
+            lambda: KafkaProducer(config),
+            lambda: runtime.fence if partition is None else s.application_id,
+            self._position_of,
+            CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
+            self._on_step,
+        )
+
+    def _position_of(self, task: Task, store: str) -> bytes:
+        """The position record of a store after a commit."""
+        state = task.stores[store]
+        spec = state.spec
+        positions = task.feed.positions()
+        cluster_id, topic_ids = self._identity
+        if spec.source_topic is not None:
+            offset = positions[spec.source_topic]
+        else:
+            offset = task.changelog_ends.get(store, 0)
+        return encode_position(
+            Position(
+                offset,
+                {TopicPartition(t, task.id.partition): o for t, o in positions.items()},
+                cluster_id,
+                topic_ids,
+                self._clock.now_ms(),
+                task.stream_time_ms,
+            )
+        )
+
+    # -- start checks --------------------------------------------------------------------------------------------
+
+    def _check_owner(self, admin: KafkaAdmin) -> None:
+        """Fixed workers and a group must not run one application at once: only the group has generations to fence by."""
+        group = self.settings.application_id
+        if self._partitions is not None and (members := admin.group_members(group)):
+            raise SettingsError(
+                f"group {group} has {members} members, so fixed partitions could be processed twice; stop the group's "
+                "workers first, or start this one without --partitions"
+            )
+
+    def _check_partitions(self, layout: Layout) -> None:
+        most = max(layout.tasks)
+        wrong = [p for p in self._partitions or () if not 0 <= p < most]
+        if wrong:
+            raise SettingsError(f"partition {wrong[0]} does not exist; the topology's inputs have 0 to {most - 1}")
+
+    def _take_slot(self, directory: StateDirectory) -> int:
+        """The first free slot of this folder: workers that share it have transactional ids of their own, and a
+        restarted one finds its former id again and so ends what it left open."""
+        Path(directory.path).mkdir(parents=True, exist_ok=True)
+        for number in range(SLOTS_MAX):
+            try:
+                self._slot = directory.lock(f"slot-{number}", timeout_s=0)
+            except RetriableError:
+                continue
+            return number
+        raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")

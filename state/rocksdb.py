@@ -63,6 +63,8 @@ class RocksDBBackend:
                 database_options(self._options),
                 column_families={name: database_options(self._options) for name in self._names},
             )
+        # Per store, a key that none of its keys lies below: where the search for expired ones begins.
+        self._floors: dict[str, bytes] = {}
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily] = {}
         for name in self._names:
@@ -107,11 +109,10 @@ class RocksDBBackend:
         with translated(self._path, "read"):
             it = family.iter(read_options)
             it.seek(first)
-        valid, key, value, advance = it.valid, it.key, it.value, it.next
-        while valid():
-            yield key()[1:], value()
-            advance()
-        with translated(self._path, "read"):
+            valid, key, value, advance = it.valid, it.key, it.value, it.next
+            while valid():
+                yield key()[1:], value()
+                advance()
             it.status()
 
     def _descending(self, family: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -120,12 +121,11 @@ class RocksDBBackend:
         with translated(self._path, "read"):
             it = family.iter(read_options)
             it.seek_for_prev(end)
-        valid, key, value, advance = it.valid, it.key, it.value, it.prev
-        # rocksdict's set_iterate_lower_bound sets the upper bound, so the lower one is compared here.
-        while valid() and (found := key()) >= first:
-            yield found[1:], value()
-            advance()
-        with translated(self._path, "read"):
+            valid, key, value, advance = it.valid, it.key, it.value, it.prev
+            # rocksdict's set_iterate_lower_bound sets the upper bound, so the lower one is compared here.
+            while valid() and (found := key()) >= first:
+                yield found[1:], value()
+                advance()
             it.status()
 
     def commit(self, writes: Sequence[StoreWrites]) -> None:
@@ -135,9 +135,11 @@ class RocksDBBackend:
             self._family(write.store)
         batch = WriteBatch(raw_mode=True)
         prefix = USER_PREFIX
-        lowest: dict[str, bytes] = {}  # per store, of what the batch puts so far: the database does not hold it yet
+        floors = {w.store: self._floors.get(w.store, b"") for w in writes}
+        pending: dict[str, bytes] = {}  # the lowest key that the batch puts, which the database does not hold yet
         for write in writes:
-            batch.set_default_column_family(self._handles[write.store])
+            store = write.store
+            batch.set_default_column_family(self._handles[store])
             # Ascending keys keep the insertion into the memtable within the processor's caches.
             puts = sorted(write.puts, key=_key_of)
             for key, value in puts:
@@ -146,30 +148,35 @@ class RocksDBBackend:
                 else:
                     batch[prefix + key] = value
             if puts:
-                lowest[write.store] = min(lowest.get(write.store, puts[0][0]), puts[0][0])
-            if write.drop_below is not None:
-                self._drop_below(batch, write.store, prefix + write.drop_below, lowest.get(write.store))
+                pending[store] = min(pending.get(store, puts[0][0]), puts[0][0])
+                floors[store] = min(floors[store], puts[0][0])
+            if (bound := write.drop_below) is not None and floors[store] < bound:
+                self._drop(batch, store, floors[store], bound, pending.get(store, bound))
+                floors[store] = bound
+                pending[store] = max(pending.get(store, bound), bound)
             batch[POSITION_KEY] = write.position
         with translated(self._path, "write"):
             self._db.write(batch, self._write_options)
+        self._floors.update(floors)
 
-    def _drop_below(self, batch: WriteBatch, store: str, bound: bytes, lowest_put: bytes | None) -> None:
-        """Add the deletion of everything below ``bound``; nothing when there is nothing.
+    def _drop(self, batch: WriteBatch, store: str, floor: bytes, bound: bytes, pending: bytes) -> None:
+        """Add the deletion of every key in ``[floor, bound)``; nothing when there is none.
 
-        The range starts at the first key there is: if every range deletion started at the same key, each
-        would overlap all earlier ones, and reads would slow down with their number.
+        ``pending`` is the lowest key of the batch itself. The range starts at the first key there is, and the search
+        for it at the floor: if every range deletion started at the same key, each would overlap all earlier ones, and
+        if every search did, it would walk over all that was ever dropped.
         """
         read_options = ReadOptions()
-        read_options.set_iterate_upper_bound(bound)
+        read_options.set_iterate_upper_bound(USER_PREFIX + bound)
         with translated(self._path, "read"):
             it = self._families[store].iter(read_options)
-            it.seek(USER_PREFIX)
-            found = it.key() if it.valid() else bound
+            it.seek(USER_PREFIX + floor)
+            found = it.key() if it.valid() else USER_PREFIX + bound
             it.status()
-        start = found if lowest_put is None else min(found, USER_PREFIX + lowest_put)
-        if start < bound:
+        start = min(found, USER_PREFIX + pending)
+        if start < USER_PREFIX + bound:
             # Unlike put and delete, a range deletion ignores the batch's default column family.
-            batch.delete_range(start, bound, self._handles[store])
+            batch.delete_range(start, USER_PREFIX + bound, self._handles[store])
 
     def position(self, store: str) -> bytes | None:
         family = self._family(store)
@@ -194,6 +201,7 @@ class RocksDBBackend:
     def reset(self, store: str) -> None:
         """Drop everything of one store, its position included: it is then as if it had never been written."""
         self._family(store)
+        self._floors.pop(store, None)
         with translated(self._path, f"empty store {store}"):
             if store == _DEFAULT_FAMILY:
                 # This column family cannot be dropped.
@@ -220,6 +228,7 @@ class RocksDBBackend:
             raise ValueError(f"store {store!r} in {self._path} is not empty; reset it before ingesting a snapshot")
         options = IngestExternalFileOptions()
         options.set_move_files(move)
+        self._floors.pop(store, None)
         with translated(self._path, f"ingest a snapshot into store {store}"):
             family.ingest_external_file([str(f) for f in files], options)
         if self.position(store) is None:

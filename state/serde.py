@@ -1,8 +1,9 @@
 """Serdes: values of Python to bytes of the log and back.
 
 A serde never sees null: ``None`` is the log's null and stays null. ``immutable`` says that what ``deserialize`` returns
-cannot be changed in place, so that a store may keep the object instead of its bytes. The byte formats of ``STRING``,
-``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
+cannot be changed in place, so that a store may keep the object instead of its bytes. ``exact`` is the type whose
+instances come back equal from a round trip; a store keeps objects of any other type as the round trip makes them. The
+byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
 
 Every failure is a ``SerdeError``.
 """
@@ -30,6 +31,7 @@ class Serde(Generic[T]):
     serialize: Callable[[T], bytes]
     deserialize: Callable[[bytes], T]
     immutable: bool = False
+    exact: type | None = None
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
         """Serialize a column, nulls kept. Raises ``SerdeError`` with the place of the first bad value."""
@@ -77,11 +79,11 @@ def _decode_utf8(data: bytes) -> str:
     return data.decode()
 
 
-BYTES: Serde[bytes] = Serde("bytes", _check_bytes, _identity, immutable=True)
-STRING: Serde[str] = Serde("string", str.encode, _decode_utf8, immutable=True)
-INT: Serde[int] = Serde("int", _LONG.pack, _unpacker(_LONG), immutable=True)
-INT32: Serde[int] = Serde("int32", _INT.pack, _unpacker(_INT), immutable=True)
-FLOAT: Serde[float] = Serde("float", _DOUBLE.pack, _unpacker(_DOUBLE), immutable=True)
+BYTES: Serde[bytes] = Serde("bytes", _check_bytes, _identity, immutable=True, exact=bytes)
+STRING: Serde[str] = Serde("string", str.encode, _decode_utf8, immutable=True, exact=str)
+INT: Serde[int] = Serde("int", _LONG.pack, _unpacker(_LONG), immutable=True, exact=int)
+INT32: Serde[int] = Serde("int32", _INT.pack, _unpacker(_INT), immutable=True, exact=int)
+FLOAT: Serde[float] = Serde("float", _DOUBLE.pack, _unpacker(_DOUBLE), immutable=True, exact=float)
 JSON: Serde[Any] = Serde("json", orjson.dumps, orjson.loads)
 
 

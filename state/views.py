@@ -5,7 +5,9 @@ changed since the last commit. Operators load a batch's distinct keys by one ``l
 over the dict, and leave their changes in it; the backend and the changelog see the last value per key once per commit.
 
 Exactness rests on one rule: a value that can be changed in place is kept as bytes and decoded at every read, so that no
-caller can alter what another one sees. Only values of an ``immutable`` serde are kept as objects.
+caller can alter what another one sees. Only values of an ``immutable`` serde are kept as objects, and only as a reader
+of their bytes would get them (an int written to a store of floats is a float from then on): when the bytes are read
+again depends on commits and restarts, which no answer may depend on.
 
 Entries: ``None`` (absent), ``(value, timestamp_ms)`` for immutable serdes, else the stored bytes (timestamp | value).
 """
@@ -19,6 +21,7 @@ from typing import Any
 
 from sortedcontainers import SortedSet
 
+from penstock.state.errors import SerdeError
 from penstock.state.store import StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
@@ -33,6 +36,8 @@ class KeyValueState:
     def __init__(self, spec: StoreSpec, backend: StateBackend) -> None:
         self.spec = spec
         self.immutable = spec.value_serde.immutable
+        self.exact = spec.value_serde.exact
+        """The type whose instances may be entries as they are; others go through ``as_stored``."""
         self.entries: dict[bytes, Any] = {}
         self.dirty: dict[bytes, int] = {}
         self._backend = backend
@@ -55,6 +60,8 @@ class KeyValueState:
 
     def get(self, key: bytes) -> tuple[Any, int] | None:
         """Value and timestamp, or ``None``."""
+        if self._floor is not None and key < self._floor:
+            return None
         entries = self.entries
         if key not in entries:
             self.load((key,))
@@ -69,16 +76,17 @@ class KeyValueState:
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, Any, int]]:
-        """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order: the backend's entries with the
-        uncommitted writes and deletions over them, as they stand when each is reached."""
+        """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order: of the keys that are there when
+        the first one is asked for, those that are there when they are reached, as they stand then."""
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
         written = self._written_keys(low, high, reverse)
         stored = self._backend.range(self.spec.name, low, high, reverse=reverse)
+        absent = {k for k in written if self.entries[k] is None}
         last = None
         ours: Iterator[tuple[bytes, bytes | None]] = ((k, None) for k in written)
         for key, raw in merge(ours, stored, key=lambda pair: pair[0], reverse=reverse):
-            if key == last:
+            if key == last or key in absent:
                 continue
             last = key
             entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
@@ -108,18 +116,24 @@ class KeyValueState:
         if value is None:
             self.entries[key] = None
         elif self.immutable:
-            self.entries[key] = (value, timestamp_ms)
+            self.entries[key] = (value if type(value) is self.exact else self.as_stored(value), timestamp_ms)
         else:
             self.entries[key] = _TIMESTAMP.pack(timestamp_ms) + self._encode(value)
         self.dirty[key] = timestamp_ms
 
-    def put_raw(self, keys: list[bytes], raw_values: list[bytes | None], timestamps: list[int]) -> None:
-        """Set many values that are already serialized (a table's topic). Later ones win."""
+    def as_stored(self, value: Any) -> Any:
+        """The value as a reader of its bytes gets it."""
+        return self._decode(self._encode(value))
+
+    def put_raw(
+        self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]
+    ) -> None:
+        """Set many values that are already serialized (a table's topic); ``values`` are the same, decoded. Later ones
+        win."""
         pack = _TIMESTAMP.pack
         if self.immutable:
-            decode = self._decode
             self.entries.update(
-                (k, None if v is None else (decode(v), t)) for k, v, t in zip(keys, raw_values, timestamps, strict=True)
+                (k, None if v is None else (v, t)) for k, v, t in zip(keys, values, timestamps, strict=True)
             )
         else:
             self.entries.update(
@@ -142,9 +156,16 @@ class KeyValueState:
         keys = list(dirty) if floor is None else [k for k in dirty if k >= floor]
         if self.immutable:
             pack, encode = _TIMESTAMP.pack, self._encode
-            raw: list[bytes | None] = [
-                None if e is None else pack(e[1]) + encode(e[0]) for e in map(entries.__getitem__, keys)
-            ]
+            raw: list[bytes | None] = []
+            try:
+                raw.extend(None if e is None else pack(e[1]) + encode(e[0]) for e in map(entries.__getitem__, keys))
+            except Exception as exc:
+                bad = keys[len(raw)]
+                raise SerdeError(
+                    f"store {self.spec.name}: serde {self.spec.value_serde.name} cannot write {entries[bad][0]!r:.100} "
+                    f"under key {bad!r:.100} ({exc}), so nothing is committed; mend the function that made the value, "
+                    "or give the store the serde of its type"
+                ) from exc
         else:
             raw = list(map(entries.__getitem__, keys))
         return keys, raw, list(map(dirty.__getitem__, keys))

@@ -90,6 +90,8 @@ class Engine:
         entries = self._take_entries(members)
         if len(entries) == 1:
             node, port, batch = entries[0]
+            if node not in self.plan.batch_safe:
+                self.operators[node].prefetch(port, batch)
             self._enter(number, node, port, batch)
             return
         for node, port, batch in entries:

@@ -97,6 +97,9 @@ class _Queue:
         self.chunks.popleft()
         self.at = 0
         self.position = next_offset
+        if not self.chunks and self.end is not None:
+            # between the last record and the end lie control records only
+            self.position = max(next_offset, self.end)
 
 
 class Feed:
@@ -161,6 +164,8 @@ class Feed:
                     return runs
                 else:
                     waiting = True
+            if not waiting:
+                self._idle_since_ms = None
             if not heads or (waiting and not self._script and self._still_idle(now_ms)):
                 return runs
             run = self._take_lowest(heads, left)
@@ -190,15 +195,13 @@ class Feed:
         return run
 
     def _still_idle(self, now_ms: int) -> bool:
-        """Some partition is caught up: whether to wait for it a little longer."""
+        """Some partition is caught up: whether to wait for it a little longer. Once the time is up, the others go on
+        without it until it has records again."""
         if not self._max_idle_ms:
             return False
         if self._idle_since_ms is None:
             self._idle_since_ms = now_ms
-        if now_ms - self._idle_since_ms < self._max_idle_ms:
-            return True
-        self._idle_since_ms = None
-        return False
+        return now_ms - self._idle_since_ms < self._max_idle_ms
 
     # -- cuts ----------------------------------------------------------------------------------------------------
 

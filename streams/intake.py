@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk
-from penstock.topologies.operator import NO_TIME
 
 
 def check_timestamps(
@@ -13,24 +12,25 @@ def check_timestamps(
     """The chunk with usable timestamps, the partition's stream time after it, and what is wrong by offset.
 
     ``now_ms`` is the clock of a live run, ``None`` elsewhere. Records that are wrong take the partition's stream time
-    (0 before any), so that they keep a place in the order; with ``clamp`` that is all that happens to them.
+    (0 before any), so that they keep a place in the order; with ``clamp`` that is all that happens to them. A stream
+    time of 0 tells nothing, as none does.
     """
     times = chunk.timestamps
     if not times:
         return chunk, partition_time_ms, {}
     ahead = policies.future_timestamp_max_ms
     by_clock = policies.timestamp == "fail"
-    limit = (
-        (now_ms if now_ms is not None else None) if by_clock else (None if partition_time_ms < 0 else partition_time_ms)
-    )
+    limit = now_ms if by_clock else (partition_time_ms if partition_time_ms > 0 else None)
     highest = max(times)
-    if min(times) >= 0 and (by_clock and (limit is None or highest <= limit + ahead)):
+    # stream time only grows, so what is near enough to the chunk's start is near enough at its place
+    near = by_clock if limit is None else highest <= limit + ahead
+    if near and min(times) >= 0:
         return chunk, max(partition_time_ms, highest), {}
     usable: list[int] = []
     wrong: dict[int, str] = {}
     time = partition_time_ms
     for offset, ts in zip(chunk.offsets, times, strict=True):
-        base = limit if by_clock else (None if time == NO_TIME else time)
+        base = limit if by_clock else (time if time > 0 else None)
         if ts < 0:
             problem = f"timestamp {ts} ms is negative"
         elif base is not None and ts > base + ahead:

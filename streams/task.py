@@ -117,6 +117,9 @@ class Task:
         )
         self._rejected: dict[TopicPartition, dict[int, str]] = {}
         self._partition_time_ms = {t: self._start[t][1].partition_time_ms for t in self.topics}
+        self._consumed_time_ms = dict(self._partition_time_ms)
+        """Of each input, as of what was processed: what is buffered is judged again after a restart."""
+        self._journal_end = max((m.journal for m in recorded if m.journal is not None), default=None)
         self.stream_time_ms = max((m.stream_time_ms for m in recorded), default=NO_TIME)
         self._wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
         for m in recorded:
@@ -124,6 +127,7 @@ class Task:
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
         for name, operator in zip(self._plan.names, self._engine.operators, strict=True):
             operator.stream_time_ms = times.get(name, NO_TIME)
+            operator.resumed()
         if any(m.version for m in recorded) and not self._replay:
             self.feed.note_start()
         self.uncommitted_records = 0
@@ -164,9 +168,11 @@ class Task:
 
     def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
         """Run one batch; returns how many input records it took (0: nothing to do now)."""
-        runs = self.feed.take(max_records or self.options.batch_max_records, now_ms)
+        most = max_records or self.options.batch_max_records
+        runs = self.feed.take(most, now_ms)
+        while not runs and self._replay_scripted():
+            runs = self.feed.take(most, now_ms)
         if not runs:
-            self._replay_scripted()
             return 0
         self._runs = runs
         self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
@@ -180,10 +186,12 @@ class Task:
             self._relieve_memory()
         return count
 
-    def _replay_scripted(self) -> None:
-        while (entry := self.feed.next_scripted()) is not None:
-            if isinstance(entry, journal.ClockFiring):
-                self._fire_clock(entry.before_ms, entry.now_ms)
+    def _replay_scripted(self) -> bool:
+        """Replay: act on the journal's next entry if its range is done."""
+        entry = self.feed.next_scripted()
+        if isinstance(entry, journal.ClockFiring):
+            self._fire_clock(entry.before_ms, entry.now_ms)
+        return entry is not None
 
     def _source_batches(self, runs: list[Run]) -> dict[int, Batch]:
         stride = self._plan.stride
@@ -227,8 +235,11 @@ class Task:
         if self._plan.uses_stream_time:
             every = (ts for r in runs for ts in r.chunk.timestamps[r.start : r.stop])
             time.by_place_ms = list(accumulate(every, max, initial=self.stream_time_ms))[1:]
+        consumed = self._consumed_time_ms
         for r in runs:
-            self.stream_time_ms = max(self.stream_time_ms, max(r.chunk.timestamps[r.start : r.stop]))
+            latest = max(r.chunk.timestamps[r.start : r.stop])
+            consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
+            self.stream_time_ms = max(self.stream_time_ms, latest)
 
     def _locate(self, place: int) -> Origin | None:
         """The input record at a place of the batch at hand."""
@@ -340,17 +351,18 @@ class Task:
             for name, op in zip(self._plan.names, self._engine.operators, strict=True)
             if op.stream_time_ms != NO_TIME
         }
-        journal_end = ends[TopicPartition(work.journal.topic, partition)] if work.journal is not None else None
+        if work.journal is not None:
+            self._journal_end = ends[TopicPartition(work.journal.topic, partition)]
         out: dict[TopicPartition, Committed] = {}
         for topic, offset in work.positions.items():
             noted = CommitMetadata(
                 version=metadata.VERSION,
                 stream_time_ms=self.stream_time_ms,
-                partition_time_ms=self._partition_time_ms[topic],
+                partition_time_ms=self._consumed_time_ms[topic],
                 wall_ms=self._wall_ms,
                 operators=operators,
                 changelogs=self.changelog_ends,
-                journal=journal_end,
+                journal=self._journal_end,
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, partition)] = Committed(offset, metadata.encode(noted))

@@ -50,10 +50,15 @@ class Failures:
         self._letters: list[tuple[int, int, Origin, Headers]] = []
         self.counts: Counter[str] = Counter()
 
-    def failed(self, operator: str, index: int, place: int, error: Exception) -> None:
-        """A record failed in an operator. Raises ``ProcessingError``, or returns when it is to be skipped."""
+    def failed(self, operator: str, index: int, place: int, error: Exception, may_skip: bool = True) -> None:
+        """A record failed in an operator. Raises ``ProcessingError``, or returns when it is to be skipped. Faults that
+        are not the record's (of stores, of the machine) are raised as they are, whatever the policy."""
+        if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
+            raise error
         kind = "deserialization" if isinstance(error, SerdeError) else "processing"
         policy = self._policies.deserialization if kind == "deserialization" else self._policies.processing
+        if not may_skip:
+            policy = "fail"
         self._apply(policy, kind, operator, index, place, error, f"{type(error).__name__}: {error}")
 
     def bad_timestamp(self, source: str, place: int, problem: str) -> None:
@@ -79,8 +84,6 @@ class Failures:
             else "a record held for the commit"
         )
         if policy == "fail" or origin is None:
-            if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
-                raise error
             raise ProcessingError(
                 f"task {self._task} stopped at {where}, operator {operator}: {problem}. Nothing from that record on is "
                 f"committed. Mend the function or the record, or choose the {kind} policy skip or dead_letter"
@@ -144,9 +147,9 @@ class NodeContext:
         """A store's view."""
         return self._states[store]
 
-    def failed(self, batch: Batch, index: int, error: Exception) -> None:
+    def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
         """Apply the policy to the record behind this row."""
-        self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error)
+        self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error, may_skip)
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Count what semantics drop."""

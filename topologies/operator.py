@@ -63,9 +63,10 @@ class OperatorContext(Protocol):
     def state(self, store: str) -> KeyValueState:
         """One of the operator's declared stores."""
 
-    def failed(self, batch: Batch, index: int, error: Exception) -> None:
-        """A user function raised on this row: raises ``ProcessingError`` under the policy ``fail``; returns when the
-        record is to be skipped (already counted, or sent to the dead letter topic)."""
+    def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
+        """A user function raised on this row: raises ``ProcessingError`` under the policy ``fail``, or when the work
+        cannot be skipped record by record; returns when the record is to be skipped (already counted, or sent to the
+        dead letter topic)."""
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Count records that semantics drop: ``null_key``, ``null_value``, ``late``."""
@@ -84,6 +85,9 @@ class Operator:
 
     def __init__(self, ctx: OperatorContext) -> None:
         self.ctx = ctx
+
+    def resumed(self) -> None:
+        """Called once, before anything else: ``stream_time_ms`` is that of the last commit now."""
 
     def process(self, port: int, batch: Batch) -> None:
         """Handle a run of records of one input port."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from penstock.state.errors import SerdeError
 from penstock.state.log import Windowed
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.views import window_floor
 from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import TumblingWindows
 
 _START = struct.Struct(">q")
@@ -79,17 +82,19 @@ class _Aggregates(Operator):
 
     def prefetch(self, port: int, batch: Batch) -> None:
         usable = batch if None not in batch.keys else batch.where([k is not None for k in batch.keys])
-        self._state.load(self._store_keys(usable))
+        with suppress(SerdeError):  # process meets it at its row
+            self._state.load(self._store_keys(usable, self._key_serde.serialize_all(usable.keys)))
 
-    def _store_keys(self, batch: Batch) -> list[bytes]:
-        keys: list[Any] = self._key_serde.serialize_all(batch.keys)
+    def _store_keys(self, batch: Batch, keys: list[Any]) -> list[bytes]:
+        """The store's keys of the records whose key bytes these are."""
         return keys
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
-        if not batch.keys:
+        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
+        if not keys:
             return
-        store_keys = self._store_keys(batch)
+        store_keys = self._store_keys(batch, keys)
         self._state.load(store_keys)
         places, values, timestamps = self._fold(batch, store_keys)
         self._done(batch, store_keys, batch.keys, places, values, timestamps)
@@ -99,7 +104,7 @@ class _Aggregates(Operator):
         state = self._state
         if not state.immutable:
             return self._fold_decoding(batch, store_keys)
-        entries, init, adder = state.entries, self._init, self._adder
+        entries, exact, init, adder = state.entries, state.exact, self._init, self._adder
         assert adder is not None
         values: list[Any] = []
         times: list[int] = []
@@ -116,11 +121,14 @@ class _Aggregates(Operator):
                     new = adder(key, value, old)
                     if old_ts > ts:
                         ts = old_ts
+                if type(new) is exact:
+                    entries[store_key] = (new, ts)
+                else:
+                    entries[store_key] = None if new is None else (state.as_stored(new), ts)
             except Exception as exc:
                 self.ctx.failed(batch, i, exc)
                 failed.append(i)
                 continue
-            entries[store_key] = None if new is None else (new, ts)
             values.append(new)
             times.append(ts)
         return _without(failed, len(batch.keys)), values, times
@@ -180,10 +188,11 @@ class _Aggregates(Operator):
         values: list[Any] = []
         timestamps: list[int] = []
         for store_key, key in self._changed.items():
-            found = self._state.get(store_key)
+            # what was changed since the last commit is an entry, though its window may have expired since
+            found = self._state.unpack(self._state.entries[store_key])
             keys.append(key)
             values.append(None if found is None else found[0])
-            timestamps.append(self._state.dirty.get(store_key, 0) if found is None else found[1])
+            timestamps.append(self._state.dirty[store_key] if found is None else found[1])
         self._changed.clear()
         self.ctx.emit(Batch(keys, values, timestamps, [0] * len(keys)))
 
@@ -197,18 +206,27 @@ class _WindowAggregates(_Aggregates):
         self._grace_ms = windows.grace_ms
         self._retention_ms = spec.store.retention_ms or windows.size_ms + windows.grace_ms
 
-    def _store_keys(self, batch: Batch) -> list[bytes]:
+    def resumed(self) -> None:
+        self._expire()
+
+    def _expire(self) -> None:
+        floor_ms = self.stream_time_ms - self._retention_ms + 1
+        if floor_ms > 0:
+            self._state.expire_below(window_floor(floor_ms))
+
+    def _store_keys(self, batch: Batch, keys: list[Any]) -> list[bytes]:
         size, pack = self._size_ms, _START.pack
         starts = [ts - ts % size for ts in batch.timestamps]
         prefixes = {s: pack(s) for s in set(starts)}
-        return [prefixes[s] + k for s, k in zip(starts, super()._store_keys(batch), strict=True)]
+        return [prefixes[s] + k for s, k in zip(starts, keys, strict=True)]
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self._in_time(self._usable(batch))
-        if not batch.keys:
+        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
+        if not keys:
             return
         size = self._size_ms
-        store_keys = self._store_keys(batch)
+        store_keys = self._store_keys(batch, keys)
         self._state.load(store_keys)
         places, values, timestamps = self._fold(batch, store_keys)
         out_keys = [
@@ -216,9 +234,7 @@ class _WindowAggregates(_Aggregates):
             for k, ts in zip(batch.keys, batch.timestamps, strict=True)
         ]
         self._done(batch, store_keys, out_keys, places, values, timestamps)
-        floor_ms = self.stream_time_ms - self._retention_ms + 1
-        if floor_ms > 0:
-            self._state.expire_below(window_floor(floor_ms))
+        self._expire()
 
     def _in_time(self, batch: Batch) -> Batch:
         """Without the records whose window has closed; moves stream time."""

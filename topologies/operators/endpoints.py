@@ -102,7 +102,7 @@ class _KeepsRows(Operator):
         if readable is not batch:
             values, _ = decode_column(self.ctx, readable, self._values, readable.values, "value")
         if keys:
-            self._state.put_raw(readable.keys, readable.values, readable.timestamps)
+            self._state.put_raw(readable.keys, readable.values, values, readable.timestamps)
             self.ctx.emit(readable.replace(keys=keys, values=values))
 
 

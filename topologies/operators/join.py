@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.rows import map_rows
+from penstock.topologies.operators.rows import map_rows, serialize_keys
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,15 +50,16 @@ class _JoinsRows(Operator):
         self._decode = spec.store.value_serde.deserialize
 
     def prefetch(self, port: int, batch: Batch) -> None:
-        self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
+        with suppress(SerdeError):  # process meets it at its row
+            self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
         if not batch.keys:
             return
-        keys = self._key_serde.serialize_all(batch.keys)
+        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         present = keys if None not in keys else [k for k in keys if k is not None]
-        self._state.load(present)  # type: ignore[arg-type]  # no nulls are left
+        self._state.load(present)
         entries = self._state.entries
         found = [None if k is None else entries[k] for k in keys]
         if self._state.immutable:

@@ -39,11 +39,14 @@ class Processor:
         """Called once before the first record, after the stores are restored: look up stores, schedule timers."""
 
     def process(self, record: Record, ctx: ProcessorContext) -> None:
-        """One record."""
+        """One record. When it raises, what it forwarded is dropped and the policy decides; what it wrote to stores
+        stays."""
         raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
 
     def process_batch(self, batch: Batch, ctx: ProcessorContext) -> None:
-        """A run of records; by default ``process`` for each."""
+        """A run of records; by default ``process`` for each. Hand on with ``forward_batch``, which keeps each record's
+        place in the order. When it raises, the task stops under every policy: which of the records were done is not
+        known."""
         raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
 
 
@@ -71,6 +74,8 @@ class ProcessorContext:
         self.headers: Headers = ()
         self.stream_time_ms = NO_TIME
         """Highest timestamp that this processor has seen."""
+        self.in_batch = False
+        """Whether ``process_batch`` is running."""
         self._order = 0
         self._out: list[tuple[int, Any, Any, int, int, Headers]] = []
         self.stream_timers: list[_Timer] = []
@@ -97,6 +102,8 @@ class ProcessorContext:
         """Hand a record on; time and headers are those of the record at hand unless given."""
         if port not in self._ports:
             raise TopologyError(f"{self._ctx.name} has no out port {port!r}; it has: {', '.join(self._ports)}")
+        if self.in_batch:
+            raise TypeError("forward gives a record the place of the one at hand; in process_batch use forward_batch")
         ts = self.timestamp_ms if timestamp_ms is None else timestamp_ms
         if ts < 0:
             raise ValueError(f"timestamp_ms={ts} is negative; forward a time of 0 or later")
@@ -195,10 +202,12 @@ class _Runs(Operator):
         """The first place of the current batch whose stream time has not been shown to the timers."""
         self._user.init(self._context)
 
+    def resumed(self) -> None:
+        self._context.stream_time_ms = self.stream_time_ms
+
     def process(self, port: int, batch: Batch) -> None:
         if not batch.keys:
             return
-        self._context.stream_time_ms = self.stream_time_ms
         if self._batched:
             self._process_batch(batch)
             return
@@ -239,10 +248,13 @@ class _Runs(Operator):
             if latest > context.stream_time_ms:
                 context.stream_time_ms = self.stream_time_ms = latest
             context.at(latest, (), run.order[-1])
+            context.in_batch = True
             try:
                 self._user.process_batch(run, context)
             except Exception as exc:
-                self.ctx.failed(run, 0, exc)
+                self.ctx.failed(run, 0, exc, may_skip=False)
+            finally:
+                context.in_batch = False
             context.send()
             start = stop
 
@@ -265,7 +277,10 @@ class _Runs(Operator):
         for timer in timers:
             if timer.due(before_ms, now_ms):
                 self._context.at(now_ms, (), order)
-                timer.callback(now_ms)
+                try:
+                    timer.callback(now_ms)
+                except Exception as exc:
+                    self.ctx.failed(Batch([None], [None], [now_ms], [order]), 0, exc, may_skip=False)
 
     def advance(self, place: int) -> None:
         self._fire_until(place)

@@ -33,6 +33,22 @@ def map_rows(
     return _past_failures(ctx, batch, fn, columns, out, RuntimeError("the function raised StopIteration"))
 
 
+def serialize_keys(ctx: OperatorContext, batch: Batch, serde: Serde[Any]) -> tuple[list[Any], Batch]:
+    """The keys as bytes (nulls kept), and the batch of the rows whose key could be written."""
+    try:
+        return serde.serialize_all(batch.keys), batch
+    except SerdeError:  # met again below, with its row
+        write = serde.serialize
+
+    def named(key: Any) -> bytes | None:
+        try:
+            return None if key is None else write(key)
+        except Exception as exc:
+            raise TypeError(f"serde {serde.name} cannot write the key {key!r:.100} ({exc}); give it its own serde") from exc
+
+    return map_rows(ctx, batch, named, batch.keys)
+
+
 def _past_failures(
     ctx: OperatorContext,
     batch: Batch,

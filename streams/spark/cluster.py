@@ -1,0 +1,136 @@
+"""What the driver asks the cluster before a job: ends, committed positions, and the identity of topics."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from penstock.state.errors import RetriableError, SettingsError
+from penstock.state.log import TopicPartition
+from penstock.state.restore import ChangelogFacts
+from penstock.streams import metadata
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.metadata import CommitMetadata
+from penstock.streams.ports import LogAdmin, LogConsumer
+from penstock.streams.spark.read import KafkaSource, java_options
+
+_DELETE_RETENTION_MS = 24 * 3600 * 1000
+_RETRY_FOR_S = 30.0
+_RETRY_EVERY_S = 0.5
+T = TypeVar("T")
+
+
+def retried(call: Callable[[], T]) -> T:
+    """The answer of ``call``, asked again for a while when the cluster says that it may answer later."""
+    stop_s = time.monotonic() + _RETRY_FOR_S
+    while True:
+        try:
+            return call()
+        except RetriableError:
+            if time.monotonic() >= stop_s:
+                raise
+        time.sleep(_RETRY_EVERY_S)
+
+
+@dataclasses.dataclass(frozen=True)
+class Connection:
+    """How to reach Kafka, from the driver and from Spark. ``client``: librdkafka settings, whose security settings
+    Spark uses too. ``spark_options``: options of Spark's connector, which win over those. Both may hold secrets and are
+    never shown."""
+
+    bootstrap_servers: str
+    client: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    spark_options: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+    def source(self) -> KafkaSource:
+        """Where Spark reads."""
+        options = dict(self.spark_options)
+        if not any(name.startswith("kafka.") for name in options):
+            options |= java_options(self.client)
+        return KafkaSource(self.bootstrap_servers, options)
+
+
+@dataclasses.dataclass(frozen=True)
+class CommittedInput:
+    """A committed position of an input partition, decoded."""
+
+    offset: int
+    metadata: CommitMetadata
+
+
+class Cluster:
+    """The driver's view of one cluster and one application's group."""
+
+    def __init__(self, consumer: LogConsumer, admin: LogAdmin) -> None:
+        self._consumer = consumer
+        self._admin = admin
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of topics that exist."""
+        return self._admin.partition_counts(sorted(set(topics)))
+
+    def require_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of topics that must exist. Raises ``SettingsError``."""
+        wanted = sorted(set(topics))
+        counts = self._admin.partition_counts(wanted)
+        missing = [t for t in wanted if t not in counts]
+        if missing:
+            raise SettingsError(
+                f"the cluster has no topic {', '.join(missing)}; check bootstrap_servers and the application id, and that "
+                "the application has run"
+            )
+        return counts
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """First offset still there and last stable offset of each."""
+        return {tp: retried(partial(self._consumer.watermarks, tp)) for tp in sorted(set(partitions))}
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedInput]:
+        """Stable committed positions; partitions without one are left out."""
+        found = retried(lambda: self._consumer.committed(list(partitions)))
+        return {tp: CommittedInput(c.offset, metadata.decode(c.metadata)) for tp, c in found.items() if c is not None}
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's effective settings."""
+        return self._admin.topic_config(topic)
+
+    def changelog_facts(self, topic: str, partitions: Sequence[int]) -> dict[int, ChangelogFacts]:
+        """What decides about snapshots of a changelog, by partition."""
+        config = self._admin.topic_config(topic)
+        topic_id = self._admin.topic_ids([topic])[topic]
+        cluster_id = self._admin.cluster_id()
+        ends = self.ends(TopicPartition(topic, p) for p in partitions)
+        return {
+            tp.partition: ChangelogFacts(
+                topic=topic,
+                topic_id=topic_id,
+                cluster_id=cluster_id,
+                begin_offset=begin,
+                end_offset=end,
+                compacted="compact" in config.get("cleanup.policy", "delete"),
+                delete_retention_ms=int(config.get("delete.retention.ms", _DELETE_RETENTION_MS)),
+            )
+            for tp, (begin, end) in ends.items()
+        }
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._consumer.close()
+
+
+@contextmanager
+def open_cluster(connection: Connection, application_id: str) -> Iterator[Cluster]:
+    """The cluster as the application's group sees it; the group is only asked, never joined."""
+    servers, client = connection.bootstrap_servers, connection.client
+    consumer = KafkaConsumer(consumer_config(servers, application_id, client))
+    cluster = Cluster(consumer, KafkaAdmin(admin_config(servers, client)))
+    try:
+        yield cluster
+    finally:
+        cluster.close()

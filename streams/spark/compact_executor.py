@@ -1,0 +1,257 @@
+"""Compaction inside the executors: changelog records to store entries, and sorted entries to table files.
+
+Both functions stream: memory holds one Arrow batch, not a store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pyarrow as pa
+
+from penstock.state.changelog import from_changelog_columns
+from penstock.state.errors import StateCorruptedError
+from penstock.state.log import TopicPartition
+from penstock.state.manifest import Manifest, StorePartition
+from penstock.state.position import Position, encode_position
+from penstock.state.restore import ChangelogFacts
+from penstock.state.rocksdb import RocksDBBackend
+from penstock.state.rocksdb_sst import write_ssts
+from penstock.state.serde import BYTES
+from penstock.state.snapshot import SnapshotRepository, new_attempt
+from penstock.state.store import StoreKind, StoreSpec
+
+ENTRY_SCHEMA = "place int, store_key binary, change long, value binary"
+"""``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``
+only makes sure that every store partition is seen; a null ``value`` deletes."""
+MANIFEST_SCHEMA = "place int, manifest string"
+_ENTRY_ARROW = pa.schema(
+    [("place", pa.int32()), ("store_key", pa.binary()), ("change", pa.int64()), ("value", pa.binary())]
+)
+_MANIFEST_ARROW = pa.schema([("place", pa.int32()), ("manifest", pa.string())])
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreForm:
+    """What the bytes of a store's entries depend on: a ``StoreSpec`` without its serdes, which do not travel."""
+
+    name: str
+    kind: StoreKind
+    source_topic: str | None
+    retention_ms: int | None
+
+    @classmethod
+    def of(cls, spec: StoreSpec) -> StoreForm:
+        """The form of a store."""
+        return cls(spec.name, spec.kind, spec.source_topic, spec.retention_ms)
+
+    def spec(self) -> StoreSpec:
+        """A spec of this form, in bytes."""
+        return StoreSpec(
+            self.name, self.kind, BYTES, BYTES, source_topic=self.source_topic, retention_ms=self.retention_ms
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactTarget:
+    """One store partition to be compacted: its changelog ``[start, end)`` over ``base``, if there is one."""
+
+    place: int
+    application_id: str
+    form: StoreForm
+    partition: int
+    facts: ChangelogFacts
+    start: int
+    end: int
+    base: Manifest | None
+    created_ms: int
+    input_offsets: tuple[tuple[str, int, int], ...] | None
+    stream_time_ms: int
+
+    @property
+    def of(self) -> StorePartition:
+        """What the snapshot is of."""
+        return StorePartition(self.application_id, self.form.name, self.partition)
+
+    @property
+    def log(self) -> TopicPartition:
+        """The changelog partition."""
+        return TopicPartition(self.facts.topic, self.partition)
+
+
+def to_entries(
+    targets: dict[TopicPartition, list[CompactTarget]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller."""
+    for batch in batches:
+        topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
+        start = 0
+        while start < batch.num_rows:
+            here = (topics[start], partitions[start])
+            stop = start + 1
+            while stop < batch.num_rows and (topics[stop], partitions[stop]) == here:
+                stop += 1
+            part = batch.slice(start, stop - start)
+            start = stop
+            keys, values = part.column("key").to_pylist(), part.column("value").to_pylist()
+            times = part.column("timestamp_ms").to_pylist()
+            change = part.column("offset")[-1].as_py()
+            for target in targets[TopicPartition(*here)]:
+                entries = from_changelog_columns(target.form.spec(), keys, values, times)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([target.place] * len(entries), pa.int32()),
+                        pa.array([k for k, _ in entries], pa.binary()),
+                        pa.array([change] * len(entries), pa.int64()),
+                        pa.array([v for _, v in entries], pa.binary()),
+                    ],
+                    schema=_ENTRY_ARROW,
+                )
+
+
+def write_snapshots(
+    repository: str, file_bytes: int, targets: dict[int, CompactTarget], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows sorted by (place, store key, change) as table files in the repository; one manifest per store partition,
+    which the driver publishes. Files have names of their own in every attempt, so that a repeated or speculative task
+    never touches another one's."""
+    rows = _Rows(batches)
+    while (place := rows.place) is not None:
+        manifest = _write_one(SnapshotRepository(repository), targets[place], rows.entries(place), file_bytes)
+        text = msgspec.json.encode(manifest).decode()
+        yield pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), pa.array([text])], schema=_MANIFEST_ARROW)
+
+
+class _Rows:
+    """Sorted rows, one place after the other."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._rows = chain.from_iterable(
+            zip(
+                b.column("place").to_pylist(),
+                b.column("store_key").to_pylist(),
+                b.column("value").to_pylist(),
+                strict=True,
+            )
+            for b in batches
+        )
+        self._head = next(self._rows, None)
+
+    @property
+    def place(self) -> int | None:
+        return None if self._head is None else self._head[0]
+
+    def entries(self, place: int) -> Iterator[tuple[bytes, bytes | None]]:
+        """The last change of each key of this place, by key."""
+        last: tuple[bytes, bytes | None] | None = None
+        while self._head is not None and self._head[0] == place:
+            _, key, value = self._head
+            self._head = next(self._rows, None)
+            if key is None:
+                continue
+            if last is not None and last[0] != key:
+                yield last
+            last = (key, value)
+        if last is not None:
+            yield last
+
+
+def _write_one(
+    repository: SnapshotRepository,
+    target: CompactTarget,
+    changes: Iterator[tuple[bytes, bytes | None]],
+    file_bytes: int,
+) -> Manifest:
+    with TemporaryDirectory(prefix="penstock-compact-") as folder:
+        base = _Base(repository, target, Path(folder))
+        try:
+            return write_snapshot(repository, target, merge_changes(base.entries(), changes), file_bytes)
+        finally:
+            base.close()
+
+
+def write_snapshot(
+    repository: SnapshotRepository, target: CompactTarget, entries: Iterator[tuple[bytes, bytes]], file_bytes: int
+) -> Manifest:
+    """Write and upload a store partition's files; the manifest is the caller's to publish."""
+    attempt = new_attempt(target.created_ms)
+    facts = target.facts
+    position = Position(
+        target.end,
+        {TopicPartition(t, p): o for t, p, o in target.input_offsets or ()},
+        facts.cluster_id,
+        {facts.topic: facts.topic_id},
+        target.created_ms,
+        target.stream_time_ms,
+    )
+    with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
+        work = Path(folder)
+        files = write_ssts(work, attempt, entries, position=encode_position(position), file_bytes=file_bytes)
+        repository.upload(target.of, work, files)
+    return Manifest(
+        application_id=target.application_id,
+        store=target.form.name,
+        kind=target.form.kind,
+        partition=target.partition,
+        cluster_id=facts.cluster_id,
+        topic=facts.topic,
+        topic_id=facts.topic_id,
+        changelog_offset=target.end,
+        attempt=attempt,
+        created_ms=target.created_ms,
+        delete_retention_ms=facts.delete_retention_ms,
+        files=tuple(files),
+        input_offsets=target.input_offsets,
+    )
+
+
+class _Base:
+    """The entries of the snapshot that is built upon; none without one."""
+
+    def __init__(self, repository: SnapshotRepository, target: CompactTarget, folder: Path) -> None:
+        self._backend: RocksDBBackend | None = None
+        self._store = target.form.name
+        if target.base is not None:
+            try:
+                files = repository.fetch(target.base, folder / "files")
+            except StateCorruptedError as exc:
+                raise StateCorruptedError(
+                    f"{exc}. Compact again without it (--full), from the changelog's begin"
+                ) from exc
+            self._backend = RocksDBBackend(folder / "db", [self._store])
+            self._backend.ingest(self._store, files, move=True)
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(()) if self._backend is None else self._backend.range(self._store, None, None)
+
+    def close(self) -> None:
+        if self._backend is not None:
+            self._backend.close()
+
+
+def merge_changes(
+    base: Iterator[tuple[bytes, bytes]], changes: Iterator[tuple[bytes, bytes | None]]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Entries with changes over them, deletions taken out; both ascend strictly by key."""
+    old, new = next(base, None), next(changes, None)
+    while old is not None or new is not None:
+        if new is None or (old is not None and old[0] < new[0]):
+            assert old is not None
+            yield old
+            old = next(base, None)
+            continue
+        if new[1] is not None:
+            yield new[0], new[1]
+        if old is not None and old[0] == new[0]:
+            old = next(base, None)
+        new = next(changes, None)
+
+
+def decode_rows(rows: Iterable[tuple[int, str]]) -> dict[int, Manifest]:
+    """What ``write_snapshots`` gave, by place."""
+    return {place: msgspec.json.decode(text, type=Manifest) for place, text in rows}

@@ -1,0 +1,353 @@
+"""Compaction: changelogs to sorted table files, published as snapshots that a worker can ingest.
+
+The changelog's range is read committed, reduced to the last value per key, sorted by store key and written into files by
+the executors; the driver publishes one manifest per store partition, each in one atomic step, when all files are there.
+A job that dies leaves files that nobody sees. Two at once are safe: files have names of their own, and the newest
+snapshot is the one with the highest offset. An earlier snapshot that is still good is built upon, so that only the
+tail is read.
+
+``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
+offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends.
+
+Deletions are dropped: the snapshot is a whole, and the offset says what follows. Windows are all kept, expired ones too:
+only the task knows its stream time at every offset, and the changelog's own retention bounds them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+from pyspark.sql import SparkSession
+
+from penstock.state.changelog import changelog_topic
+from penstock.state.errors import IncompatibleError, SettingsError
+from penstock.state.log import TopicPartition
+from penstock.state.manifest import Manifest, StorePartition
+from penstock.state.restore import ChangelogFacts, why_not
+from penstock.state.snapshot import SnapshotRepository, new_attempt
+from penstock.state.store import StoreSpec
+from penstock.streams import metadata
+from penstock.streams.spark.cluster import Cluster, CommittedInput, Connection, open_cluster
+from penstock.streams.spark.compact_executor import (
+    ENTRY_SCHEMA,
+    MANIFEST_SCHEMA,
+    CompactTarget,
+    StoreForm,
+    decode_rows,
+    to_entries,
+    write_snapshots,
+)
+from penstock.streams.spark.failures import translated
+from penstock.streams.spark.read import KafkaSource, read_ranges
+from penstock.streams.spark.savepoint import SavedInput, SavedStore, Savepoint, SavepointRepository
+from penstock.streams.spark.session import SparkSettings, spark_session
+from penstock.streams.spark.shipping import TopologyRef, load_topology
+from penstock.topologies.graph import Subtopology, Topology
+
+At = Literal["committed", "end"]
+FILE_BYTES = 64 << 20
+_FRESH_PERCENT = 45
+"""A snapshot of the very same offset is left alone while it is younger than this part of ``delete.retention.ms``; later
+it is written again, so that its age, by which deletions are judged, starts anew."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactedStore:
+    """One store partition: its newest snapshot, and how it came about. ``read_from``: the changelog offset at which
+    reading began; ``None`` when the snapshot there was left as it is."""
+
+    manifest: Manifest
+    read_from: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactResult:
+    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit."""
+
+    stores: tuple[CompactedStore, ...]
+    savepoint: str | None
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactPlan:
+    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone."""
+
+    targets: tuple[CompactTarget, ...]
+    fresh: tuple[Manifest, ...]
+    savepoint: Savepoint | None
+
+
+def compact(
+    topology: TopologyRef | Topology,
+    *,
+    application_id: str,
+    connection: Connection,
+    repository: str,
+    stores: Sequence[str] | None = None,
+    at: At = "committed",
+    full: bool = False,
+    keep: int = 3,
+    session: SparkSettings | None = None,
+) -> CompactResult:
+    """Compact the changelogs of an application's stores (``stores``: only these) into the repository, a folder or an
+    fsspec URL. ``full``: read the changelogs from their begin. ``keep``: how many snapshots of each store partition
+    stay.
+
+    Raises ``IncompatibleError`` when a changelog no longer holds what is needed, ``SettingsError`` for an application
+    that the cluster does not know, ``EnvironmentFault`` when Spark or the repository fails. Nothing is half published.
+    """
+    built = topology if isinstance(topology, Topology) else load_topology(topology)
+    began = time.monotonic()
+    with open_cluster(connection, application_id) as cluster:
+        plan = plan_compaction(
+            built, application_id, cluster, repository, now_ms=_now_ms(), stores=stores, at=at, full=full
+        )
+    if plan.targets:
+        with spark_session(session) as spark:
+            written = run_compaction(spark, connection.source(), repository, plan)
+    else:
+        written = {}
+    publish(repository, plan, written, keep)
+    done = [CompactedStore(m, plan.targets[place].start) for place, m in sorted(written.items())]
+    done += [CompactedStore(m, None) for m in plan.fresh]
+    done.sort(key=lambda d: d.manifest.of)
+    saved = plan.savepoint.name if plan.savepoint is not None else None
+    return CompactResult(tuple(done), saved, time.monotonic() - began)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# -- deciding ----------------------------------------------------------------------------------------------------
+
+
+def plan_compaction(
+    topology: Topology,
+    application_id: str,
+    cluster: Cluster,
+    repository: str,
+    *,
+    now_ms: int,
+    stores: Sequence[str] | None = None,
+    at: At = "committed",
+    full: bool = False,
+) -> CompactPlan:
+    """Where each store partition's snapshot begins and ends. Errors as ``compact``."""
+    wanted = _wanted(topology, stores)
+    snapshots = SnapshotRepository(repository)
+    targets: list[CompactTarget] = []
+    fresh: list[Manifest] = []
+    inputs: dict[TopicPartition, CommittedInput] = {}
+    exact = at == "committed" and stores is None and len(wanted) == len(topology.stores)
+    cluster_id = ""
+    for sub in topology.subtopologies:
+        specs = [s for s in sub.stores if s in wanted]
+        counts = cluster.require_counts(
+            [changelog_topic(application_id, s) for s in specs] + _input_topics(topology, sub, application_id)
+        )
+        topics = _input_topics(topology, sub, application_id)
+        partitions = range(max(counts[t] for t in topics))
+        asked = [TopicPartition(t, p) for t in topics for p in range(counts[t])]
+        # Before the changelogs' ends are asked for: what is committed is in them.
+        committed = cluster.committed(asked) if at == "committed" else {}
+        if at == "committed" and specs and not committed:
+            raise SettingsError(
+                f"the group {application_id} has no committed offsets for {', '.join(topics)}; check the application id, or "
+                "compact to the changelogs' ends (--at end)"
+            )
+        inputs |= committed
+        for spec in specs:
+            facts = cluster.changelog_facts(changelog_topic(application_id, spec), partitions)
+            for p in partitions:
+                cluster_id = facts[p].cluster_id
+                mine = {tp: c for tp, c in committed.items() if tp.partition == p}
+                target, known = _target(application_id, spec, p, facts[p], mine, at, now_ms)
+                exact = exact and known
+                found = _on_base(target, snapshots, full, now_ms)
+                if isinstance(found, Manifest):
+                    fresh.append(found)
+                else:
+                    targets.append(dataclasses.replace(found, place=len(targets)))
+    savepoint = _savepoint(application_id, cluster_id, inputs, now_ms) if exact and inputs else None
+    return CompactPlan(tuple(targets), tuple(fresh), savepoint)
+
+
+def _wanted(topology: Topology, names: Sequence[str] | None) -> list[StoreSpec]:
+    logged = [s for s in topology.stores if s.changelog or s.source_topic is not None]
+    if names is None:
+        if not logged:
+            raise SettingsError("the topology has no store with a changelog; there is nothing to compact")
+        return logged
+    known = {s.name: s for s in logged}
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise SettingsError(f"no store with a changelog is named {unknown}; there are: {', '.join(known) or 'none'}")
+    return [known[n] for n in names]
+
+
+def _input_topics(topology: Topology, sub: Subtopology, application_id: str) -> list[str]:
+    return [topology.source(n).topic_name(application_id) for n in sub.sources]
+
+
+def _target(
+    application_id: str,
+    spec: StoreSpec,
+    partition: int,
+    facts: ChangelogFacts,
+    committed: Mapping[TopicPartition, CommittedInput],
+    at: At,
+    now_ms: int,
+) -> tuple[CompactTarget, bool]:
+    """The store partition up to where it is to go, and whether that is exactly the commit."""
+    end, known = facts.end_offset, False
+    if at == "committed":
+        if spec.source_topic is not None:
+            own = committed.get(TopicPartition(spec.source_topic, partition))
+            known = own is not None or facts.end_offset == 0
+            end = own.offset if own is not None else facts.end_offset
+        else:
+            ends = [c.metadata.changelogs[spec.name] for c in committed.values() if spec.name in c.metadata.changelogs]
+            known = bool(ends) or facts.end_offset == 0
+            end = max(ends, default=facts.end_offset)
+    if end > facts.end_offset:
+        raise IncompatibleError(
+            f"{facts.topic} partition {partition} ends at {facts.end_offset}, before the committed position {end}: it has "
+            "lost records, or was made anew. Start the application under another id, or restore the topic"
+        )
+    offsets = tuple(sorted((tp.topic, tp.partition, c.offset) for tp, c in committed.items()))
+    target = CompactTarget(
+        place=0,
+        application_id=application_id,
+        form=StoreForm.of(spec),
+        partition=partition,
+        facts=facts,
+        start=facts.begin_offset,
+        end=end,
+        base=None,
+        created_ms=now_ms,
+        input_offsets=offsets if known and offsets else None,
+        stream_time_ms=max((c.metadata.stream_time_ms for c in committed.values()), default=-1),
+    )
+    return target, known
+
+
+def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, now_ms: int) -> CompactTarget | Manifest:
+    """The target built on the newest good snapshot; or that snapshot, when it is all that is wanted."""
+    refused: list[str] = []
+    if not full:
+        for manifest in snapshots.find(target.of).manifests:
+            if manifest.changelog_offset > target.end:
+                continue
+            wrong = why_not(manifest, target.facts, now_ms)
+            if wrong is not None:
+                refused.append(f"the snapshot at offset {manifest.changelog_offset} is of no use: {wrong}")
+                continue
+            if _says_the_same(manifest, target, now_ms):
+                return manifest
+            return dataclasses.replace(target, start=manifest.changelog_offset, base=manifest)
+    facts = target.facts
+    # A window store's changelog drops what expired; any other one that does not begin at 0 has lost rows.
+    if facts.begin_offset > 0 and target.form.kind != "window":
+        said = "; ".join(refused) or "there is no snapshot to build upon"
+        raise IncompatibleError(
+            f"{facts.topic} partition {target.partition} begins at offset {facts.begin_offset}, so it no longer holds the "
+            f"whole store, and {said}. Set its cleanup.policy to compact, and let a worker that has the state rewrite it"
+        )
+    return target
+
+
+def _says_the_same(manifest: Manifest, target: CompactTarget, now_ms: int) -> bool:
+    """Whether the snapshot is what the target would become, and young enough to stay so."""
+    if manifest.changelog_offset != target.end:
+        return False
+    if target.input_offsets is not None and manifest.input_offsets != target.input_offsets:
+        return False
+    age_ms = now_ms - manifest.created_ms
+    return not target.facts.compacted or age_ms * 100 < target.facts.delete_retention_ms * _FRESH_PERCENT
+
+
+def _savepoint(
+    application_id: str, cluster_id: str, inputs: Mapping[TopicPartition, CommittedInput], now_ms: int
+) -> Savepoint:
+    """Without its stores, which are known when they are written."""
+    return Savepoint(
+        application_id=application_id,
+        cluster_id=cluster_id,
+        name=new_attempt(now_ms),
+        inputs=tuple(
+            SavedInput(tp.topic, tp.partition, c.offset, metadata.encode(c.metadata))
+            for tp, c in sorted(inputs.items())
+        ),
+        stores=(),
+    )
+
+
+# -- doing -------------------------------------------------------------------------------------------------------
+
+
+def run_compaction(
+    spark: SparkSession,
+    source: KafkaSource,
+    repository: str,
+    plan: CompactPlan,
+    file_bytes: int = FILE_BYTES,
+) -> dict[int, Manifest]:
+    """Write the targets' files; their manifests by place, not published yet."""
+    by_log: dict[TopicPartition, list[CompactTarget]] = {}
+    for target in plan.targets:
+        by_log.setdefault(target.log, []).append(target)
+    # Two stores never have one changelog: a topic is read once, and names of stores are unique.
+    ranges = {tp: (t[0].start, t[0].end) for tp, t in by_log.items()}
+    records = read_ranges(spark, source, ranges)
+    entries = records.mapInArrow(partial(to_entries, by_log), ENTRY_SCHEMA)
+    seen = spark.createDataFrame([(t.place, None, -1, None) for t in plan.targets], ENTRY_SCHEMA)
+    with translated("the compaction"):
+        rows = (
+            entries.unionByName(seen)
+            .repartition(len(plan.targets), "place")
+            .sortWithinPartitions("place", "store_key", "change")
+            .mapInArrow(
+                partial(write_snapshots, repository, file_bytes, {t.place: t for t in plan.targets}), MANIFEST_SCHEMA
+            )
+            .collect()
+        )
+    written = decode_rows((r["place"], r["manifest"]) for r in rows)
+    missing = [str(t.of) for t in plan.targets if t.place not in written]
+    assert not missing, f"Spark gave no snapshot for {missing}"
+    return written
+
+
+def publish(repository: str, plan: CompactPlan, written: Mapping[int, Manifest], keep: int) -> None:
+    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest."""
+    snapshots = SnapshotRepository(repository)
+    for manifest in written.values():
+        snapshots.publish(manifest)
+    everything = [*written.values(), *plan.fresh]
+    if plan.savepoint is not None:
+        stores = tuple(SavedStore(m.store, m.partition, m.name) for m in _in_order(everything))
+        SavepointRepository(repository).publish(_with_stores(plan.savepoint, stores))
+    for manifest in everything:
+        snapshots.prune(manifest.of, keep=keep, now_ms=_now_ms())
+
+
+def _in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
+    def of(manifest: Manifest) -> StorePartition:
+        return manifest.of
+
+    return sorted(manifests, key=of)
+
+
+def _with_stores(savepoint: Savepoint, stores: tuple[SavedStore, ...]) -> Savepoint:
+    return Savepoint(
+        application_id=savepoint.application_id,
+        cluster_id=savepoint.cluster_id,
+        name=savepoint.name,
+        inputs=savepoint.inputs,
+        stores=stores,
+    )

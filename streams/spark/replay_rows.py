@@ -1,0 +1,171 @@
+"""Replay's order: which place every input record has in its task.
+
+Within one range between two journal entries, the feed of a live task takes records in the order of (running maximum of
+the event time within the partition, topic, offset); range follows range. So a sort by (task, range, running maximum,
+topic, offset) is the live order, and it is what the shuffle does. The running maximum restarts with each range, as the
+feed's does. It is made from the times that the task itself would use, with the functions of the task: event time of the
+source, refused timestamps replaced.
+
+A task that is given consecutive pieces of that order, each to its end, takes them in that order again: only the topic of
+a piece's first record can have a running maximum from before the piece, and its records with that maximum come first. So
+a task needs memory for one Arrow batch, however far apart its inputs are in time. The task's feed would itself note a cut
+wherever the order were violated; the runner checks that it never does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.event_time import with_event_times
+from penstock.streams.intake import check_timestamps
+from penstock.streams.policies import Policies
+from penstock.streams.ports import Chunk
+from penstock.streams.spark.shipping import ShippedTopology
+from penstock.topologies.operator import NO_TIME
+
+_NEVER = -(1 << 62)
+ORDERED_SCHEMA = (
+    "subtopology int, task int, range long, running_max_ms long, topic string, partition int, offset long, "
+    "timestamp_ms long, key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+ORDER = ("subtopology", "task", "range", "running_max_ms", "topic", "offset")
+"""What rows are sorted by. ``END_OF_TASK`` rows come last."""
+END_OF_TASK = (1 << 62, "")
+"""Range and topic of a row that only says that the task exists."""
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_ARROW = pa.schema(
+    [
+        ("subtopology", pa.int32()),
+        ("task", pa.int32()),
+        ("range", pa.int64()),
+        ("running_max_ms", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+    ]
+)
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordering:
+    """What places depend on beside the records. ``subtopologies``: topic → the sub-topology that reads it. ``cuts``:
+    per task and topic, the offsets at which its ranges end. ``partition_times_ms``: the partitions' stream times at the
+    start, where there are any."""
+
+    topology: ShippedTopology
+    application_id: str
+    policies: Policies
+    subtopologies: Mapping[str, int]
+    cuts: Mapping[TaskId, Mapping[str, tuple[int, ...]]]
+    partition_times_ms: Mapping[TopicPartition, int]
+
+
+def chunk_of(batch: pa.RecordBatch, topic: str, partition: int) -> Chunk:
+    """Rows of one topic partition as a chunk."""
+    raw = batch.column("headers").to_pylist()
+    headers = [to_headers(h) for h in raw] if any(raw) else None
+    return Chunk(
+        topic,
+        partition,
+        batch.column("offset").to_pylist(),
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        batch.column("timestamp_ms").to_pylist(),
+        headers,
+    )
+
+
+def to_headers(row: list[dict[str, bytes | None]] | None) -> Headers:
+    """Headers of a Spark row."""
+    return tuple((h["key"], h["value"]) for h in row) if row else ()  # type: ignore[misc]
+
+
+def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of ``RECORD_SCHEMA``, each topic partition's in offset order, with their places: ``ORDERED_SCHEMA``."""
+    placers: dict[TopicPartition, _Placer] = {}
+    topology = ordering.topology.load()
+    sources = {
+        topology.source(n).topic_name(ordering.application_id): topology.source(n)
+        for sub in topology.subtopologies
+        for n in sub.sources
+    }
+    for batch in batches:
+        for tp, part in partition_runs(batch):
+            placer = placers.setdefault(tp, _Placer(ordering, tp))
+            chunk = Chunk(
+                tp.topic,
+                tp.partition,
+                part.column("offset").to_pylist(),
+                [],
+                [],
+                part.column("timestamp_ms").to_pylist(),
+            )
+            source = sources[tp.topic]
+            if source.timestamp is not None:
+                chunk, _ = with_event_times(chunk_of(part, *tp), source)
+            ranges, running = placer.place(chunk)
+            rows = part.num_rows
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([ordering.subtopologies[tp.topic]] * rows, pa.int32()),
+                    pa.array([tp.partition] * rows, pa.int32()),
+                    pa.array(ranges, pa.int64()),
+                    pa.array(running, pa.int64()),
+                    *(part.column(f.name).cast(f.type) for f in list(_ARROW)[4:]),
+                ],
+                schema=_ARROW,
+            )
+
+
+def partition_runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """The batch's runs of one topic partition."""
+    topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
+    start = 0
+    while start < batch.num_rows:
+        topic, partition = topics[start], partitions[start]
+        stop = start + 1
+        while stop < batch.num_rows and topics[stop] == topic and partitions[stop] == partition:
+            stop += 1
+        yield TopicPartition(topic, partition), batch.slice(start, stop - start)
+        start = stop
+
+
+class _Placer:
+    """The places of one topic partition, in offset order."""
+
+    def __init__(self, ordering: Ordering, tp: TopicPartition) -> None:
+        self._tp = tp
+        self._policies = ordering.policies
+        self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
+        task = TaskId(ordering.subtopologies[tp.topic], tp.partition)
+        self._cuts = ordering.cuts.get(task, {}).get(tp.topic, ())
+        self._range = 0
+        self._running_max_ms = _NEVER
+        self._last_offset = -1
+
+    def place(self, chunk: Chunk) -> tuple[list[int], list[int]]:
+        """Range and running maximum of each record."""
+        checked, self._time_ms, _ = check_timestamps(chunk, self._time_ms, self._policies, None)
+        ranges: list[int] = []
+        running: list[int] = []
+        for offset, ms in zip(checked.offsets, checked.timestamps, strict=True):
+            assert offset > self._last_offset, f"{self._tp}: offset {offset} came after {self._last_offset}"
+            self._last_offset = offset
+            number = bisect_right(self._cuts, offset)
+            if number != self._range:
+                self._range, self._running_max_ms = number, _NEVER
+            if ms > self._running_max_ms:
+                self._running_max_ms = ms
+            ranges.append(number)
+            running.append(self._running_max_ms)
+        return ranges, running

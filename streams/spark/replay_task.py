@@ -1,0 +1,255 @@
+"""Replay inside the executors: one Penstock task after the other over its sorted rows, outputs and stores into files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.state.errors import IncompatibleError
+from penstock.state.log import TaskId
+from penstock.state.manifest import Manifest
+from penstock.state.memory import MemoryBackend
+from penstock.state.rocksdb import RocksDBBackend
+from penstock.state.snapshot import SnapshotRepository
+from penstock.state.store import StateBackend, StoreSpec
+from penstock.streams.journal import ClockFiring, Entry
+from penstock.streams.metadata import CommitMetadata
+from penstock.streams.sink import Output
+from penstock.streams.spark.compact_executor import CompactTarget, write_snapshot
+from penstock.streams.spark.published import StoreFile, TaskReport
+from penstock.streams.spark.replay_files import OutputFiles, store_file
+from penstock.streams.spark.replay_rows import END_OF_TASK, chunk_of
+from penstock.streams.spark.shipping import ShippedTopology
+from penstock.streams.task import CommitWork, Task, TaskOptions
+from penstock.topologies.graph import Topology
+
+REPORT_SCHEMA = "report string"
+_REPORT_ARROW = pa.schema([("report", pa.string())])
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayJob:
+    """What the tasks of one Spark job need beside their rows. ``starts``: per task and topic, the first offset and the
+    metadata committed with it. ``entries``: the journal of each task within its range. ``bases``: snapshots to start the
+    stores from, in ``base_repository``. ``snapshots``: which stores' ends are written as snapshots, to
+    ``snapshot_repository``. ``output`` and ``run``: where files go."""
+
+    topology: ShippedTopology
+    application_id: str
+    options: TaskOptions
+    partition_counts: Mapping[str, int]
+    starts: Mapping[TaskId, Mapping[str, tuple[int, CommitMetadata]]]
+    entries: Mapping[TaskId, tuple[Entry, ...]]
+    output: str
+    run: str
+    bases: Mapping[tuple[TaskId, str], Manifest]
+    base_repository: str | None
+    snapshots: Mapping[tuple[TaskId, str], CompactTarget]
+    snapshot_repository: str | None
+    commit_max_records: int = 200_000
+    file_bytes: int = 64 << 20
+
+
+def run_tasks(job: ReplayJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of ``ORDERED_SCHEMA`` sorted by ``ORDER``, each task's complete; one report per task."""
+    topology = job.topology.load()
+    with TemporaryDirectory(prefix="penstock-replay-") as folder:
+        current: _FileTask | None = None
+        try:
+            for batch in batches:
+                for task_id, number, rows in task_runs(batch):
+                    if current is None or current.id != task_id:
+                        if current is not None:
+                            yield _report_batch(current.finish())
+                        current = _FileTask(job, topology, task_id, Path(folder) / str(task_id))
+                    if number != END_OF_TASK[0]:
+                        current.feed(number, rows)
+            if current is not None:
+                yield _report_batch(current.finish())
+        finally:
+            if current is not None:
+                current.close()
+
+
+def task_runs(batch: pa.RecordBatch) -> Iterator[tuple[TaskId, int, pa.RecordBatch]]:
+    """The batch's runs of one task and range."""
+    subs, tasks, ranges = (batch.column(c).to_pylist() for c in ("subtopology", "task", "range"))
+    keys = list(zip(subs, tasks, ranges, strict=True))
+    start = 0
+    while start < len(keys):
+        stop = start + 1
+        while stop < len(keys) and keys[stop] == keys[start]:
+            stop += 1
+        yield TaskId(*keys[start][:2]), keys[start][2], batch.slice(start, stop - start)
+        start = stop
+
+
+def _report_batch(report: TaskReport) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(report).decode()])], schema=_REPORT_ARROW)
+
+
+class ReplayTask:
+    """A Penstock task that is fed rows in the order of ``replay_rows``. Subclasses take what it gives."""
+
+    def __init__(
+        self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path, step: int | None = None
+    ) -> None:
+        self.id = task_id
+        self.job = job
+        self.specs: tuple[StoreSpec, ...] = topology.subtopologies[task_id.subtopology].stores
+        self.backend = _open_backend(job, task_id, self.specs, folder)
+        self.records = 0
+        self.floors: dict[str, bytes] = {}
+        self._step = step
+        self._entries = job.entries.get(task_id, ())
+        self._range = 0
+        options = dataclasses.replace(job.options, live=False, max_task_idle_ms=0)
+        start = job.starts[task_id]
+        self.task = Task(
+            task_id,
+            job.application_id,
+            topology,
+            topology.subtopologies[task_id.subtopology],
+            self.backend,
+            start,
+            options,
+            job.partition_counts,
+        )
+        for topic, (offset, _) in start.items():
+            self.task.feed.set_end(topic, offset)
+        self.task.feed.cuts.clear()
+
+    def feed(self, number: int, rows: pa.RecordBatch) -> None:
+        """Process rows of one range between journal entries; earlier ranges are over."""
+        self._enter(number)
+        task = self.task
+        topics = rows.column("topic")
+        for topic in pc.unique(topics).to_pylist():
+            part = rows.filter(pc.equal(topics, topic))
+            chunk = chunk_of(part, topic, self.id.partition)
+            next_offset = chunk.offsets[-1] + 1
+            task.add(chunk, next_offset)
+            task.feed.set_end(topic, next_offset)
+        left = rows.num_rows
+        while left:
+            done = task.process(max_records=self._step)
+            assert done, f"task {self.id} stopped with {left} records before it"
+            assert not task.feed.cuts, f"task {self.id} met its records in another order than the sort's"
+            left -= done
+            self.records += done
+            self.took(task.take_outputs())
+            if task.requests.commit or task.uncommitted_records >= self.job.commit_max_records:
+                self.commit()
+
+    def _enter(self, number: int) -> None:
+        while self._range < number:
+            entry = self._entries[self._range]
+            self._range += 1
+            if isinstance(entry, ClockFiring):
+                self._fire(entry)
+            self.task.feed.note_start()
+            self.task.feed.cuts.clear()
+
+    def _fire(self, entry: ClockFiring) -> None:
+        self.task.punctuate(entry.before_ms)
+        if not self.task.punctuate(entry.now_ms):
+            raise IncompatibleError(
+                f"the journal of task {self.id} has timers firing between {entry.before_ms} and {entry.now_ms} ms, and "
+                "this topology has none there; replay with the topology that ran"
+            )
+        self.task.feed.cuts.clear()
+        self.took(self.task.take_outputs())
+
+    def end(self) -> None:
+        """The range is over: fire what the journal has left, and commit."""
+        self._enter(len(self._entries))
+        self.commit()
+
+    def commit(self) -> CommitWork:
+        """Write the stores, as a commit would; nothing is sent anywhere."""
+        work = self.task.prepare_commit()
+        self.took(self.task.take_outputs())
+        for name in work.pending:
+            floor = self.task.stores[name].drop_below
+            if floor is not None:
+                self.floors[name] = max(floor, self.floors.get(name, b""))
+        self.task.committed(work, dict.fromkeys(work.pending, b"replay"))
+        return work
+
+    def took(self, outputs: list[Output]) -> None:
+        """What the task gave since the last call, in order."""
+
+    def close(self) -> None:
+        """Release the stores. Idempotent."""
+        self.backend.close()
+
+
+class _FileTask(ReplayTask):
+    """Writes outputs and stores into files."""
+
+    def __init__(self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path) -> None:
+        super().__init__(job, topology, task_id, folder / "state")
+        self._folder = folder / "files"
+        self._folder.mkdir()
+        self._files = OutputFiles(self._folder, job.output, job.run, task_id, job.partition_counts)
+
+    def took(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            self._files.add(output)
+
+    def finish(self) -> TaskReport:
+        """Everything is processed: upload the files."""
+        self.end()
+        stores = [self._store(spec) for spec in self.specs]
+        outputs = self._files.finish()
+        self.close()
+        failures: Counter[str] = self.task.failures.counts
+        return TaskReport(
+            subtopology=self.id.subtopology,
+            task=self.id.partition,
+            records=self.records,
+            outputs=tuple(outputs),
+            stores=tuple(stores),
+            dropped=dict(self.task.dropped),
+            failures=dict(failures),
+        )
+
+    def _store(self, spec: StoreSpec) -> StoreFile:
+        job = self.job
+        snapshot = None
+        target = job.snapshots.get((self.id, spec.name))
+        if target is not None and job.snapshot_repository is not None:
+            entries = self.backend.range(spec.name, None, None)
+            snapshot = write_snapshot(SnapshotRepository(job.snapshot_repository), target, entries, job.file_bytes)
+        path, rows = store_file(
+            self._folder, job.output, job.run, self.id, spec, self.backend.range(spec.name, None, None)
+        )
+        return StoreFile(
+            store=spec.name,
+            partition=self.id.partition,
+            path=path,
+            rows=rows,
+            floor=self.floors.get(spec.name),
+            snapshot=snapshot,
+        )
+
+
+def _open_backend(job: ReplayJob, task_id: TaskId, specs: tuple[StoreSpec, ...], folder: Path) -> StateBackend:
+    """The stores of a task at its start: empty, or the snapshots that the job begins with."""
+    if not specs:
+        return MemoryBackend(())
+    backend = RocksDBBackend(folder / "db", specs)
+    for spec in specs:
+        base = job.bases.get((task_id, spec.name))
+        if base is not None:
+            assert job.base_repository is not None
+            files = SnapshotRepository(job.base_repository).fetch(base, folder / "base")
+            backend.ingest(spec.name, files, move=True)
+    return backend

@@ -1,0 +1,124 @@
+"""Savepoints: the committed input positions of an application, with the snapshots of every store at exactly them.
+
+A JSON document in the snapshot repository, ``<application.id>/savepoints/<created>-<id>.json`` with
+``{"version", "sha256", "savepoint"}``. It appears after all the snapshots that it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+
+from penstock.state.directory import safe_name
+from penstock.state.errors import SettingsError, StateCorruptedError
+from penstock.state.log import TopicPartition
+from penstock.state.manifest import Manifest, StorePartition
+from penstock.state.snapshot import SnapshotRepository
+from penstock.state.snapshot_storage import Storage, open_storage
+from penstock.streams import metadata
+from penstock.streams.spark.cluster import CommittedInput
+
+VERSION = 1
+LATEST = "latest"
+_FOLDER = "savepoints"
+_NAME = re.compile(r"\d{13}-[0-9a-f]{8,32}")
+
+
+class SavedInput(msgspec.Struct, frozen=True):
+    """One committed position: the next offset, and the metadata committed with it."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class SavedStore(msgspec.Struct, frozen=True):
+    """One snapshot, by the file name of its manifest."""
+
+    store: str
+    partition: int
+    manifest: str
+
+
+class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
+    """``inputs`` lists the partitions that have a committed position; the others had none and their tasks no state.
+    ``cluster_id`` is that of the inputs."""
+
+    application_id: str
+    cluster_id: str
+    name: str
+    inputs: tuple[SavedInput, ...]
+    stores: tuple[SavedStore, ...]
+
+    def committed(self) -> dict[TopicPartition, CommittedInput]:
+        """The positions, decoded."""
+        return {
+            TopicPartition(i.topic, i.partition): CommittedInput(i.offset, metadata.decode(i.metadata))
+            for i in self.inputs
+        }
+
+
+class _Document(msgspec.Struct):
+    version: int
+    sha256: str
+    savepoint: msgspec.Raw
+
+
+class SavepointRepository:
+    """The savepoints beside the snapshots at a path or URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._storage: Storage = open_storage(url)
+        self._snapshots = SnapshotRepository(url)
+
+    def publish(self, savepoint: Savepoint) -> None:
+        """Make it visible, in one atomic step."""
+        body = msgspec.json.encode(savepoint)
+        document = _Document(VERSION, hashlib.sha256(body).hexdigest(), msgspec.Raw(body))
+        self._storage.write(_path(savepoint.application_id, savepoint.name), msgspec.json.encode(document))
+
+    def names(self, application_id: str) -> list[str]:
+        """The names of an application's savepoints, oldest first."""
+        found = self._storage.names(f"{safe_name(application_id)}/{_FOLDER}")
+        return sorted(n.removesuffix(".json") for n in found if _NAME.fullmatch(n.removesuffix(".json")))
+
+    def load(self, application_id: str, name: str = LATEST) -> Savepoint:
+        """A savepoint by name. Raises ``SettingsError`` when there is none of it, ``StateCorruptedError`` when it is
+        damaged."""
+        names = self.names(application_id)
+        chosen = (names[-1] if names else None) if name == LATEST else name
+        if chosen not in names:
+            raise SettingsError(
+                f"{self.url} holds no savepoint {name!r} of {application_id}; it holds: {', '.join(names[-5:]) or 'none'}. "
+                "penstock compact makes one"
+            )
+        data = self._storage.read(_path(application_id, chosen)) or b""
+        try:
+            document = msgspec.json.decode(data, type=_Document)
+            body = bytes(document.savepoint)
+            if document.version != VERSION or hashlib.sha256(body).hexdigest() != document.sha256:
+                raise ValueError(f"version {document.version}, or a checksum that does not fit")
+            return msgspec.json.decode(body, type=Savepoint)
+        except (msgspec.MsgspecError, ValueError) as exc:
+            raise StateCorruptedError(
+                f"savepoint {chosen} of {application_id} cannot be trusted ({exc}); use another one, or start from the "
+                "application's first offset"
+            ) from exc
+
+    def manifest(self, savepoint: Savepoint, of: StorePartition) -> Manifest:
+        """The snapshot of a store that belongs to the savepoint. Raises ``SettingsError`` when it was pruned."""
+        wanted = {s.manifest for s in savepoint.stores if (s.store, s.partition) == (of.store, of.partition)}
+        for manifest in self._snapshots.find(of).manifests:
+            if manifest.name in wanted:
+                return manifest
+        raise SettingsError(
+            f"savepoint {savepoint.name} names a snapshot of {of} that the repository no longer holds; use a newer savepoint"
+        )
+
+
+def _path(application_id: str, name: str) -> str:
+    return f"{safe_name(application_id)}/{_FOLDER}/{name}.json"

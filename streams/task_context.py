@@ -41,13 +41,14 @@ class Origin:
 
 class Failures:
     """Applies the policies; collects what goes to the dead letter topic, by place, so that its order does not depend on
-    how the input was cut into batches."""
+    how the input was cut into batches. What a wall-clock timer or a commit emitted has no input record behind it: its
+    letter has a null key and value, and the error in its headers."""
 
     def __init__(self, task: TaskId, policies: Policies, locate: Callable[[int], Origin | None]) -> None:
         self._task = task
         self._policies = policies
         self._locate = locate
-        self._letters: list[tuple[int, int, Origin, Headers]] = []
+        self._letters: list[tuple[int, int, Origin | None, Headers]] = []
         self.counts: Counter[str] = Counter()
 
     def failed(self, operator: str, index: int, place: int, error: Exception, may_skip: bool = True) -> None:
@@ -81,9 +82,9 @@ class Failures:
         where = (
             f"topic {origin.partition.topic}, partition {origin.partition.partition}, offset {origin.offset}"
             if origin is not None
-            else "a record held for the commit"
+            else "a record that a wall-clock timer or the commit emitted"
         )
-        if policy == "fail" or origin is None:
+        if policy == "fail":
             raise ProcessingError(
                 f"task {self._task} stopped at {where}, operator {operator}: {problem}. Nothing from that record on is "
                 f"committed. Mend the function or the record, or choose the {kind} policy skip or dead_letter"
@@ -93,13 +94,18 @@ class Failures:
             described: Headers = (
                 ("penstock.error", problem[:1000].encode()),
                 ("penstock.operator", operator.encode()),
-                ("penstock.topic", origin.partition.topic.encode()),
-                ("penstock.partition", str(origin.partition.partition).encode()),
-                ("penstock.offset", str(origin.offset).encode()),
             )
-            self._letters.append((place, index, origin, (*origin.headers, *described)))
+            if origin is not None:
+                described = (
+                    *origin.headers,
+                    *described,
+                    ("penstock.topic", origin.partition.topic.encode()),
+                    ("penstock.partition", str(origin.partition.partition).encode()),
+                    ("penstock.offset", str(origin.offset).encode()),
+                )
+            self._letters.append((place, index, origin, described))
 
-    def take_letters(self) -> list[tuple[Origin, Headers]]:
+    def take_letters(self) -> list[tuple[Origin | None, Headers]]:
         """The batch's dead letters, in order."""
         letters, self._letters = self._letters, []
         letters.sort(key=lambda x: (x[0], x[1]))

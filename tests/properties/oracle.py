@@ -207,8 +207,8 @@ class Oracle:
 
     def _failed(self, node: p.Node) -> None:
         self.failures += 1
-        assert self._input is not None
-        self.letters.append((self._input, node.name))
+        nothing = Input("", -1, None, None, max(self.stream_time_ms, 0), ())
+        self.letters.append((self._input or nothing, node.name))
 
     def _drop(self, node: p.Node, reason: str) -> None:
         self.dropped[f"{node.name}.{reason}"] += 1

@@ -126,7 +126,7 @@ def boxed(value: Any) -> Any:
 
 
 def flat_window(key: Windowed, value: Any) -> str:
-    return f"{key.key}@{key.start_ms}-{key.end_ms}"
+    return str(f"{key.key}@{key.start_ms}-{key.end_ms}")
 
 
 # -- processors: user code, run by both sides -------------------------------------------------------------------------
@@ -293,6 +293,10 @@ class Maker:
         rng = self.rng
         for topic in ("in-a", "in-b")[: rng.choice((1, 2, 2))]:
             self.add("stream", (), 0, topic=topic)
+        if self.wall and len(self.streams) == 2:
+            self.add("merge", tuple((s[0], s[1]) for s in self.streams), 0)
+            if rng.random() < 0.4:
+                self.add("ring", (rng.choice(self.streams)[:2],), 0, store="shared-0-0")
         for _ in range(rng.randint(2, 9)):
             self.grow()
         for node, port, part, _ in rng.sample(self.streams, min(len(self.streams), 4)):

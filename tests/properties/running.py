@@ -14,8 +14,8 @@ from penstock.state.changelog import from_changelog_columns
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
+from penstock.state.store import StoreWrites
 from penstock.streams import journal, metadata
-from penstock.streams.metadata import CommitMetadata
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk, Committed
 from penstock.streams.sink import BY_KEY, Output
@@ -135,6 +135,10 @@ class Runner:
             self.id, APP, self.topology, self.sub, self.backend, start, self._options, self._counts, self._replay
         )
 
+    def load(self, store: str, rows: dict[bytes, bytes]) -> None:
+        """Put entries in a store, as a restore does."""
+        self.backend.commit([StoreWrites(store, list(rows.items()), b"p")])
+
     def process(self, batch: int, now_ms: int = 0) -> int:
         done = self.task.process(now_ms, batch)
         self.result.take(self.task.take_outputs())
@@ -177,26 +181,10 @@ class Runner:
         return self.result
 
 
-def order_of_parts(program: p.Program) -> list[int]:
-    """Parts such that repartition topics are written before they are read: they are numbered that way."""
-    return list(range(program.parts))
-
-
-def subtopology_of(topology: Topology, program: p.Program, part: int) -> int:
-    """The sub-topology that runs a part; ``None`` when it was split."""
-    names = {n.name for n in program.nodes if n.part == part}
-    return next(s.number for s in topology.subtopologies if names & set(s.operators))
-
-
 def resolved(result: Result, topic: str, partitions: int) -> list[int]:
     """The partitions where a topic's records go."""
     rows = zip(result.outputs[topic], result.partitions[topic], strict=True)
     return [at if at != BY_KEY else partition_for(row[0] or b"", partitions) for row, at in rows]
-
-
-def start_metadata() -> CommitMetadata:
-    """That of a task that never ran."""
-    return CommitMetadata()
 
 
 def as_inputs(topic: str, rows: Sequence[Any]) -> list[Input]:

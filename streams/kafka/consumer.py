@@ -215,7 +215,7 @@ class KafkaConsumer:
         offered = self._offered or {}
         chosen = [tp for tp in partitions if (tp in self._positions or tp in offered) and tp not in self._paused]
         self._paused.update(chosen)
-        # inside on_assign the client does not have them yet: they start paused
+        # Inside on_assign the client does not have them yet: they start paused.
         native = [_native(tp) for tp in chosen if tp in self._positions and tp not in offered]
         if native:
             with _translating(f"pausing {chosen}"):
@@ -226,8 +226,10 @@ class KafkaConsumer:
         chosen = [tp for tp in partitions if tp in self._paused]
         if chosen:
             self._paused.difference_update(chosen)
-            with _translating(f"resuming {chosen}"):
-                self._open().resume([_native(tp) for tp in chosen])
+            native = [_native(tp) for tp in chosen if tp in self._positions and tp not in (self._offered or {})]
+            if native:
+                with _translating(f"resuming {chosen}"):
+                    self._open().resume(native)
 
     # --- reading
 

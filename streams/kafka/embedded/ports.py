@@ -1,0 +1,83 @@
+"""Choosing TCP ports on the loopback address."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+import time
+
+from penstock.state.errors import EnvironmentFault
+from penstock.streams.kafka.embedded.properties import HOST, BrokerAddress
+
+# Below every platform's range for outgoing connections: while a broker is down, a client that keeps
+# connecting could otherwise be given the broker's own port as its source port and so keep the broker from
+# coming back.
+_RANDOM_FIRST, _RANDOM_LAST = 20_000, 32_000
+_TRIES_MAX = 500
+_POLL_S = 0.05
+
+
+def is_free(port: int) -> bool:
+    """Whether ``port`` can be listened on now.
+
+    :raises EnvironmentFault: the system forbids it (ports below 1024).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT do not count
+        try:
+            probe.bind((HOST, port))
+            probe.listen(1)
+        except PermissionError as exc:
+            raise EnvironmentFault(
+                f"port {port} is reserved for root. Choose another: penstock up --port 9092"
+            ) from exc
+        except OSError as exc:
+            if exc.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                return False
+            raise EnvironmentFault(
+                f"cannot listen on {HOST}:{port}: {exc.strerror or exc}. Choose another port"
+            ) from exc
+    return True
+
+
+def choose_addresses(brokers: int, port: int | None) -> tuple[BrokerAddress, ...]:
+    """Addresses for ``brokers`` brokers: clients at ``port``, ``port + 1`` … or at random free ports.
+
+    :raises EnvironmentFault: a wished port is busy.
+    """
+    taken: set[int] = set()
+    addresses = []
+    for index in range(brokers):
+        wished = None if port is None else port + index
+        if wished is not None:
+            require_free(wished)
+            taken.add(wished)
+        client = wished if wished is not None else _random_port(taken)
+        addresses.append(BrokerAddress(index, client, _random_port(taken)))
+    return tuple(addresses)
+
+
+def require_free(port: int, *, patience_s: float = 0.0) -> None:
+    """:raises EnvironmentFault: ``port`` is still busy after ``patience_s``."""
+    until = time.monotonic() + patience_s
+    while not is_free(port):
+        if time.monotonic() < until:
+            time.sleep(_POLL_S)
+            continue
+        raise EnvironmentFault(
+            f"port {port} on {HOST} is in use by another process. Choose another: penstock up --port N, or "
+            f"leave "
+            f"--port out for a random free one; to see who has it: ss -ltnp 'sport = :{port}'"
+        )
+
+
+def _random_port(taken: set[int]) -> int:
+    for _ in range(_TRIES_MAX):
+        port = random.randint(_RANDOM_FIRST, _RANDOM_LAST)
+        if port not in taken and is_free(port):
+            taken.add(port)
+            return port
+    raise EnvironmentFault(
+        f"no free port among {_RANDOM_FIRST}–{_RANDOM_LAST} on {HOST}. Name one: penstock up --port N"
+    )

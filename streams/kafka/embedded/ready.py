@@ -1,0 +1,34 @@
+"""Asking a broker whether it serves. The only place of this package that talks to Kafka."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from penstock.streams.kafka.client_log import client_logger
+
+_CONNECT_TIMEOUT_S = 0.5
+_METADATA_TIMEOUT_S = 2.0
+
+
+def brokers_serving(bootstrap_server: str) -> set[int]:
+    """The node ids in the metadata that this broker gives; empty while it does not answer."""
+    host, _, port = bootstrap_server.rpartition(":")
+    try:
+        # librdkafka complains about every refused connection; a bare one costs nothing and says nothing.
+        socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return set()
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap_server, "log_level": 2, "error_cb": _unheard}
+    client = AdminClient(config, logger=client_logger())
+    try:
+        return set(client.list_topics(timeout=_METADATA_TIMEOUT_S).brokers)
+    except KafkaException:
+        return set()
+
+
+def _unheard(error: object) -> None:
+    """A broker that is still starting is no news; the caller's own timeout is what counts."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -100,6 +101,7 @@ def extras(bench: Bench, systems: list[System], options: argparse.Namespace) -> 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark; 1 if any of Penstock's results is void."""
     options = arguments(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so that programs are stopped
     work: Path = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     results_path = work / f"results-{time.strftime('%Y-%m-%d-%H%M%S')}.jsonl"

@@ -75,12 +75,8 @@ def _unpacker(layout: struct.Struct) -> Callable[[bytes], Any]:
     return deserialize
 
 
-def _decode_utf8(data: bytes) -> str:
-    return data.decode()
-
-
 BYTES: Serde[bytes] = Serde("bytes", _check_bytes, _identity, immutable=True, exact=bytes)
-STRING: Serde[str] = Serde("string", str.encode, _decode_utf8, immutable=True, exact=str)
+STRING: Serde[str] = Serde("string", str.encode, bytes.decode, immutable=True, exact=str)
 INT: Serde[int] = Serde("int", _LONG.pack, _unpacker(_LONG), immutable=True, exact=int)
 INT32: Serde[int] = Serde("int32", _INT.pack, _unpacker(_INT), immutable=True, exact=int)
 FLOAT: Serde[float] = Serde("float", _DOUBLE.pack, _unpacker(_DOUBLE), immutable=True, exact=float)

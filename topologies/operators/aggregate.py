@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -70,6 +71,10 @@ class _Aggregates(Operator):
         self._init: Callable[[], Any] | None = int if spec.counts else spec.init
         self._adder = _counted if spec.counts else spec.adder
         assert self._adder is not None
+        # Then the last count per key is all that anyone sees, and no function of the user's is called.
+        self._only_counts = (
+            spec.counts and not self._every_update and self._state.immutable and self._state.exact is int
+        )
 
     def _usable(self, batch: Batch) -> Batch:
         """Without the records that have no key or no value."""
@@ -89,15 +94,25 @@ class _Aggregates(Operator):
         """The store's keys of the records whose key bytes these are."""
         return keys
 
+    def _out_keys(self, store_keys: list[bytes], keys: list[Any]) -> list[Any]:
+        """The keys of emitted records, from the store's keys and the input records'."""
+        return keys
+
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if not keys:
             return
-        store_keys = self._store_keys(batch, keys)
+        self._apply(batch, self._store_keys(batch, keys))
+
+    def _apply(self, batch: Batch, store_keys: list[bytes]) -> None:
         self._state.load(store_keys)
+        if self._only_counts:
+            self._count(store_keys, batch.timestamps)
+            self._changed.update(zip(store_keys, batch.keys, strict=True))
+            return
         places, values, timestamps = self._fold(batch, store_keys)
-        self._done(batch, store_keys, batch.keys, places, values, timestamps)
+        self._done(batch, store_keys, places, values, timestamps)
 
     def _fold(self, batch: Batch, store_keys: list[bytes]) -> tuple[list[int] | None, list[Any], list[int]]:
         """Run every record against the state: (rows that were folded, ``None`` for all; new values; timestamps)."""
@@ -133,6 +148,24 @@ class _Aggregates(Operator):
             times.append(ts)
         return _without(failed, len(batch.keys)), values, times
 
+    def _count(self, store_keys: list[bytes], timestamps: list[int]) -> None:
+        """Count a batch of which nobody sees more than the last value per key: one step per distinct key."""
+        entries = self._state.entries
+        latest = dict(zip(store_keys, timestamps, strict=True))
+        if timestamps != sorted(timestamps):
+            for key, ts in zip(store_keys, timestamps, strict=True):
+                if ts > latest[key]:
+                    latest[key] = ts
+        for key, records in Counter(store_keys).items():
+            ts = latest[key]
+            if (found := entries[key]) is not None:
+                count, found_ts = found
+                records += count
+                if found_ts > ts:
+                    latest[key] = ts = found_ts
+            entries[key] = (records, ts)
+        self._state.dirty.update(latest)
+
     def _fold_decoding(self, batch: Batch, store_keys: list[bytes]) -> tuple[list[int] | None, list[Any], list[int]]:
         """The same for values that could be changed in place: each record decodes its own copy."""
         state, init, adder = self._state, self._init, self._adder
@@ -163,34 +196,32 @@ class _Aggregates(Operator):
         self,
         batch: Batch,
         store_keys: list[bytes],
-        out_keys: list[Any],
         places: list[int] | None,
         values: list[Any],
         timestamps: list[int],
     ) -> None:
         """Mark what changed, and emit it or keep it for the commit."""
-        order, headers = batch.order, batch.headers
+        keys, order, headers = batch.keys, batch.order, batch.headers
         if places is not None:
             store_keys = [store_keys[i] for i in places]
-            out_keys = [out_keys[i] for i in places]
+            keys = [keys[i] for i in places]
             order = [order[i] for i in places]
             headers = None if headers is None else [headers[i] for i in places]
         self._state.dirty.update(zip(store_keys, timestamps, strict=True))
         if self._every_update:
-            self.ctx.emit(Batch(out_keys, values, timestamps, order, headers))
+            self.ctx.emit(Batch(self._out_keys(store_keys, keys), values, timestamps, order, headers))
         else:
-            self._changed.update(zip(store_keys, out_keys, strict=True))
+            self._changed.update(zip(store_keys, keys, strict=True))
 
     def flush(self) -> None:
         if not self._changed:
             return
-        keys: list[Any] = []
+        keys = self._out_keys(list(self._changed), list(self._changed.values()))
         values: list[Any] = []
         timestamps: list[int] = []
-        for store_key, key in self._changed.items():
+        for store_key in self._changed:
             # what was changed since the last commit is an entry, though its window may have expired since
             found = self._state.unpack(self._state.entries[store_key])
-            keys.append(key)
             values.append(None if found is None else found[0])
             timestamps.append(self._state.dirty[store_key] if found is None else found[1])
         self._changed.clear()
@@ -225,16 +256,13 @@ class _WindowAggregates(_Aggregates):
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if not keys:
             return
-        size = self._size_ms
-        store_keys = self._store_keys(batch, keys)
-        self._state.load(store_keys)
-        places, values, timestamps = self._fold(batch, store_keys)
-        out_keys = [
-            Windowed(k, start := ts - ts % size, start + size)
-            for k, ts in zip(batch.keys, batch.timestamps, strict=True)
-        ]
-        self._done(batch, store_keys, out_keys, places, values, timestamps)
+        self._apply(batch, self._store_keys(batch, keys))
         self._expire()
+
+    def _out_keys(self, store_keys: list[bytes], keys: list[Any]) -> list[Any]:
+        size, unpack = self._size_ms, _START.unpack_from
+        starts = [start for (start,) in map(unpack, store_keys)]
+        return [Windowed(key, start, start + size) for key, start in zip(keys, starts, strict=True)]
 
     def _in_time(self, batch: Batch) -> Batch:
         """Without the records whose window has closed; moves stream time."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from penstock.state.changelog import changelog_topic, from_changelog_columns
-from penstock.state.directory import StateDirectory, TaskLock
-from penstock.state.errors import RetriableError, StateCorruptedError
+from penstock.state.directory import StateDirectory
+from penstock.state.errors import IncompatibleError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
 from penstock.state.position import Position, decode_position, encode_position
@@ -32,27 +33,24 @@ from penstock.state.restore import (
 from penstock.state.rocksdb import RocksDBBackend
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.state.snapshot import SnapshotRepository
-from penstock.state.store import StateBackend, StoreSpec, StoreWrites
+from penstock.state.store import StoreSpec, StoreWrites
 from penstock.streams.ports import LogAdmin, LogConsumer
+from penstock.streams.task_state import TaskState
 
 RESTORE_POLL_RECORDS = 50_000
 STALLED_AFTER_S = 60.0
+LOCK_TURN_S = 0.5
+MARKERS_WAIT_S = 30.0
+_MARKERS_TURN_S = 0.05
 OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskState:
-    """A task's open stores, and the lock that keeps them its own. ``log`` says in sentences how they were restored."""
+class Reached:
+    """How far the task's last commit is: the position of each input topic, the changelog offset of each store."""
 
-    backend: StateBackend
-    lock: TaskLock | None
-    log: tuple[str, ...] = ()
-
-    def close(self) -> None:
-        """Close the stores, then let go of the lock."""
-        self.backend.close()
-        if self.lock is not None:
-            self.lock.release()
+    inputs: Mapping[str, int]
+    changelogs: Mapping[str, int]
 
 
 class Cancelled(Exception):
@@ -90,12 +88,13 @@ class TaskOpener:
         self,
         task: TaskId,
         stores: Sequence[StoreSpec],
-        inputs: Mapping[str, int],
+        reached: Reached,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> TaskState:
-        """The task's stores at the end of their changelogs; of a table that reads its own topic, at ``inputs``: the
-        committed position of each input topic. Raises ``Cancelled`` when told so."""
-        lock = self._directory.lock(str(task), timeout_s=self._lock_timeout_s)
+        """The task's stores at the end of their changelogs; of a table that reads its own topic, at its committed
+        position. Raises ``Cancelled`` when told so, and ``IncompatibleError`` for a changelog that does not hold what was
+        committed."""
+        lock = self._lock(task, cancelled)
         said: list[str] = []
         backend: RocksDBBackend | None = None
         try:
@@ -104,7 +103,7 @@ class TaskOpener:
             try:
                 for spec in stores:
                     if spec.changelog or spec.source_topic is not None:
-                        backend = self._restore(task, stores, spec, backend, consumer, inputs, cancelled, said)
+                        backend = self._restore(task, stores, spec, backend, consumer, reached, cancelled, said)
             finally:
                 consumer.close()
             return TaskState(backend, lock, tuple(said))
@@ -113,6 +112,19 @@ class TaskOpener:
                 backend.close()
             lock.release()
             raise
+
+    def _lock(self, task: TaskId, cancelled: Callable[[], bool]) -> TaskLock:
+        """The task's lock, waited for in turns, so that a task that is taken away waits for nothing."""
+        until = time.monotonic() + self._lock_timeout_s
+        while True:
+            left = until - time.monotonic()
+            try:
+                return self._directory.lock(str(task), timeout_s=max(min(left, LOCK_TURN_S), 0.0))
+            except RetriableError:
+                if cancelled():
+                    raise Cancelled from None
+                if left <= LOCK_TURN_S:
+                    raise
 
     def _open_database(self, task: TaskId, stores: Sequence[StoreSpec], said: list[str]) -> RocksDBBackend:
         path = self._directory.database_path(str(task))
@@ -137,12 +149,12 @@ class TaskOpener:
         spec: StoreSpec,
         backend: RocksDBBackend,
         consumer: LogConsumer,
-        inputs: Mapping[str, int],
+        reached: Reached,
         cancelled: Callable[[], bool],
         said: list[str],
     ) -> RocksDBBackend:
         of = StorePartition(self._application_id, spec.name, task.partition)
-        facts = self._facts(task, spec, consumer, inputs)
+        facts = self._facts(task, spec, consumer, reached, cancelled)
         raw = backend.position(spec.name)
         snapshots = self._snapshots(of, said)
         decision = decide(of, None if raw is None else decode_position(raw), facts, self._now_ms(), snapshots)
@@ -153,7 +165,7 @@ class TaskOpener:
             self._directory.quarantine(str(task), decision.reason)
             backend = RocksDBBackend(self._directory.database_path(str(task)), stores, self._options)
             for other in stores[: list(stores).index(spec)]:
-                backend = self._restore(task, stores, other, backend, consumer, inputs, cancelled, said)
+                backend = self._restore(task, stores, other, backend, consumer, reached, cancelled, said)
             decision = decision.then
             said.append(decision.reason)
         if isinstance(decision, IngestSnapshot):
@@ -161,12 +173,22 @@ class TaskOpener:
         self._replay(task, spec, backend, consumer, facts, decision, cancelled)
         return backend
 
-    def _facts(self, task: TaskId, spec: StoreSpec, consumer: LogConsumer, inputs: Mapping[str, int]) -> ChangelogFacts:
+    def _facts(
+        self,
+        task: TaskId,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        reached: Reached,
+        cancelled: Callable[[], bool],
+    ) -> ChangelogFacts:
         topic = changelog_topic(self._application_id, spec)
-        begin, end = consumer.watermarks(TopicPartition(topic, task.partition))
+        partition = TopicPartition(topic, task.partition)
+        begin, end = consumer.watermarks(partition)
         if spec.source_topic is not None:
             # rows past the committed position have not been processed yet
-            end = min(end, max(inputs.get(topic, begin), begin))
+            end = min(end, max(reached.inputs.get(topic, begin), begin))
+        else:
+            end = self._committed_end(spec, consumer, partition, end, reached.changelogs.get(spec.name, 0), cancelled)
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
             topic,
@@ -177,6 +199,32 @@ class TaskOpener:
             "compact" in config.get("cleanup.policy", "delete"),
             int(config.get("delete.retention.ms", 86_400_000)),
         )
+
+    def _committed_end(
+        self,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        partition: TopicPartition,
+        end: int,
+        needed: int,
+        cancelled: Callable[[], bool],
+    ) -> int:
+        """The end for readers of committed records, once it holds the last commit: the brokers write a transaction's
+        markers one partition after the other, so that its positions can be read before its changelog."""
+        until = time.monotonic() + MARKERS_WAIT_S
+        while end < needed:
+            if cancelled():
+                raise Cancelled
+            if time.monotonic() > until:
+                raise IncompatibleError(
+                    f"{partition.topic} [{partition.partition}] ends at {end}, but the last commit of group "
+                    f"{self._application_id} wrote store {spec.name} up to {needed}: the topic was made anew or has lost "
+                    "records. To build the store again, stop the application, delete its changelog topics and state "
+                    "folder, and reset the group's positions to the begin"
+                )
+            time.sleep(_MARKERS_TURN_S)
+            end = consumer.watermarks(partition)[1]
+        return end
 
     def _snapshots(self, of: StorePartition, said: list[str]) -> Sequence[Manifest]:
         if self._repository is None:
@@ -261,7 +309,7 @@ class TaskOpener:
 class _Job:
     task: TaskId
     stores: Sequence[StoreSpec]
-    inputs: Mapping[str, int]
+    reached: Reached
     cancelled: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
@@ -275,12 +323,12 @@ class Restorer:
         self._open: dict[TaskId, _Job] = {}
         self._thread: threading.Thread | None = None
 
-    def submit(self, task: TaskId, stores: Sequence[StoreSpec], inputs: Mapping[str, int]) -> None:
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
         """Ask for a task's stores; ``finished`` will give them."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="penstock-restore", daemon=True)
             self._thread.start()
-        job = _Job(task, stores, dict(inputs))
+        job = _Job(task, stores, reached)
         self._open[task] = job
         self._jobs.put(job)
 
@@ -314,7 +362,7 @@ class Restorer:
             if job.cancelled.is_set():
                 continue
             try:
-                state = self._opener.open(job.task, job.stores, job.inputs, job.cancelled.is_set)
+                state = self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
             except Cancelled:
                 continue
             except BaseException as exc:

@@ -11,14 +11,17 @@ What the group says:
 * **revoke**: commit inside the callback, then close. **lost**: discard, never commit.
 
 What goes wrong: ``AbortableError`` and ``ProducerRetiredError`` abort and go on from the committed offsets, at most
-``ABORTS_MAX`` times in a row; ``TaskMigratedError`` discards everything and joins anew; ``RetriableError`` of a commit is
-tried again (exactly-once: after an abort). Every other error ends the loop, with nothing committed past it.
+``ABORTS_MAX`` times in a row; ``TaskMigratedError`` discards everything and joins anew, or, with fixed partitions, ends the
+loop, for nobody but the other worker may go on; ``RetriableError`` of a commit is tried again (exactly-once: after an
+abort). An abort that the log does not answer is tried again for ``MEND_MAX_S``, and nothing else is done by that producer
+meanwhile. Every other error ends the loop, with nothing committed past it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
@@ -29,11 +32,12 @@ from penstock.streams.commit import RESTARTABLE, Committer, Guarantee, start_pos
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.ports import Fetched, LogConsumer
 from penstock.streams.prepare import Layout
-from penstock.streams.restoring import TaskState
 from penstock.streams.task import Task, TaskOptions
+from penstock.streams.task_state import TaskState
 from penstock.topologies.graph import Topology
 
 ABORTS_MAX = 3
+MEND_MAX_S = 120.0
 IDLE_POLL_S = 0.1
 
 
@@ -50,7 +54,9 @@ class Clock(Protocol):
 class Restoring(Protocol):
     """Gives tasks their stores, later. ``penstock.streams.restoring.Restorer`` is the real one."""
 
-    def submit(self, task: TaskId, stores: Sequence[StoreSpec], inputs: Mapping[str, int]) -> None: ...
+    def submit(
+        self, task: TaskId, stores: Sequence[StoreSpec], inputs: Mapping[str, int], changelogs: Mapping[str, int]
+    ) -> None: ...
 
     def cancel(self, task: TaskId) -> None: ...
 
@@ -73,11 +79,12 @@ class RuntimeOptions:
 
 @dataclasses.dataclass
 class Unit:
-    """A committer and the tasks whose work it commits together."""
+    """A committer and the tasks whose work it commits together. ``broken_s``: since when an abort waits to be done."""
 
     committer: Committer
     tasks: dict[TaskId, Task] = dataclasses.field(default_factory=dict)
     aborts: int = 0
+    broken_s: float | None = None
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -85,7 +92,8 @@ OpenCommitter = Callable[["Runtime", int | None], Committer]
 
 class Runtime:
     """See the module. ``open_consumer`` makes the group's consumer (again after a rejoin); ``open_committer(runtime,
-    partition)`` a committer: for all tasks (``None``) or for one fixed partition."""
+    partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
+    has given the first assignment, before anything of it is taken; what it raises ends the loop."""
 
     def __init__(
         self,
@@ -97,6 +105,7 @@ class Runtime:
         open_committer: OpenCommitter,
         restoring: Restoring,
         clock: Clock,
+        on_joined: Callable[[], None] | None = None,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -108,6 +117,7 @@ class Runtime:
         self._open_consumer = open_consumer
         self._restoring = restoring
         self._clock = clock
+        self._on_joined = on_joined
         self._sources = topology.source_topics(application_id)
         self._states: dict[TaskId, TaskState] = {}
         self._starts: dict[TaskId, dict[str, tuple[int, CommitMetadata]]] = {}
@@ -144,9 +154,11 @@ class Runtime:
         return [t for t, (sub, _) in self._sources.items() if partition < self.layout.tasks[sub]]
 
     def stop(self) -> None:
-        """Commit, leave the group and release everything."""
+        """Commit, leave the group and release everything. Tasks that are another worker's already are not committed: it
+        does their last records again."""
         try:
-            self._commit_all()
+            with suppress(TaskMigratedError):
+                self._commit_all()
         finally:
             self.close()
 
@@ -176,12 +188,20 @@ class Runtime:
         """One turn; returns how many input records were processed."""
         self._take_restored()
         try:
+            for unit in self._units.values():
+                if unit.broken_s is not None:
+                    self._mend(unit)
             fetched = self.consumer.poll(self.options.poll_max_records, self._poll_timeout_s())
             self._feed(fetched)
             done = self._process()
             if self._commit_due():
                 self._commit_all()
-        except TaskMigratedError:
+        except TaskMigratedError as exc:
+            if self.options.partitions is not None:
+                raise TaskMigratedError(
+                    f"{exc}. Another worker runs these fixed partitions, or this one was stopped for longer than the "
+                    "transaction time-out: start it again when no other runs"
+                ) from exc
             self._rejoin()
             return 0
         self._flush_when_due()
@@ -243,13 +263,20 @@ class Runtime:
     def _process(self) -> int:
         done = 0
         for unit in self._units.values():
-            for task in unit.tasks.values():
+            for task_id, task in list(unit.tasks.items()):
+                # A slow batch must not keep the transaction of the one before it open.
+                if self._commit_due():
+                    self._commit_all()
+                if unit.broken_s is not None:
+                    break
+                if unit.tasks.get(task_id) is not task:
+                    continue
                 try:
                     now_ms = self._clock.now_ms()
                     done += task.process(now_ms)
                     task.punctuate(now_ms)
                     unit.committer.send_outputs(task)
-                except RESTARTABLE as exc:
+                except (*RESTARTABLE, RetriableError) as exc:
                     self._abort(unit, exc)
                     break
                 self.shutdown_requested = self.shutdown_requested or task.requests.shutdown
@@ -268,13 +295,10 @@ class Runtime:
         self._last_commit_s = self._clock.monotonic_s()
 
     def _commit(self, unit: Unit) -> None:
-        tasks = list(unit.tasks.values())
+        if unit.broken_s is not None:
+            return
         try:
-            if self.options.guarantee == "at_most_once":
-                unit.committer.finish_ahead(tasks)
-            else:
-                if unit.committer.commit(tasks, self._clock.now_ms()):
-                    unit.aborts = 0
+            self._commit_now(unit)
         except RESTARTABLE as exc:
             self._abort(unit, exc)
         except RetriableError as exc:
@@ -285,12 +309,37 @@ class Runtime:
                 if unit.aborts > ABORTS_MAX:
                     raise
 
+    def _commit_now(self, unit: Unit) -> None:
+        now_ms = self._clock.now_ms()
+        if self.options.guarantee == "at_most_once":
+            unit.committer.finish_ahead(list(unit.tasks.values()), now_ms)
+        elif unit.committer.commit(list(unit.tasks.values()), now_ms):
+            unit.aborts = 0
+
     def _abort(self, unit: Unit, cause: PenstockError) -> None:
         """Everything of this producer since the last commit is undone and done again."""
         unit.aborts += 1
         if unit.aborts > ABORTS_MAX or self.options.guarantee == "at_most_once":
             raise cause
-        unit.committer.abort(list(unit.tasks.values()))
+        self._undo(unit)
+
+    def _undo(self, unit: Unit) -> None:
+        unit.broken_s = self._clock.monotonic_s()
+        self._mend(unit)
+
+    def _mend(self, unit: Unit) -> None:
+        """Abort, now or, while the log does not answer, at the next turn."""
+        assert unit.broken_s is not None
+        try:
+            behind = unit.committer.abort(list(unit.tasks.values()))
+        except RetriableError:
+            if self._clock.monotonic_s() - unit.broken_s > MEND_MAX_S:
+                raise
+            return
+        unit.broken_s = None
+        for task in behind:
+            self._drop(task.id)
+            self._take([TopicPartition(t, task.id.partition) for t in task.topics])
 
     def _flush_when_due(self) -> None:
         """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog."""
@@ -308,6 +357,9 @@ class Runtime:
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.fence = self.consumer.group_metadata()
+        if self._on_joined is not None:
+            self._on_joined()
+            self._on_joined = None
         self._take(partitions)
 
     def _take(self, partitions: Sequence[TopicPartition]) -> None:
@@ -318,17 +370,26 @@ class Runtime:
         offsets: dict[TopicPartition, int] = {}
         for task_id, mine in by_task.items():
             start = start_positions(self.consumer, mine)
-            self._starts[task_id] = start
+            self._starts.setdefault(task_id, {}).update(start)
             offsets |= {tp: start[tp.topic][0] for tp in mine}
         self.consumer.assign_at(offsets)
         for task_id, mine in by_task.items():
             sub = self.topology.subtopologies[task_id.subtopology]
-            if sub.stores:
+            start = self._starts[task_id]
+            whole = len(start) == len(sub.sources)
+            if sub.stores or not whole:
                 self.consumer.pause(mine)
-                inputs = {t: o for t, (o, _) in self._starts[task_id].items()}
-                self._restoring.submit(task_id, sub.stores, inputs)
+            if not whole:
+                continue  # the broker's protocol may give the rest in another assignment
+            if sub.stores:
+                inputs = {t: o for t, (o, _) in start.items()}
+                changelogs: dict[str, int] = {}
+                for _, noted in start.values():
+                    changelogs |= {n: max(o, changelogs.get(n, 0)) for n, o in noted.changelogs.items()}
+                self._restoring.submit(task_id, sub.stores, inputs, changelogs)
             else:
                 self._run(task_id, TaskState(MemoryBackend([]), None))
+                self.consumer.resume([TopicPartition(t, task_id.partition) for t in start])
 
     def _take_restored(self) -> None:
         for task_id, result in self._restoring.finished():
@@ -361,26 +422,42 @@ class Runtime:
         self._unit_of(task_id).tasks[task_id] = task
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commit while still a member, then close."""
-        try:
-            self._commit_all()
-        except TaskMigratedError:
-            for unit in self._units.values():
-                unit.committer.retire()
+        """Commit while still a member, then close. What cannot be committed now is done again by the next owner, and by
+        this member for the tasks that stay."""
+        failed: list[Unit] = []
+        for unit in self._units.values():
+            try:
+                if unit.broken_s is None:
+                    self._commit_now(unit)
+                    continue
+            except TaskMigratedError:
+                self._on_lost(partitions)
+                raise
+            except (*RESTARTABLE, RetriableError):
+                pass  # aborted below, without the tasks that leave
+            failed.append(unit)
         self._leave(partitions)
+        for unit in failed:
+            self._undo(unit)
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""
-        for unit in self._units.values():
-            unit.committer.close()
         self._leave(partitions)
+        for unit in self._units.values():
+            self._undo(unit)
 
     def _leave(self, partitions: Iterable[TopicPartition]) -> None:
-        leaving = {self._id_of(tp) for tp in partitions}
+        going = set(partitions)
+        leaving = {self._id_of(tp) for tp in going}
         for task_id in leaving:
             self._restoring.cancel(task_id)
-            self._starts.pop(task_id, None)
+            start = self._starts.get(task_id, {})
             self._drop(task_id)
+            self._starts.pop(task_id, None)
+            if any(TopicPartition(t, task_id.partition) not in going for t in start):
+                raise TaskMigratedError(
+                    f"the group took a part of task {task_id}'s inputs; its work is discarded, and the group joined again"
+                )
         gone = {tp for tp in self._paused | set(self._held) if self._id_of(tp) in leaving}
         self._paused -= gone
         for tp in gone:

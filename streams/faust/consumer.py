@@ -1,0 +1,214 @@
+"""The consumer port, fed by Faust's agents.
+
+Two threads meet here. Faust's event loop puts messages in and says what was assigned and revoked; the run loop of the
+worker, in its own thread, polls. A rebalance waits in Faust's loop until the run loop has served it inside ``poll``, as
+the callbacks of any consumer are served.
+
+Committed positions belong to Penstock's own group, which has no members, so plain commits to it are accepted; Faust's
+group would refuse them while it has members. Faust is told these positions where it would ask its own group's
+(``positions``), so that it reads on exactly from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from penstock.state.errors import RetriableError
+from penstock.state.log import Headers, TopicPartition
+from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.ports import Chunk, Committed, Fetched
+
+BUFFERED_MAX = 50_000
+"""Records that wait here before agents are held back."""
+
+Callback = Callable[[Sequence[TopicPartition]], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrived:
+    """One message from Faust."""
+
+    partition: TopicPartition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers
+
+
+class FaustConsumer:
+    """``LogConsumer`` over Faust. ``group`` is a consumer of Penstock's own group, used for its positions only.
+    ``faust_at_end(partition)`` asks Faust's consumer from the run loop."""
+
+    def __init__(
+        self,
+        group: KafkaConsumer,
+        faust_at_end: Callable[[TopicPartition], bool],
+    ) -> None:
+        self._group = group
+        self._faust_at_end = faust_at_end
+        self._change = threading.Condition()
+        self._buffers: dict[TopicPartition, deque[Arrived]] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._events: deque[tuple[Literal["assign", "revoke"], list[TopicPartition], Future[None]]] = deque()
+        self._buffered = 0
+        self._callbacks: dict[str, Callback] = {}
+        self._closed = False
+
+    # -- Faust's side --------------------------------------------------------------------------------------------
+
+    async def offer(self, kind: Literal["assign", "revoke"], partitions: Iterable[TopicPartition]) -> None:
+        """A rebalance: returns when the run loop has served it."""
+        served: Future[None] = Future()
+        with self._change:
+            if self._closed:
+                return
+            self._events.append((kind, list(partitions), served))
+            self._change.notify()
+        await asyncio.wrap_future(served)
+
+    async def put(self, arrived: Arrived) -> None:
+        """A message; waits while too many are here. What was seen already, or is not assigned, is dropped."""
+        while self._buffered >= BUFFERED_MAX and not self._closed:
+            await asyncio.sleep(0.01)
+        with self._change:
+            expected = self._positions.get(arrived.partition)
+            if expected is None or arrived.offset < expected:
+                return
+            self._positions[arrived.partition] = arrived.offset + 1
+            self._buffers[arrived.partition].append(arrived)
+            self._buffered += 1
+            self._change.notify()
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where Faust is to read on."""
+        with self._change:
+            return dict(self._positions)
+
+    # -- the port ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str], *, on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
+        """Faust has subscribed; keep what it is to be told by."""
+        self._callbacks = {"assign": on_assign, "revoke": on_revoke}
+
+    def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """See the port."""
+        with self._change:
+            for tp, offset in offsets.items():
+                self._positions[tp] = offset
+                self._buffers[tp] = deque()
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """See the port."""
+        with self._change:
+            for tp in partitions:
+                self._positions.pop(tp, None)
+                self._buffered -= len(self._buffers.pop(tp, ()))
+                self._paused.discard(tp)
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched:
+        """See the port."""
+        with self._change:
+            if not self._events and not self._ready():
+                self._change.wait(timeout_s)
+        self._serve()
+        with self._change:
+            chunks = self._take(max_records)
+            empty = [tp for tp, b in self._buffers.items() if not b and tp not in self._paused]
+            reached = {tp: self._positions[tp] for tp in empty}
+        # a record on its way through Faust may still come: then the feed notes a cut, as for any late arrival
+        ends = {tp: at for tp, at in reached.items() if self._faust_at_end(tp)} if not chunks else {}
+        return Fetched(chunks, ends)
+
+    def _ready(self) -> bool:
+        return any(b for tp, b in self._buffers.items() if tp not in self._paused)
+
+    def _serve(self) -> None:
+        while True:
+            with self._change:
+                if not self._events:
+                    return
+                kind, partitions, served = self._events.popleft()
+            try:
+                self._callbacks[kind](partitions)
+                if kind == "revoke":
+                    self.unassign(partitions)
+            except BaseException as exc:
+                served.set_exception(exc)
+                raise
+            served.set_result(None)
+
+    def _take(self, max_records: int) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        left = max_records
+        for tp, buffer in self._buffers.items():
+            if tp in self._paused or not buffer or not left:
+                continue
+            rows = [buffer.popleft() for _ in range(min(left, len(buffer)))]
+            left -= len(rows)
+            self._buffered -= len(rows)
+            chunks.append(
+                Chunk(
+                    tp.topic,
+                    tp.partition,
+                    [r.offset for r in rows],
+                    [r.key for r in rows],
+                    [r.value for r in rows],
+                    [r.timestamp_ms for r in rows],
+                    [r.headers for r in rows] if any(r.headers for r in rows) else None,
+                )
+            )
+        return chunks
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Records wait here meanwhile."""
+        with self._change:
+            self._paused.update(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """See the port."""
+        with self._change:
+            self._paused.difference_update(partitions)
+            self._change.notify()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Only to where it stands. Back is refused: messages on their way through Faust's queues could not be told from
+        those that come after, so records could be skipped. A restart goes on from the committed positions."""
+        if self._positions.get(partition) != offset:
+            raise RetriableError(
+                f"{partition} is to be read again from offset {offset}, which cannot be done safely inside Faust; "
+                "start the process again: it goes on from there"
+            )
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """Of Penstock's own group."""
+        return self._group.committed(partitions)
+
+    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """To Penstock's own group."""
+        self._group.commit(offsets)
+
+    def group_metadata(self) -> Any:
+        """There is no membership to fence by: why exactly-once is refused."""
+        return None
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """See the port."""
+        return self._group.watermarks(partition)
+
+    def close(self) -> None:
+        """Let go of Faust's side too. Idempotent."""
+        with self._change:
+            self._closed = True
+            events, self._events = list(self._events), deque()
+            self._change.notify()
+        for _, _, served in events:
+            served.set_result(None)
+        self._group.close()

@@ -1,0 +1,30 @@
+"""A task's open stores. Pure: whoever opened them gave what closes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+from penstock.state.store import StateBackend
+
+
+class Held(Protocol):
+    """Something held for a task, such as the lock of its folder."""
+
+    def release(self) -> None:
+        """Let go."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskState:
+    """The stores, and the lock that keeps them the task's own. ``log`` says in sentences how they were restored."""
+
+    backend: StateBackend
+    lock: Held | None = None
+    log: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        """Close the stores, then let go of the lock."""
+        self.backend.close()
+        if self.lock is not None:
+            self.lock.release()

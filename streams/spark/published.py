@@ -26,14 +26,15 @@ CURRENT = "current.json"
 
 
 class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Outputs of one task to one topic, in order: columns ``seq`` (the task's, over all its topics), ``partition`` (-1:
-    any), ``running_max_ms``, ``key``, ``value``, ``timestamp_ms``, ``headers``."""
+    """Outputs of one task to one topic, in order: columns ``seq`` (from 0), ``partition`` (-1:
+    any), ``running_max_ms``, ``key``, ``value``, ``timestamp_ms``, ``headers``. ``partitions``: which ones occur."""
 
     topic: str
     subtopology: int
     task: int
     path: str
     rows: int
+    partitions: tuple[int, ...]
 
 
 class StoreFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,8 +75,9 @@ class KafkaSource:
 
 
 def read_ranges(spark: SparkSession, source: KafkaSource, ranges: Ranges) -> DataFrame:
-    """The records of these ranges, with the columns of ``RECORD_SCHEMA``. ``timestamp_ms`` is exact, and 0 where the
-    header says so. The job that uses it fails when records of a range are no longer there."""
+    """The records of these ranges, with the columns of ``RECORD_SCHEMA``. ``timestamp_ms`` is exact, and 0 where
+    Penstock's header says so, which is taken off then. The job that uses it fails when records of a
+    range are no longer there."""
     full = {tp: r for tp, r in ranges.items() if r[0] < r[1]}
     if not full:
         return spark.createDataFrame([], RECORD_SCHEMA)
@@ -92,9 +93,8 @@ def read_ranges(spark: SparkSession, source: KafkaSource, ranges: Ranges) -> Dat
         .option("endingOffsets", _offsets(full, 1))
         .load()
     )
-    zero = F.expr(
-        f"coalesce(exists(headers, h -> h.key = '{TIMESTAMP_ZERO_HEADER}' and h.value = cast('0' as binary)), false)"
-    )
+    mark = f"(h.key = '{TIMESTAMP_ZERO_HEADER}' and h.value = cast('0' as binary))"
+    zero = F.expr(f"coalesce(exists(headers, h -> {mark}), false)")
     return raw.select(
         "topic",
         "partition",
@@ -102,7 +102,10 @@ def read_ranges(spark: SparkSession, source: KafkaSource, ranges: Ranges) -> Dat
         F.when(zero, F.lit(0)).otherwise(F.unix_millis("timestamp")).cast("long").alias("timestamp_ms"),
         "key",
         "value",
-        "headers",
+        F.when(zero, F.expr(f"nullif(filter(headers, h -> not {mark}), array())"))
+        .otherwise(F.col("headers"))
+        .cast(HEADERS_TYPE)
+        .alias("headers"),
     )
 
 

@@ -61,7 +61,6 @@ class OutputFiles:
         self._task = task
         self._counts = partition_counts
         self._files: dict[str, _TopicFile] = {}
-        self._seq = 0
 
     def add(self, output: Output) -> None:
         """Append records of one topic."""
@@ -69,8 +68,7 @@ class OutputFiles:
         if file is None:
             path = self._folder / f"out-{len(self._files)}.parquet"
             file = self._files[output.topic] = _TopicFile(path, self._task, self._counts.get(output.topic))
-        file.add(output, self._seq)
-        self._seq += len(output.keys)
+        file.add(output)
 
     def finish(self) -> list[OutputFile]:
         """Close and put the files in place."""
@@ -85,6 +83,7 @@ class OutputFiles:
                     task=self._task.partition,
                     path=place,
                     rows=file.rows,
+                    partitions=tuple(sorted(file.partitions)),
                 )
             )
         return out
@@ -96,6 +95,7 @@ class _TopicFile:
     def __init__(self, path: Path, task: TaskId, partitions: int | None) -> None:
         self.path = path
         self.rows = 0
+        self.partitions: set[int] = set()
         self._task = task
         self._partitions = partitions
         self._writer = pq.ParquetWriter(path, OUTPUT_SCHEMA, compression="lz4")
@@ -103,12 +103,14 @@ class _TopicFile:
         self._waiting_rows = 0
         self._running_max_ms = _NEVER
 
-    def add(self, output: Output, seq: int) -> None:
-        count = len(output.keys)
+    def add(self, output: Output) -> None:
+        seq, count = self.rows, len(output.keys)
         running: list[int] = []
         for ms in output.timestamps:
             self._running_max_ms = max(self._running_max_ms, ms)
             running.append(self._running_max_ms)
+        placed = self._placed(output)
+        self.partitions.update(placed)
         headers = None
         if output.headers is not None:
             headers = [[{"key": k, "value": v} for k, v in h] if h else None for h in output.headers]
@@ -116,7 +118,7 @@ class _TopicFile:
             [self._task.subtopology] * count,
             [self._task.partition] * count,
             list(range(seq, seq + count)),
-            self._placed(output),
+            placed,
             running,
             output.keys,
             output.values,

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -72,6 +71,7 @@ def replay(
     repository: str | None = None,
     recompute: bool = False,
     options: TaskOptions | None = None,
+    exactly_once: bool = True,
     session: SparkSettings | None = None,
 ) -> ReplayResult:
     """Run the topology over ``[from_, to)`` of the log into files under ``output``, a folder or URL that driver and
@@ -79,7 +79,8 @@ def replay(
 
     ``from_``: ``start``, the application's first offset, or ``savepoint:<name>`` (``savepoint:latest``) of the
     ``repository``. ``to``: ``committed``, what the application has done; ``end``, the inputs' ends; or offsets.
-    ``options`` must have the policies of the live run.
+    ``options`` must have the policies of the live run. ``exactly_once``: the live run's guarantee; without it the stores'
+    changelog offsets mean nothing here, and no snapshots are written.
 
     Raises ``SettingsError`` and ``IncompatibleError`` for a range that cannot be exact, ``ProcessingError`` where the
     live task would stop, ``EnvironmentFault`` when records vanish meanwhile or Spark fails. Nothing is published then.
@@ -96,20 +97,13 @@ def replay(
             repository=repository,
             recompute=recompute,
         )
-        snapshots = snapshot_targets(plan, cluster, _now_ms())
+        snapshots = snapshot_targets(plan, cluster, _now_ms()) if exactly_once else {}
         journals = journal_ranges(plan, cluster)
     with spark_session(session) as spark:
-        done = run_replay(
-            spark,
-            connection.source(),
-            plan,
-            shipped,
-            output,
-            options or TaskOptions(),
-            journals=journals,
-            snapshots=snapshots,
-            repository=repository,
-        )
+        source = connection.source()
+        entries = read_journals(spark, source, plan, journals)
+        job = make_job(plan, shipped, output, options or TaskOptions(), entries, snapshots, repository)
+        done = run_replay(spark, source, plan, job)
     publish(output, done)
     return ReplayResult(done, output, time.monotonic() - began)
 
@@ -132,39 +126,17 @@ def run_replay(
     spark: SparkSession,
     source: KafkaSource,
     plan: ReplayPlan,
-    shipped: ShippedTopology,
-    output: str,
-    options: TaskOptions,
-    *,
-    journals: Mapping[TopicPartition, tuple[int, int]] | None = None,
-    snapshots: Mapping[tuple[TaskId, str], CompactTarget] | None = None,
-    repository: str | None = None,
+    job: ReplayJob,
 ) -> Replay:
     """Run the plan; its files are written, and nothing is published."""
-    run = new_attempt(_now_ms())
+    reports: list[TaskReport] = []
+    levels = recompute_levels(plan.topology) if plan.recomputed else [list(plan.topology.subtopologies)]
     with translated("the replay"):
-        entries = read_journals(spark, source, plan, journals or {})
-        job = ReplayJob(
-            topology=shipped,
-            application_id=plan.application_id,
-            options=options,
-            partition_counts=plan.counts,
-            starts=plan.starts,
-            entries=entries,
-            output=output,
-            run=run,
-            bases=plan.bases,
-            base_repository=repository,
-            snapshots=snapshots or {},
-            snapshot_repository=f"{output}/{SNAPSHOTS}",
-        )
-        reports: list[TaskReport] = []
-        levels = recompute_levels(plan.topology) if plan.recomputed else [list(plan.topology.subtopologies)]
         for level in levels:
-            with ordered_rows(spark, source, plan, job, level, reports) as rows:
-                reports += collect_reports(rows.mapInArrow(partial(run_tasks, job), REPORT_SCHEMA))
+            rows = ordered_rows(spark, source, plan, job, level, reports)
+            reports += collect_reports(rows.mapInArrow(partial(run_tasks, job), REPORT_SCHEMA))
     return Replay(
-        run=run,
+        run=job.run,
         application_id=plan.application_id,
         topology=plan.topology.name,
         started_from=plan.started_from,
@@ -172,6 +144,32 @@ def run_replay(
         inputs=tuple(InputRange(tp.topic, tp.partition, *r) for tp, r in sorted(plan.ranges.items())),
         tasks=tuple(sorted(reports, key=lambda r: (r.subtopology, r.task))),
         cautions=plan.cautions,
+    )
+
+
+def make_job(
+    plan: ReplayPlan,
+    shipped: ShippedTopology,
+    output: str,
+    options: TaskOptions,
+    entries: Mapping[TaskId, tuple[Entry, ...]],
+    snapshots: Mapping[tuple[TaskId, str], CompactTarget],
+    repository: str | None,
+) -> ReplayJob:
+    """What the executors need, under a run name of its own."""
+    return ReplayJob(
+        topology=shipped,
+        application_id=plan.application_id,
+        options=options,
+        partition_counts=plan.counts,
+        starts=plan.starts,
+        entries=entries,
+        output=output,
+        run=new_attempt(_now_ms()),
+        bases=plan.bases,
+        base_repository=repository,
+        snapshots=snapshots,
+        snapshot_repository=f"{output}/{SNAPSHOTS}",
     )
 
 
@@ -183,7 +181,6 @@ def collect_reports(frame: DataFrame) -> list[TaskReport]:
 # -- rows --------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
 def ordered_rows(
     spark: SparkSession,
     source: KafkaSource,
@@ -192,7 +189,7 @@ def ordered_rows(
     level: Sequence[Subtopology],
     reports: Sequence[TaskReport],
     only: Sequence[TaskId] | None = None,
-) -> Iterator[DataFrame]:
+) -> DataFrame:
     """Each task's input in its order, tasks whole in a Spark partition. ``only``: of these tasks."""
     tasks = [t for t in plan.tasks if t.subtopology in {s.number for s in level} and (only is None or t in only)]
     topics = {t for s in level for t in plan.topics(s)}
@@ -224,7 +221,7 @@ def ordered_rows(
     marks = spark.createDataFrame(
         [(*t, END_OF_TASK[0], 0, END_OF_TASK[1], t.partition, 0, 0, None, None, None) for t in tasks], ORDERED_SCHEMA
     )
-    yield placed.unionByName(marks).repartition(len(tasks), "subtopology", "task").sortWithinPartitions(*ORDER)
+    return placed.unionByName(marks).repartition(len(tasks), "subtopology", "task").sortWithinPartitions(*ORDER)
 
 
 def recomputed_rows(spark: SparkSession, output: str, files: Sequence[OutputFile]) -> DataFrame | None:
@@ -279,7 +276,8 @@ def read_journals(
     if plan.recomputed or not any(a < b for a, b in ranges.values()):
         return {}
     subs = {journal_topic(plan.application_id, s.number): s.number for s in plan.topology.subtopologies}
-    rows = read_ranges(spark, source, ranges).select("topic", "partition", "offset", "value").collect()
+    with translated("reading the journal"):
+        rows = read_ranges(spark, source, ranges).select("topic", "partition", "offset", "value").collect()
     found: dict[TaskId, list[Entry]] = {}
     for row in sorted(rows, key=lambda r: (r["topic"], r["partition"], r["offset"])):
         task = TaskId(subs[row["topic"]], row["partition"])

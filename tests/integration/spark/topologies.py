@@ -1,4 +1,4 @@
-"""Topologies of the tests, built in the executors: functions of functions, as the topics' names differ per test."""
+"""Topologies of the tests. They are built in the executors too, so each is a function and the application's id."""
 
 from __future__ import annotations
 
@@ -7,18 +7,45 @@ from typing import Any
 
 from penstock.topologies.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
+from penstock.topologies.windows import TumblingWindows
 
 
 def _joined(application_id: str) -> Topology:
     b = StreamsBuilder(key=bytes, value=bytes)
     table = b.table(f"{application_id}.t")
     stream = b.stream(f"{application_id}.a").left_join(table, lambda v, t: v + b"|" + (t or b"-"), value=bytes)
-    stream.group_by_key().aggregate(bytes, lambda k, v, agg: (agg + v)[-40:], value=bytes, name="seen").to_stream().to(
-        f"{application_id}.out"
-    )
+    seen = stream.group_by_key().aggregate(bytes, lambda k, v, agg: (agg + v)[-40:], value=bytes, name="seen")
+    seen.to_stream().to(f"{application_id}.out")
     return b.build()
 
 
 def joined(application_id: str) -> Any:
-    """A stream joined with a table, then aggregated."""
+    """A stream joined with a table, then aggregated in the order of arrival."""
     return partial(_joined, application_id)
+
+
+def _windowed(application_id: str, emission: Any) -> Topology:
+    b = StreamsBuilder(key=bytes, value=bytes, emission=emission)
+    stream = b.stream(f"{application_id}.a").select_key(lambda k, v: v[-1:])
+    windows = TumblingWindows(1000, grace_ms=2000)
+    counts = stream.group_by_key().windowed_by(windows).count(name="per-window")
+    counts.to_stream().to(f"{application_id}.out")
+    return b.build()
+
+
+def windowed(application_id: str, emission: str = "every_update") -> Any:
+    """Records by another key, through a repartition topic, counted per window."""
+    return partial(_windowed, application_id, emission)
+
+
+def _last(application_id: str) -> Topology:
+    b = StreamsBuilder(key=bytes, value=bytes)
+    b.stream(f"{application_id}.in").group_by_key().aggregate(
+        bytes, lambda key, value, old: None if value == b"x" else (old + value)[-20:], value=bytes, name="last"
+    )
+    return b.build()
+
+
+def last(application_id: str) -> Any:
+    """The last bytes per key; a value of ``x`` deletes the key."""
+    return partial(_last, application_id)

@@ -1,0 +1,66 @@
+"""``penstock compact``: changelogs to snapshots, by Spark."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    from penstock.streams.cli.spark_options import add_common
+
+    parser = subparsers.add_parser("compact", help="make snapshots of an application's stores from their changelogs")
+    add_common(parser)
+    parser.add_argument("--repository", metavar="URL", help="folder or fsspec URL; default: the setting snapshots")
+    parser.add_argument("--store", action="append", dest="stores", metavar="NAME", help="only this one (repeatable)")
+    parser.add_argument(
+        "--at",
+        default="committed",
+        choices=["committed", "end"],
+        help="the application's committed positions (makes a savepoint too), or the changelogs' ends",
+    )
+    parser.add_argument("--full", action="store_true", help="read whole changelogs, not only what follows a snapshot")
+    parser.add_argument("--keep", type=int, default=3, metavar="N", help="snapshots of each store partition that stay")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compact, and say what was done."""
+    from penstock.state.errors import SettingsError
+    from penstock.streams.cli.spark_options import inputs_of, require_spark, show
+
+    require_spark()
+    from penstock.streams.spark.compaction import compact
+
+    given = inputs_of(args)
+    repository = args.repository or given.snapshots
+    if repository is None:
+        raise SettingsError("no repository is named; give --repository, or the setting snapshots")
+    result = compact(
+        args.topology,
+        application_id=given.application_id,
+        connection=given.connection,
+        repository=repository,
+        stores=args.stores,
+        at=args.at,
+        full=args.full,
+        keep=args.keep,
+        session=given.session,
+    )
+    rows = [
+        [
+            m.store,
+            str(m.partition),
+            f"{m.entries:,}",
+            f"{m.size_bytes:,}",
+            f"{m.changelog_offset:,}",
+            "as it was" if s.read_from is None else f"read from {s.read_from:,}",
+        ]
+        for s in result.stores
+        for m in (s.manifest,)
+    ]
+    show("snapshots", ["store", "partition", "entries", "bytes", "changelog offset", ""], rows)
+    savepoint = f"; savepoint {result.savepoint}" if result.savepoint else ""
+    print(f"published in {repository} in {result.seconds:.1f} s{savepoint}")
+    return 0

@@ -1,0 +1,113 @@
+"""What ``replay``, ``compact`` and ``verify`` have in common on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.state.errors import EnvironmentFault, SettingsError
+
+if TYPE_CHECKING:
+    from penstock.streams.spark.cluster import Connection
+    from penstock.streams.spark.session import SparkSettings
+    from penstock.streams.task import TaskOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The command line and the settings, as the library wants them."""
+
+    application_id: str
+    connection: Connection
+    session: SparkSettings
+    options: TaskOptions
+    exactly_once: bool
+    snapshots: str | None
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The topology, the application, and Spark."""
+    parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
+    parser.add_argument("--config", metavar="FILE.toml", help="the worker's settings, under [penstock]")
+    parser.add_argument("--application-id")
+    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT")
+    parser.add_argument("--guarantee", choices=["at_most_once", "at_least_once", "exactly_once"])
+    parser.add_argument(
+        "--master", metavar="URL", help="Spark master; default: Spark's own configuration, else local[*]"
+    )
+    parser.add_argument("--connector", metavar="COORDINATE", help="Maven coordinate of Spark's Kafka connector")
+    parser.add_argument("--spark-conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting")
+    parser.add_argument(
+        "--kafka-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the connector, such as kafka.sasl.mechanism=…",
+    )
+
+
+def require_spark() -> None:
+    """Raises ``EnvironmentFault`` when the extra is not installed."""
+    missing = [m for m in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(m) is None]
+    if missing:
+        raise EnvironmentFault(f"{', '.join(missing)} cannot be imported; run: pip install 'penstock[spark]'")
+
+
+def inputs_of(args: argparse.Namespace) -> Given:
+    """The worker's settings, with what the command line says over them."""
+    from penstock.streams.settings import load_settings
+    from penstock.streams.spark.cluster import Connection
+    from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
+    from penstock.streams.task import TaskOptions
+
+    settings = load_settings(
+        args.config,
+        application_id=args.application_id,
+        bootstrap_servers=args.bootstrap_servers,
+        guarantee=args.guarantee,
+    )
+    return Given(
+        application_id=settings.application_id,
+        connection=Connection(
+            settings.bootstrap_servers, dict(settings.common), _pairs(args.kafka_option, "--kafka-option")
+        ),
+        session=SparkSettings(
+            master=args.master,
+            connector=args.connector or KAFKA_CONNECTOR,
+            conf=_pairs(args.spark_conf, "--spark-conf"),
+        ),
+        options=TaskOptions(
+            policies=settings.policies,
+            batch_max_records=settings.batch_max_records,
+            state_cache_max_bytes=settings.state_cache_max_bytes,
+        ),
+        exactly_once=settings.guarantee == "exactly_once",
+        snapshots=settings.snapshots,
+    )
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            # Not the text itself: it may hold a secret.
+            raise SettingsError(f"{option} takes NAME=VALUE; one of them has no '=' or no name")
+        out[name] = value
+    return out
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

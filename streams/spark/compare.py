@@ -1,0 +1,164 @@
+"""Comparing what the stream wrote with what the batch computed, as DataFrames.
+
+Every comparison gives one row per subject (a topic or a store): rows on either side, how many differ, and the first
+difference. ``live`` rows have ``topic, partition, offset, key, value, timestamp_ms, headers``; ``made`` rows have
+``subtopology, task, seq`` in place of ``offset``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+_CONTENT = ("key", "value", "timestamp_ms", "headers")
+_SUBJECT = "topic"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One subject's comparison. ``first``: the row at the first difference, ``None`` when there is none. Its columns are
+    those of the sort order, then ``live`` and ``made``, structs that are null where that side has no row."""
+
+    subject: str
+    live_rows: int
+    made_rows: int
+    differences: int
+    first: Row | None
+
+
+def by_partition(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
+    """Row by row in each partition, where one task alone writes it. ``tail``: the stream may have gone on."""
+    lane = ("topic", "partition")
+    left = live.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("offset")))
+    right = made.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("seq")))
+    return _findings(_joined(left, right, (*lane, "idx")), ("idx", "partition"), tail)
+
+
+def by_key(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
+    """Row by row for each key, where one task alone writes the key; keys of several tasks and null keys are left out."""
+    keys = single_writer_keys(made)
+    lane = ("topic", "key")
+    left = live.join(keys, [*lane], "left_semi")
+    right = made.join(keys, [*lane], "left_semi")
+    left = left.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("offset")))
+    right = right.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("seq")))
+    return _findings(_joined(left, right, (*lane, "idx")), ("idx", "key"), tail)
+
+
+def single_writer_keys(made: DataFrame) -> DataFrame:
+    """The keys that one task alone writes: ``topic, key``."""
+    writers = F.count_distinct(F.struct("subtopology", "task"))
+    return made.where(F.col("key").isNotNull()).groupBy("topic", "key").agg(writers.alias("w")).where("w = 1").drop("w")
+
+
+def as_bags(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
+    """The same records in any order, over all partitions of a topic. ``live`` and ``made`` count records here."""
+    keys = ["topic", *_CONTENT]
+    left = live.groupBy(*keys).agg(F.count("*").alias("n"), F.min("offset").alias("offset"))
+    right = made.groupBy(*keys).agg(
+        F.count("*").alias("m"),
+        F.min(F.struct("running_max_ms", "subtopology", "task", "seq")).alias("at"),
+    )
+    on = [left[k].eqNullSafe(right[k]) for k in keys]
+    both = left.join(right, on, "full_outer").select(
+        F.coalesce(left["topic"], right["topic"]).alias("topic"),
+        F.coalesce(left["key"], right["key"]).alias("key"),
+        F.when(left["n"].isNotNull(), _live_struct(left)).alias("live"),
+        F.when(
+            right["m"].isNotNull(),
+            F.struct(
+                right["at"]["subtopology"].alias("subtopology"),
+                right["at"]["task"].alias("task"),
+                right["at"]["seq"].alias("seq"),
+                right["value"].alias("value"),
+                right["timestamp_ms"].alias("timestamp_ms"),
+            ),
+        ).alias("made"),
+        F.coalesce(left["n"], F.lit(0)).alias("n"),
+        F.coalesce(right["m"], F.lit(0)).alias("m"),
+        F.coalesce(right["at"]["running_max_ms"], left["timestamp_ms"]).alias("time"),
+    )
+    different = F.col("m") > F.col("n") if tail else F.col("m") != F.col("n")
+    order = F.struct("time", "key", "live", "made")
+    return _aggregated(both, different, order, F.sum("n"), F.sum("m"))
+
+
+def last_values(live: DataFrame, made: DataFrame) -> list[Finding]:
+    """The last record of each key, where one task alone writes the key."""
+    keys = single_writer_keys(made)
+    content = F.struct("value", "timestamp_ms", "headers")
+    left = (
+        live.where(F.col("key").isNotNull())
+        .groupBy("topic", "key")
+        .agg(F.max_by(content, "offset").alias("c"), F.max("offset").alias("offset"))
+        .select("topic", "key", "offset", "c.*")
+    )
+    right = (
+        made.join(keys, ["topic", "key"], "left_semi")
+        .groupBy("topic", "key")
+        .agg(
+            F.max_by(content, "seq").alias("c"),
+            F.max_by(F.struct("subtopology", "task", "seq"), "seq").alias("at"),
+        )
+        .select("topic", "key", "at.*", "c.*")
+    )
+    several = made.where(F.col("key").isNotNull()).select("topic", "key").distinct()
+    several = several.join(keys, ["topic", "key"], "left_anti")
+    left = left.join(several, ["topic", "key"], "left_anti")
+    return _findings(_joined(left, right, ("topic", "key")), ("key",), tail=False)
+
+
+def entries(live: DataFrame, made: DataFrame) -> list[Finding]:
+    """Stores: ``topic`` (the store), ``partition``, ``key`` (the store key) and ``value`` (the stored bytes)."""
+    on = ("topic", "partition", "key")
+    left = live.select(*on, F.struct("value").alias("live"))
+    right = made.select(*on, F.struct("value").alias("made"))
+    both = left.join(right, list(on), "full_outer")
+    different = ~F.col("live").eqNullSafe(F.col("made"))
+    order = F.struct("partition", "key", "live", "made")
+    return _aggregated(both, different, order, F.count("live"), F.count("made"))
+
+
+def _live_struct(live: DataFrame) -> Column:
+    return F.struct(
+        live["offset"].alias("offset"), live["value"].alias("value"), live["timestamp_ms"].alias("timestamp_ms")
+    )
+
+
+def _joined(live: DataFrame, made: DataFrame, on: Sequence[str]) -> DataFrame:
+    """Both sides at the same place, each as a struct."""
+    content = [c for c in _CONTENT if c not in on]
+    left = live.select(*on, F.struct("offset", *content).alias("live"))
+    right = made.select(*on, F.struct("subtopology", "task", "seq", *content).alias("made"))
+    return left.join(right, list(on), "full_outer")
+
+
+def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[Finding]:
+    fields = {f.name for f in both.schema["live"].dataType.fields}  # type: ignore[attr-defined]
+    same = F.lit(True)
+    for name in ("key", "value", "timestamp_ms", "headers"):
+        if name in fields:
+            same = same & F.col(f"live.{name}").eqNullSafe(F.col(f"made.{name}"))
+    missing = F.col("live").isNull()
+    extra = F.col("made").isNull()
+    different = F.when(missing, F.lit(True)).when(extra, F.lit(not tail)).otherwise(~same)
+    # The batch's own order comes first: what it made first is what differed first.
+    first = F.struct(*order, "live", "made")
+    return _aggregated(both, different, first, F.count("live"), F.count("made"))
+
+
+def _aggregated(both: DataFrame, different: Column, order: Column, live: Column, made: Column) -> list[Finding]:
+    rows = (
+        both.groupBy(_SUBJECT)
+        .agg(
+            live.alias("live_rows"),
+            made.alias("made_rows"),
+            F.sum(F.when(different, 1).otherwise(0)).alias("differences"),
+            F.min(F.when(different, order)).alias("first"),
+        )
+        .collect()
+    )
+    return [Finding(r[_SUBJECT], r["live_rows"], r["made_rows"], r["differences"], r["first"]) for r in rows]

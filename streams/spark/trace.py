@@ -1,0 +1,160 @@
+"""Finding the input record behind a difference: the tasks concerned run once more, one record at a time, and say which
+record made a certain output, or changed a certain key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pyarrow as pa
+
+from penstock.state.log import TaskId
+from penstock.streams.sink import Output
+from penstock.streams.spark.replay_rows import END_OF_TASK
+from penstock.streams.spark.replay_task import ReplayJob, ReplayTask, task_runs
+from penstock.topologies.graph import Topology
+
+SIGHTING_SCHEMA = "sighting string"
+_ARROW = pa.schema([("sighting", pa.string())])
+SIGHTINGS_MAX = 10_000
+"""Of one task: the oldest are what a first difference is found by."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What to look for in one task: outputs by (topic, place in the task's outputs to it), keys of output topics, and
+    keys of stores."""
+
+    outputs: frozenset[tuple[str, int]] = frozenset()
+    keys: frozenset[tuple[str, bytes | None]] = frozenset()
+    entries: frozenset[tuple[str, bytes]] = frozenset()
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """Something watched was seen. ``value`` of an entry: the stored bytes. The input record is the last one that was
+    processed; ``None`` before the first."""
+
+    subtopology: int
+    task: int
+    name: str
+    seq: int | None
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    input: tuple[str, int, int] | None
+
+
+def trace_tasks(
+    job: ReplayJob, watches: Mapping[TaskId, Watch], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows sorted as for ``run_tasks``; the sightings of each task, in order."""
+    topology = job.topology.load()
+    with TemporaryDirectory(prefix="penstock-trace-") as folder:
+        current: _TracedTask | None = None
+        try:
+            for batch in batches:
+                for task_id, number, rows in task_runs(batch):
+                    if current is None or current.id != task_id:
+                        if current is not None:
+                            yield _sighted(current.finish())
+                        current = _TracedTask(job, topology, task_id, Path(folder) / str(task_id), watches[task_id])
+                    if number != END_OF_TASK[0]:
+                        current.feed(number, rows)
+            if current is not None:
+                yield _sighted(current.finish())
+        finally:
+            if current is not None:
+                current.close()
+
+
+def _sighted(sightings: Sequence[Sighting]) -> pa.RecordBatch:
+    texts = [msgspec.json.encode(s).decode() for s in sightings]
+    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=_ARROW)
+
+
+class _TracedTask(ReplayTask):
+    """One record at a time; with keys to watch, also one commit per record, so that what is held for commits shows."""
+
+    def __init__(self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path, watch: Watch) -> None:
+        super().__init__(job, topology, task_id, folder, step=1)
+        self._watch = watch
+        self._commits = bool(watch.keys or watch.entries)
+        self._counts: dict[str, int] = {}
+        self._input: tuple[str, int, int] | None = None
+        self._seen: list[Sighting] = []
+
+    def feed(self, number: int, rows: pa.RecordBatch) -> None:
+        # Timers that the journal has before these records belong to the one before.
+        self._enter(number)
+        places = zip(rows.column("topic").to_pylist(), rows.column("offset").to_pylist(), strict=True)
+        for i, (topic, offset) in enumerate(places):
+            self._input = (topic, self.id.partition, offset)
+            super().feed(number, rows.slice(i, 1))
+            if self._commits:
+                self._committed_entries()
+
+    def _committed_entries(self) -> None:
+        work = self.commit()
+        for store, key in self._watch.entries:
+            keys, values = work.pending.get(store, ([], []))
+            if key in keys:
+                self._saw(store, None, key, values[keys.index(key)], 0)
+
+    def took(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            first = self._counts.get(output.topic, 0)
+            self._counts[output.topic] = first + len(output.keys)
+            for i, key in enumerate(output.keys):
+                at = (output.topic, first + i)
+                if at in self._watch.outputs or (output.topic, key) in self._watch.keys:
+                    self._saw(output.topic, first + i, key, output.values[i], output.timestamps[i])
+
+    def _saw(self, name: str, seq: int | None, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+        if len(self._seen) < SIGHTINGS_MAX:
+            self._seen.append(
+                Sighting(
+                    subtopology=self.id.subtopology,
+                    task=self.id.partition,
+                    name=name,
+                    seq=seq,
+                    key=key,
+                    value=value,
+                    timestamp_ms=timestamp_ms,
+                    input=self._input,
+                )
+            )
+
+    def finish(self) -> list[Sighting]:
+        """Everything is processed."""
+        self.end()
+        self.close()
+        return self._seen
+
+
+def departure(live: Sequence[tuple[bytes | None, int | None]], made: Sequence[Sighting]) -> tuple[str, int, int] | None:
+    """The input record at which the stream left what the batch made of one key.
+
+    ``live``: what the stream wrote for the key, as (value, timestamp; ``None``: not compared), in order: some of
+    the updates, as commits show the last one only. ``made``: every update. It is the record after the last update that
+    both have, when the batch made one; else the record of that last update.
+    """
+    at = 0
+    last = -1
+    for value, timestamp_ms in live:
+        found = next(
+            (
+                i
+                for i in range(at, len(made))
+                if made[i].value == value and timestamp_ms in (None, made[i].timestamp_ms)
+            ),
+            None,
+        )
+        if found is None:
+            break
+        at, last = found + 1, found
+    if last + 1 < len(made):
+        return made[last + 1].input
+    return made[last].input if made else None

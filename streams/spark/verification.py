@@ -1,0 +1,423 @@
+"""Verify: what the stream did against what the batch makes of the same range, the same journal and the same repartition
+topics.
+
+The range is what the application has committed. Outputs and repartition topics are compared record by record: in each
+output partition that one task alone writes, as a sequence; elsewhere as a sequence per key, and all together as a bag.
+Where an operator emits per commit, the last record per key is compared, since only the commits decide which updates are
+seen. Stores are compared by the last value per key of their changelogs up to the committed offset. Tables that read
+their own topic have nothing of the stream's to compare.
+
+Under at-least-once duplicates are possible, so only the stores are compared. Where something differs, the tasks concerned
+run once more, one record at a time, to name the first input record after which stream and batch differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from penstock.state.changelog import from_changelog, to_changelog_columns
+from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.spark import compare
+from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
+from penstock.streams.spark.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
+from penstock.streams.spark.compare import Finding
+from penstock.streams.spark.failures import translated
+from penstock.streams.spark.published import Replay
+from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, Ranges, read_ranges
+from penstock.streams.spark.replay_files import ANY_PARTITION
+from penstock.streams.spark.replay_job import (
+    journal_ranges,
+    make_job,
+    ordered_rows,
+    publish,
+    read_journals,
+    run_replay,
+)
+from penstock.streams.spark.replay_plan import START, ReplayPlan, plan_replay, snapshot_targets
+from penstock.streams.spark.replay_task import ReplayJob
+from penstock.streams.spark.session import SparkSettings, spark_session
+from penstock.streams.spark.shipping import TopologyRef, load_topology, ship
+from penstock.streams.spark.trace import SIGHTING_SCHEMA, Sighting, Watch, departure, trace_tasks
+from penstock.streams.task import TaskOptions
+from penstock.topologies.graph import Subtopology, Topology
+
+Mode = Literal["sequence", "key sequence", "bag", "last value"]
+InputRecord = tuple[str, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """The first difference of a comparison: where it is, what either side has there (``None``: nothing), and the input
+    record (topic, partition, offset) after which they differ, where it was found."""
+
+    partition: int | None
+    key: bytes | None
+    stream: bytes | None
+    batch: bytes | None
+    input: InputRecord | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One topic or store. ``differences`` counts rows."""
+
+    kind: Literal["topic", "store"]
+    name: str
+    mode: Mode
+    stream_rows: int
+    batch_rows: int
+    differences: int
+    first: Difference | None
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyResult:
+    """``cautions``: what was not compared and why, and what limits the comparison."""
+
+    comparisons: tuple[Comparison, ...]
+    records: int
+    cautions: tuple[str, ...]
+    seconds: float
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return all(not c.differences for c in self.comparisons)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Facts:
+    """What the driver knows before the job: the topics that are written (``True``: per commit) with their ranges, the
+    stores' changelogs, whether the application goes on meanwhile."""
+
+    topics: Mapping[str, bool]
+    outputs: Ranges
+    stores: Mapping[tuple[TaskId, str], CompactTarget]
+    running: bool
+    cautions: tuple[str, ...]
+
+
+def verify(
+    topology: TopologyRef,
+    *,
+    application_id: str,
+    connection: Connection,
+    output: str | None = None,
+    from_: str = START,
+    repository: str | None = None,
+    exactly_once: bool = True,
+    options: TaskOptions | None = None,
+    session: SparkSettings | None = None,
+) -> VerifyResult:
+    """Replay what the application has committed, and compare. ``output``: keep the replay there (``None``: a temporary
+    folder, for a Spark on this machine). The other arguments and the errors are those of ``replay``."""
+    began = time.monotonic()
+    shipped = ship(topology)
+    with open_cluster(connection, application_id) as cluster:
+        plan = plan_replay(load_topology(topology), application_id, cluster, from_=from_, repository=repository)
+        journals = journal_ranges(plan, cluster)
+        facts = _facts(plan, cluster, exactly_once, int(time.time() * 1000))
+    with TemporaryDirectory(prefix="penstock-verify-") as folder, spark_session(session) as spark:
+        source = connection.source()
+        entries = read_journals(spark, source, plan, journals)
+        snapshots = facts.stores if output is not None and exactly_once else {}
+        job = make_job(plan, shipped, output or folder, options or TaskOptions(), entries, snapshots, repository)
+        done = run_replay(spark, source, plan, job)
+        if output is not None:
+            publish(output, done)
+        with translated("the comparison"):
+            run = _Run(spark, source, plan, job, facts, done)
+            comparisons = [*run.outputs(), *run.stores()]
+    return VerifyResult(tuple(comparisons), done.records, (*facts.cautions, *done.cautions), time.monotonic() - began)
+
+
+# -- deciding ----------------------------------------------------------------------------------------------------
+
+
+def _facts(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) -> _Facts:
+    cautions: list[str] = []
+    topics: dict[str, bool] = {}
+    if not exactly_once:
+        cautions.append("at least once: duplicates are possible, so outputs are not compared, and stores may differ")
+    elif plan.started_from != START:
+        cautions.append("the replay began at a savepoint, so outputs are not compared: which came before is not known")
+    else:
+        topics = _written(plan.topology, plan.application_id)
+    existing = cluster.partition_counts(topics)
+    ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
+    for topic in sorted({tp.topic for tp, (begin, _) in ends.items() if begin > 0}):
+        cautions.append(f"{topic} no longer begins at offset 0, so it is not compared; keep it longer (retention.ms)")
+        topics.pop(topic)
+    outputs = {tp: r for tp, r in ends.items() if tp.topic in topics}
+    stores = snapshot_targets(plan, cluster, now_ms)
+    # Asked after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
+    now = cluster.committed(list(plan.ranges))
+    running = any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
+    if running and any(topics.values()):
+        waiting = sorted(t for t, per_commit in topics.items() if per_commit)
+        cautions.append(
+            f"the application is running on, so {', '.join(waiting)} (emitted per commit) is not compared; stop it first"
+        )
+        topics = {t: False for t, per_commit in topics.items() if not per_commit}
+    return _Facts(topics, outputs, stores, running, tuple(cautions))
+
+
+def _written(topology: Topology, application_id: str) -> dict[str, bool]:
+    """Every topic that sinks write, and whether an operator before it in its sub-topology emits per commit."""
+    out: dict[str, bool] = {}
+    for sub in topology.subtopologies:
+        held = _held(topology, sub)
+        for name in sub.sinks:
+            topic = topology.sink(name).topic_name(application_id)
+            out[topic] = out.get(topic, False) or name in held
+    return out
+
+
+def _held(topology: Topology, sub: Subtopology) -> set[str]:
+    """Operators that are, or come after, one that emits per commit. Operators are in topological order."""
+    held: set[str] = set()
+    for name in sub.operators:
+        if topology.operators[name].emission == "per_commit":
+            held.add(name)
+        if name in held:
+            held.update(child for _, child, _ in topology.children(name))
+    return held
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------
+
+_ENTRY_COLUMNS = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
+
+
+class _Run:
+    """One verification, its replay done."""
+
+    def __init__(
+        self, spark: SparkSession, source: KafkaSource, plan: ReplayPlan, job: ReplayJob, facts: _Facts, done: Replay
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._plan = plan
+        self._job = job
+        self._facts = facts
+        self._done = done
+
+    # -- outputs
+
+    def outputs(self) -> list[Comparison]:
+        """Every topic that is compared, by name."""
+        held = sorted(t for t, per_commit in self._facts.topics.items() if per_commit)
+        exact = sorted(t for t, per_commit in self._facts.topics.items() if not per_commit)
+        out: list[Comparison] = []
+        alone = [t for t in exact if self._one_writer_each(t)]
+        shared = [t for t in exact if t not in alone]
+        tail = self._facts.running
+        for mode, topics, how in (
+            ("sequence", alone, partial(compare.by_partition, tail=tail)),
+            ("bag", shared, partial(compare.as_bags, tail=tail)),
+            ("key sequence", shared, partial(compare.by_key, tail=tail)),
+            ("last value", held, compare.last_values),
+        ):
+            if topics:
+                found = {f.subject: f for f in how(self._live(topics), self._made(topics))}
+                out += [self._output(topic, mode, found.get(topic)) for topic in topics]  # type: ignore[arg-type]
+        # The sequence per key says more than the bag, where it differs too.
+        return sorted(out, key=lambda c: (c.name, c.mode))
+
+    def _one_writer_each(self, topic: str) -> bool:
+        """Whether every partition is known and has one writing task."""
+        partitions = [p for f in self._done.output_files(topic) for p in f.partitions]
+        return ANY_PARTITION not in partitions and len(partitions) == len(set(partitions))
+
+    def _live(self, topics: Sequence[str]) -> DataFrame:
+        ranges = {tp: r for tp, r in self._facts.outputs.items() if tp.topic in topics}
+        rows = read_ranges(self._spark, self._source, ranges)
+        return rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers")))
+
+    def _made(self, topics: Sequence[str]) -> DataFrame:
+        parts = [
+            self._spark.read.parquet(*[f"{self._job.output}/{f.path}" for f in files]).withColumn("topic", F.lit(topic))
+            for topic in topics
+            if (files := self._done.output_files(topic))
+        ]
+        if not parts:
+            return self._no_outputs()
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.unionByName(part)
+        return rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers").cast(HEADERS_TYPE)))
+
+    def _no_outputs(self) -> DataFrame:
+        schema = (
+            "topic string, subtopology int, task int, seq long, partition int, running_max_ms long, key binary, "
+            "value binary, timestamp_ms long, headers array<struct<key: string, value: binary>>"
+        )
+        return self._spark.createDataFrame([], schema)
+
+    def _output(self, topic: str, mode: Mode, found: Finding | None) -> Comparison:
+        if found is None:
+            return Comparison("topic", topic, mode, 0, 0, 0, None)
+        first = self._output_difference(topic, mode, found) if found.first is not None else None
+        return Comparison("topic", topic, mode, found.live_rows, found.made_rows, found.differences, first)
+
+    def _output_difference(self, topic: str, mode: Mode, found: Finding) -> Difference:
+        row = found.first
+        assert row is not None
+        live, made = row["live"], row["made"]
+        either = made if made is not None else live
+        key = row["key"] if "key" in row else either["key"]
+        partition = row.asDict().get("partition")
+        return Difference(
+            partition=partition,
+            key=_bytes(key),
+            stream=None if live is None else _bytes(live["value"]),
+            batch=None if made is None else _bytes(made["value"]),
+            input=self._input_of_output(topic, mode, _bytes(key), partition, made),
+        )
+
+    def _input_of_output(
+        self, topic: str, mode: Mode, key: bytes | None, partition: int | None, made: object
+    ) -> InputRecord | None:
+        if mode != "last value":
+            place = made if made is not None else self._last_made(topic, partition, key)
+            if place is None:
+                return None
+            task = TaskId(place["subtopology"], place["task"])  # type: ignore[index]
+            seen = self._trace({task: Watch(outputs=frozenset({(topic, place["seq"])}))})  # type: ignore[index]
+            return seen[0].input if seen else None
+        tasks = {TaskId(f.subtopology, f.task) for f in self._done.output_files(topic)}
+        seen = self._trace({t: Watch(keys=frozenset({(topic, key)})) for t in tasks})
+        rows = self._live([topic]).where(F.col("key").eqNullSafe(F.lit(key)))
+        wrote = [(_bytes(r["value"]), r["timestamp_ms"]) for r in rows.orderBy("offset").collect()]
+        return departure(wrote, seen)
+
+    def _last_made(self, topic: str, partition: int | None, key: bytes | None) -> object:
+        """The last row that the batch made there; the stream has more."""
+        rows = self._made([topic])
+        rows = (
+            rows.where(F.col("partition") == partition)
+            if partition is not None
+            else rows.where(F.col("key").eqNullSafe(F.lit(key)))
+        )
+        found = rows.orderBy(F.desc("running_max_ms"), F.desc("seq")).limit(1).collect()
+        return found[0] if found else None
+
+    # -- stores
+
+    def stores(self) -> list[Comparison]:
+        """Every store with a changelog of its own, by name."""
+        specs = {s.name: s for s in self._plan.topology.stores if s.changelog and s.source_topic is None}
+        if not specs:
+            return []
+        found = {f.subject: f for f in compare.entries(self._changelogs(list(specs)), self._contents(list(specs)))}
+        return [self._store(name, found.get(name)) for name in sorted(specs)]
+
+    def _targets(self, names: Sequence[str]) -> list[CompactTarget]:
+        targets = [t for (_, name), t in sorted(self._facts.stores.items()) if name in names]
+        return [dataclasses.replace(t, place=i, start=t.facts.begin_offset) for i, t in enumerate(targets)]
+
+    def _changelogs(self, names: Sequence[str]) -> DataFrame:
+        """The last value per store key up to the commit, without what the batch dropped as expired."""
+        targets = self._targets(names)
+        if not targets:
+            return self._spark.createDataFrame([], _ENTRY_COLUMNS)
+        by_log = {t.log: [t] for t in targets}
+        records = read_ranges(self._spark, self._source, {t.log: (t.start, t.end) for t in targets})
+        floors = {(f.store, f.partition): f.floor for t in self._done.tasks for f in t.stores}
+        places = self._spark.createDataFrame(
+            [(t.place, t.form.name, t.partition, floors.get((t.form.name, t.partition))) for t in targets],
+            "place int, topic string, partition int, floor binary",
+        )
+        return (
+            records.mapInArrow(partial(to_entries, by_log), ENTRY_SCHEMA)
+            .groupBy("place", F.col("store_key").alias("key"))
+            .agg(F.max_by("value", "change").alias("value"))
+            .where(F.col("value").isNotNull())
+            .join(F.broadcast(places), "place")
+            .where(F.col("floor").isNull() | (F.col("key") >= F.col("floor")))
+            .select("topic", "partition", "key", "value")
+        )
+
+    def _contents(self, names: Sequence[str]) -> DataFrame:
+        """The stores that the batch made."""
+        stored = F.expr("concat(unhex(lpad(hex(timestamp_ms), 16, '0')), value)")
+        parts = [
+            self._spark.read.parquet(f"{self._job.output}/{f.path}").select(
+                F.lit(name).alias("topic"),
+                F.lit(f.partition).alias("partition"),
+                F.col("store_key").alias("key"),
+                stored.alias("value"),
+            )
+            for name in names
+            for f in self._done.store_files(name)
+        ]
+        rows = self._spark.createDataFrame([], _ENTRY_COLUMNS)
+        for part in parts:
+            rows = rows.unionByName(part)
+        return rows
+
+    def _store(self, name: str, found: Finding | None) -> Comparison:
+        if found is None:
+            return Comparison("store", name, "last value", 0, 0, 0, None)
+        first = None
+        if found.first is not None:
+            row = found.first
+            live, made = row["live"], row["made"]
+            key = bytes(row["key"])
+            first = Difference(
+                partition=row["partition"],
+                key=key,
+                stream=None if live is None else _bytes(live["value"]),
+                batch=None if made is None else _bytes(made["value"]),
+                input=self._input_of_entry(name, row["partition"], key),
+            )
+        return Comparison("store", name, "last value", found.live_rows, found.made_rows, found.differences, first)
+
+    def _input_of_entry(self, store: str, partition: int, key: bytes) -> InputRecord | None:
+        target = next((t for t in self._targets([store]) if t.partition == partition), None)
+        sub = next(s.number for s in self._plan.topology.subtopologies if store in {x.name for x in s.stores})
+        seen = self._trace({TaskId(sub, partition): Watch(entries=frozenset({(store, key)}))})
+        if target is None:
+            return seen[0].input if seen else None
+        records = read_ranges(self._spark, self._source, {target.log: (target.start, target.end)})
+        spec = target.form.spec()
+        (logged,), _ = to_changelog_columns(spec, [key], [None])
+        wrote = records.where(F.col("key") == F.lit(logged)).orderBy("offset").collect()
+        stored = [from_changelog(spec, logged, _bytes(r["value"]), r["timestamp_ms"])[1] for r in wrote]
+        return departure([(value, None) for value in stored], seen)
+
+    # -- tracing
+
+    def _trace(self, watches: Mapping[TaskId, Watch]) -> list[Sighting]:
+        rows = ordered_rows(
+            self._spark,
+            self._source,
+            self._plan,
+            self._job,
+            list(self._plan.topology.subtopologies),
+            (),
+            only=list(watches),
+        )
+        found = rows.mapInArrow(partial(trace_tasks, self._job, dict(watches)), SIGHTING_SCHEMA).collect()
+        return [msgspec.json.decode(r["sighting"], type=Sighting) for r in found]
+
+
+def _bytes(value: bytearray | bytes | None) -> bytes | None:
+    return None if value is None else bytes(value)

@@ -31,6 +31,12 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     journal: int | None = msgspec.field(default=None, name="j")
 
 
+class _Version(msgspec.Struct):
+    """What can be read of every version."""
+
+    v: int
+
+
 def encode(metadata: CommitMetadata) -> str:
     """The string to commit. Raises ``SettingsError`` when it cannot be made short enough."""
     metadata.version = VERSION
@@ -52,14 +58,14 @@ def decode(text: str) -> CommitMetadata:
         return CommitMetadata()
     try:
         plain = zlib.decompress(base64.b85decode(text[1:])) if text[0] == "z" else text.encode()
-        metadata = msgspec.json.decode(plain, type=CommitMetadata)
+        version = msgspec.json.decode(plain, type=_Version).v
+        if version > VERSION:
+            raise IncompatibleError(
+                f"the commit metadata is of version {version}; this release reads up to {VERSION}: upgrade it"
+            )
+        return msgspec.json.decode(plain, type=CommitMetadata)
     except (msgspec.MsgspecError, ValueError, zlib.error) as exc:
         raise StateCorruptedError(
             f"the commit metadata {text!r:.120} cannot be read ({exc}); the group's offsets were committed by another "
             "application: use another application_id"
         ) from exc
-    if metadata.version > VERSION:
-        raise IncompatibleError(
-            f"the commit metadata is of version {metadata.version}; this release reads up to {VERSION}: upgrade it"
-        )
-    return metadata

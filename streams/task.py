@@ -333,7 +333,7 @@ class Task:
         return CommitWork(changelogs, record, pending, self.feed.positions())
 
     def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
-        largest = max((len(v) for v in values if v is not None), default=0)
+        largest = max((len(v) - 8 for v in values if v is not None), default=0)  # the log has the time beside it
         limit = self.options.policies.max_record_bytes
         if largest > limit:
             raise ProcessingError(
@@ -381,7 +381,7 @@ class Task:
         share = self.options.state_cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
             state.committed()
-            state.trim(share // 2)
+            state.trim(share)
         self.feed.cuts.clear()
         self.requests.commit = False
         self.uncommitted_records = 0

@@ -240,15 +240,23 @@ class TopologyTestDriver:
 
     def close(self) -> None:
         """Commit and release the stores."""
-        self._run()
+        self._drain()
+        while self.commit():
+            self._drain()
+        self._release()
+
+    def _release(self) -> None:
         for task in self.tasks.values():
             task.close()
 
     def __enter__(self) -> TopologyTestDriver:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._release()
 
 
 def _records(output: Output) -> list[Record]:

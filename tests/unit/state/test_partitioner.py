@@ -1,0 +1,28 @@
+"""murmur2 equals Kafka's, by the published vectors."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.state.partitioner import murmur2, partition_for
+
+VECTORS = {
+    b"": 275646681,
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"abc": 479470107,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+}
+
+
+@pytest.mark.parametrize(("key", "expected"), VECTORS.items())
+def test_murmur2_vectors(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected
+
+
+def test_partition_is_the_positive_hash_modulo_the_count() -> None:
+    assert partition_for(b"foobar", 12) == 6
+    assert partition_for(b"", 7) == 275646681 % 7
+    assert {partition_for(b"%d" % i, 5) for i in range(100)} == set(range(5))

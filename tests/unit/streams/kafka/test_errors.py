@@ -1,0 +1,52 @@
+"""Which of Penstock's errors a code of the client becomes."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, TaskMigratedError, UserError
+from penstock.streams.kafka.errors import error_of, translate, translated
+from penstock.streams.ports import AbortableError, ProducerRetiredError
+
+FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_abort": True}
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "expected"),
+    [
+        (KafkaError._FENCED, FATAL, TaskMigratedError),
+        (KafkaError.INVALID_PRODUCER_EPOCH, ABORT, TaskMigratedError),
+        (KafkaError.ILLEGAL_GENERATION, ABORT, TaskMigratedError),
+        (KafkaError.UNKNOWN_MEMBER_ID, {}, TaskMigratedError),
+        (KafkaError.MSG_SIZE_TOO_LARGE, ABORT, AbortableError),
+        (KafkaError._GAPLESS_GUARANTEE, FATAL, AbortableError),
+        (KafkaError._FATAL, {}, ProducerRetiredError),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, FATAL, ProducerRetiredError),
+        (KafkaError._TIMED_OUT, {}, RetriableError),
+        (KafkaError.NOT_ENOUGH_REPLICAS, RETRIABLE, RetriableError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, {}, UserError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, {}, UserError),
+        (KafkaError.UNKNOWN, {}, EnvironmentFault),
+    ],
+)
+def test_code_becomes(code: int, flags: dict[str, bool], expected: type[PenstockError]) -> None:
+    error = translate(KafkaError(code, "seen", **flags), "doing this")
+    assert type(error) is expected
+    assert "doing this" in str(error)
+    assert "seen" in str(error)
+
+
+def test_error_is_found_in_what_caused_the_exception() -> None:
+    inner = KafkaException(KafkaError(KafkaError._GAPLESS_GUARANTEE, "refused", fatal=True))
+    outer = SystemError("returned a result with an exception set")
+    outer.__cause__ = inner
+    found = error_of(outer)
+    assert found is not None
+    assert found.code() == KafkaError._GAPLESS_GUARANTEE
+    assert type(translated(outer, "flushing")) is AbortableError
+
+
+def test_exception_without_a_code_is_a_broken_client() -> None:
+    assert error_of(RuntimeError("closed")) is None
+    assert type(translated(RuntimeError("closed"), "flushing")) is ProducerRetiredError

@@ -99,18 +99,17 @@ def _ancestors(count: int, edges: list[tuple[int, int]]) -> list[set[int]]:
 
 def _closed(group: set[int], edges: list[tuple[int, int]], ancestors: list[set[int]]) -> set[int]:
     """The group with the forks whose branches meet in it (rule 2) and what lies between members (rule 3)."""
-    out = set(group)
-    entering = [(a, b) for a, b in edges if b in group and a not in group]
-    inside = [(a, b) for a, b in edges if b in group and a in group]
-    # two ways into one operator, or two members reached from one fork
-    for (a, _), (c, _) in combinations(entering + inside, 2):
-        if a in group and c in group:
-            continue
+    out = _spanned(group, ancestors)
+    # Records of one place can meet only where the group is entered by two edges: inside it they are walked depth first.
+    for a, c in combinations([a for a, b in edges if b in out and a not in out], 2):
         shared = ancestors[a] & ancestors[c]
-        lowest = {x for x in shared if not any(x != y and x in ancestors[y] for y in shared)}
-        out |= lowest
-    span = {x for x in range(len(ancestors)) if ancestors[x] & out and any(x in ancestors[y] for y in out)}
-    return out | span
+        out = out | {x for x in shared if not any(x != y and x in ancestors[y] for y in shared)}
+    return _spanned(out, ancestors)
+
+
+def _spanned(group: set[int], ancestors: list[set[int]]) -> set[int]:
+    """The group with what lies between its members."""
+    return {x for x in range(len(ancestors)) if ancestors[x] & group and any(x in ancestors[y] for y in group)}
 
 
 def _merge_overlapping(sets: list[set[int]]) -> list[set[int]]:

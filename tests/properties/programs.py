@@ -305,7 +305,7 @@ class Maker:
 
     def add(self, kind: str, inputs: tuple[tuple[str, str], ...], part: int, rekeyed: bool = False, **args: Any) -> str:
         self.count += 1
-        name = args.pop("name", f"{kind.replace('_', '-')}-{self.count}")
+        name: str = args.pop("name", f"{kind.replace('_', '-')}-{self.count}")
         ends = args.pop("ends", False)
         ports = {"branch": ("1", "2", "default"), "split": ("out", "alt")}.get(kind, ("out",))
         self.program.nodes.append(Node(name, kind, inputs, part, args))

@@ -24,7 +24,7 @@ from tests.properties.running import (
 )
 
 BATCHES = (1, 2, 7, 10_000)
-SEEDS = 600
+SEEDS = 420
 BLOCKS = 12
 
 

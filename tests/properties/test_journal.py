@@ -13,7 +13,7 @@ from tests.properties.oracle import Oracle
 from tests.properties.running import LETTERS, random_inputs
 from tests.properties.test_engine import check_letters, split_by_connection, stored
 
-SEEDS = 500
+SEEDS = 350
 BLOCKS = 10
 
 

@@ -188,17 +188,18 @@ def test_a_key_that_the_store_cannot_write_meets_the_policy() -> None:
     with TopologyTestDriver(builder, options=options("skip")) as driver:
         driver.pipe_raw({"in": [record(1), record(2), record(1), record(3)]})
         assert [(r.key, r.value) for r in driver.read("out")] == [("k", 1), ("k", 2)]
-    with pytest.raises(ProcessingError, match="offset 1, operator counts: .*cannot write the key 7"):
+    with pytest.raises(ProcessingError, match=r"offset 1, operator counts: .*cannot write the key 7"):
         TopologyTestDriver(builder).pipe_raw({"in": [record(2), record(1)]})
 
 
 def test_policies_are_checked() -> None:
-    for wrong in (
+    wrongs: tuple[dict[str, Any], ...] = (
         {"processing": "ignore"},
         {"deserialization": "clamp"},
         {"timestamp": "dead_letter"},
         {"future_timestamp_max_ms": -1},
         {"max_record_bytes": 0},
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(SettingsError):
-            Policies(**wrong)  # type: ignore[arg-type]  # wrong on purpose
+            Policies(**wrong)

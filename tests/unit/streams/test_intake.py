@@ -78,9 +78,11 @@ def test_the_first_record_is_measured_against_nothing_and_a_stream_time_of_0_tel
 def test_chunks_may_be_cut_anywhere() -> None:
     times = [5, HOUR + 6, -2, HOUR + 5, 3 * HOUR, 2 * HOUR, 0]
     whole, whole_time, whole_wrong = check_timestamps(chunk(*times), -1, policies("skip"), None)
-    time, usable, wrong = -1, [], {}
+    time, usable = -1, []
+    wrong: dict[int, str] = {}
     for i, ts in enumerate(times):
         checked, time, problem = check_timestamps(chunk(ts), time, policies("skip"), None)
         usable += checked.timestamps
-        wrong |= {i: text for text in problem.values()}
+        if problem:
+            wrong[i] = problem[0]
     assert (usable, time, wrong) == (whole.timestamps, whole_time, whole_wrong)

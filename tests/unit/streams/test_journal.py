@@ -12,7 +12,11 @@ from penstock.streams.metadata import CommitMetadata
 
 
 def test_journal_entries_come_back() -> None:
-    entries = [Cut({"a": 1, "b": 2**60}), ClockFiring({"a": 3, "b": 0}, 1_000, 2_000), Cut({"a": 3, "b": 4})]
+    entries: list[journal.Entry] = [
+        Cut({"a": 1, "b": 2**60}),
+        ClockFiring({"a": 3, "b": 0}, 1_000, 2_000),
+        Cut({"a": 3, "b": 4}),
+    ]
     assert journal.decode(journal.encode(entries)) == entries
     assert journal.decode(journal.encode([])) == []
 

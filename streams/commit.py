@@ -10,9 +10,13 @@ A crash between 2 and 3 is repaired by reading the changelog from the stored pos
 the producer is retired: a new one of the same transactional id fences it and waits for its transaction to end, and the
 committed offsets say what happened. Nothing is committed past a refused record: that aborts.
 
+**In doubt.** A commit that was asked for and whose answer is lost stays in doubt until the log was asked. If it took place
+after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be opened anew, since only
+the changelog knows what it did.
+
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
-Free of IO but for the ports it is given, so every crash point can be tested: ``Steps`` names them.
+Free of IO but for the ports it is given, so every crash point can be tested: ``Step`` names them.
 """
 
 from __future__ import annotations
@@ -44,8 +48,8 @@ Step = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committ
 
 @dataclasses.dataclass(frozen=True)
 class CommitTimeouts:
-    """``flush_s`` bounds the wait for acknowledgements, ``transaction_s`` each transactional request. A commit slower
-    than ``slow_s`` counts as one whose outcome is unknown."""
+    """``flush_s`` bounds the wait for acknowledgements, ``transaction_s`` each transactional request, and a third of the
+    wait for an older producer's transaction to end."""
 
     flush_s: float = 30.0
     transaction_s: float = 10.0
@@ -79,6 +83,7 @@ class Committer:
         self._on_step = on_step or (lambda step: None)
         self._producer: LogProducer | None = None
         self._in_transaction = False
+        self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -87,7 +92,11 @@ class Committer:
         if self._producer is None:
             producer = self._open_producer()
             if self.guarantee == "exactly_once":
-                producer.init_transactions(self._timeouts.transaction_s * 3)
+                try:
+                    producer.init_transactions(self._timeouts.transaction_s * 3)
+                except BaseException:
+                    producer.close()
+                    raise
             self._producer = producer
             self._in_transaction = False
 
@@ -102,7 +111,13 @@ class Committer:
         self.open()
         assert self._producer is not None
         if self.guarantee == "exactly_once" and not self._in_transaction:
-            self._producer.begin()
+            try:
+                self._producer.begin()
+            except ProducerRetiredError:
+                # retired after its last commit, with nothing sent since: nothing is lost with it
+                self.retire()
+                self.open()
+                self._producer.begin()
             self._in_transaction = True
             self._on_step("begun")
         return self._producer
@@ -120,8 +135,8 @@ class Committer:
         """Commit everything that these tasks have done; returns whether anything was committed.
 
         Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
-        rejoin), ``RetriableError`` (nothing happened). An unknown outcome is resolved here: the commit is found to have
-        happened, or the tasks go on from what is committed.
+        rejoin), ``RetriableError`` (exactly-once: call ``abort``; else call it again). An unknown outcome is resolved
+        here: the commit is found to have happened, or the tasks go on from what is committed.
         """
         busy = [t for t in tasks if t.uncommitted_records]
         if not busy and not self._in_transaction:
@@ -129,12 +144,14 @@ class Committer:
         works = [(t, t.prepare_commit(now_ms)) for t in busy]
         self._on_step("prepared")
         offsets = self._write_log(works)
+        self._in_doubt.append(offsets)
         try:
             self._commit_log(offsets)
         except UnknownOutcomeError:
             if not self._happened(offsets):
                 self._restart_tasks(busy)
                 return False
+        self._in_doubt.clear()
         self._on_step("committed")
         for task, work in works:
             task.committed(work, {name: self._position_of(task, name) for name in work.pending})
@@ -174,7 +191,8 @@ class Committer:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable."""
         if task.uncommitted_records:
             return
-        known = [n for n, s in task.stores.items() if s.spec.source_topic is not None or n in task.changelog_ends]
+        # A table on its own topic stands at a committed position, which needs no age; the feed may be past it already.
+        known = [n for n in task.stores if n in task.changelog_ends]
         if known:
             task.backend.commit([StoreWrites(n, [], self._position_of(task, n)) for n in known])
 
@@ -182,9 +200,12 @@ class Committer:
         """At-most-once: commit positions whose records have not been processed yet."""
         self.consumer.commit({tp: Committed(offset, "") for tp, offset in offsets.items()})
 
-    def finish_ahead(self, tasks: Sequence[Task]) -> None:
-        """At-most-once: send what the interval made; there is nothing else to commit."""
+    def finish_ahead(self, tasks: Sequence[Task], now_ms: int = 0) -> None:
+        """At-most-once: process what is buffered, whose positions are committed, and send what it made; there is nothing
+        else to commit."""
         for task in tasks:
+            while task.process(now_ms):
+                self.send_outputs(task)
             if task.uncommitted_records:
                 work = task.prepare_commit()
                 self.send_outputs(task)
@@ -201,23 +222,43 @@ class Committer:
         found = self.consumer.committed(list(offsets))
         return all(found[tp] == c for tp, c in offsets.items())
 
-    def abort(self, tasks: Sequence[Task]) -> None:
+    def abort(self, tasks: Sequence[Task]) -> list[Task]:
         """Abort: drop what every task did since the last commit, retire the producer, and read again from the committed
-        offsets."""
+        offsets. Returns the tasks whose stores lack a commit that did take place: they are to be opened anew.
+
+        ``RetriableError``: the log does not answer; call it again before anything else.
+        """
         if self._producer is not None and self._in_transaction:
             with suppress(PenstockError):  # the next producer's init_transactions ends the transaction instead
                 self._producer.abort(self._timeouts.transaction_s)
         self.retire()
-        self._restart_tasks(tasks)
+        return self._restart_tasks(tasks)
 
-    def _restart_tasks(self, tasks: Sequence[Task]) -> None:
+    def _restart_tasks(self, tasks: Sequence[Task]) -> list[Task]:
+        if not tasks:
+            return []
         self.open()
-        for task in tasks:
-            partitions = [TopicPartition(t, task.id.partition) for t in task.topics]
-            start = start_positions(self.consumer, partitions)
+        starts = [start_positions(self.consumer, _inputs(task)) for task in tasks]
+        behind = [t for t, start in zip(tasks, starts, strict=True) if t.stores and self._was_in_doubt(t, start)]
+        for task, start in zip(tasks, starts, strict=True):
+            if task in behind:
+                continue
             task.discard(start)
-            for tp in partitions:
+            for tp in _inputs(task):
                 self.consumer.seek(tp, start[tp.topic][0])
+        self._in_doubt.clear()
+        return behind
+
+    def _was_in_doubt(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
+        """Whether the committed positions of a task are those of a commit that was not known to have taken place."""
+        found = {tp: start[tp.topic] for tp in _inputs(task)}
+        return any(
+            all(
+                tp in asked and (asked[tp].offset, metadata.decode(asked[tp].metadata)) == at
+                for tp, at in found.items()
+            )
+            for asked in self._in_doubt
+        )
 
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""
@@ -225,6 +266,10 @@ class Committer:
             with suppress(PenstockError):  # closing anyway; the transaction's time-out ends it
                 self._producer.abort(self._timeouts.transaction_s)
         self.retire()
+
+
+def _inputs(task: Task) -> list[TopicPartition]:
+    return [TopicPartition(t, task.id.partition) for t in task.topics]
 
 
 def start_positions(

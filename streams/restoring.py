@@ -11,12 +11,12 @@ import dataclasses
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from penstock.state.changelog import changelog_topic, from_changelog_columns
-from penstock.state.directory import StateDirectory
+from penstock.state.directory import StateDirectory, TaskLock
 from penstock.state.errors import IncompatibleError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
@@ -35,7 +35,7 @@ from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.state.snapshot import SnapshotRepository
 from penstock.state.store import StoreSpec, StoreWrites
 from penstock.streams.ports import LogAdmin, LogConsumer
-from penstock.streams.task_state import TaskState
+from penstock.streams.task_state import Reached, TaskState
 
 RESTORE_POLL_RECORDS = 50_000
 STALLED_AFTER_S = 60.0
@@ -43,14 +43,6 @@ LOCK_TURN_S = 0.5
 MARKERS_WAIT_S = 30.0
 _MARKERS_TURN_S = 0.05
 OnProgress = Callable[[TaskId, str, RestoreProgress], None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Reached:
-    """How far the task's last commit is: the position of each input topic, the changelog offset of each store."""
-
-    inputs: Mapping[str, int]
-    changelogs: Mapping[str, int]
 
 
 class Cancelled(Exception):

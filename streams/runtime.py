@@ -33,7 +33,7 @@ from penstock.streams.metadata import CommitMetadata
 from penstock.streams.ports import Fetched, LogConsumer
 from penstock.streams.prepare import Layout
 from penstock.streams.task import Task, TaskOptions
-from penstock.streams.task_state import TaskState
+from penstock.streams.task_state import Reached, TaskState
 from penstock.topologies.graph import Topology
 
 ABORTS_MAX = 3
@@ -54,9 +54,7 @@ class Clock(Protocol):
 class Restoring(Protocol):
     """Gives tasks their stores, later. ``penstock.streams.restoring.Restorer`` is the real one."""
 
-    def submit(
-        self, task: TaskId, stores: Sequence[StoreSpec], inputs: Mapping[str, int], changelogs: Mapping[str, int]
-    ) -> None: ...
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None: ...
 
     def cancel(self, task: TaskId) -> None: ...
 
@@ -382,11 +380,7 @@ class Runtime:
             if not whole:
                 continue  # the broker's protocol may give the rest in another assignment
             if sub.stores:
-                inputs = {t: o for t, (o, _) in start.items()}
-                changelogs: dict[str, int] = {}
-                for _, noted in start.values():
-                    changelogs |= {n: max(o, changelogs.get(n, 0)) for n, o in noted.changelogs.items()}
-                self._restoring.submit(task_id, sub.stores, inputs, changelogs)
+                self._restoring.submit(task_id, sub.stores, _reached(start))
             else:
                 self._run(task_id, TaskState(MemoryBackend([]), None))
                 self.consumer.resume([TopicPartition(t, task_id.partition) for t in start])
@@ -434,8 +428,9 @@ class Runtime:
                 self._on_lost(partitions)
                 raise
             except (*RESTARTABLE, RetriableError):
-                pass  # aborted below, without the tasks that leave
-            failed.append(unit)
+                if self.options.guarantee == "at_most_once":
+                    raise
+            failed.append(unit)  # aborted below, without the tasks that leave
         self._leave(partitions)
         for unit in failed:
             self._undo(unit)
@@ -492,3 +487,10 @@ class Runtime:
 
     def _unit_of(self, task_id: TaskId) -> Unit:
         return self._units[None if self.options.partitions is None else task_id.partition]
+
+
+def _reached(start: Mapping[str, tuple[int, CommitMetadata]]) -> Reached:
+    changelogs: dict[str, int] = {}
+    for _, noted in start.values():
+        changelogs |= {name: max(offset, changelogs.get(name, 0)) for name, offset in noted.changelogs.items()}
+    return Reached({topic: offset for topic, (offset, _) in start.items()}, changelogs)

@@ -53,7 +53,9 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
                     f"starting it again in {pauses[n]:.1f} s",
                     file=sys.stderr,
                 )
-                time.sleep(pauses[n])
+                until = time.monotonic() + pauses[n]
+                while not stopping and time.monotonic() < until:
+                    time.sleep(_POLL_S)
                 pauses[n] = min(pauses[n] * 2, PAUSE_MAX_S)
                 if not stopping:
                     running[n], starts[n] = _start(commands[n]), time.monotonic()

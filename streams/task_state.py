@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.state.store import StateBackend
@@ -13,6 +14,14 @@ class Held(Protocol):
 
     def release(self) -> None:
         """Let go."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """How far the task's last commit is: the position of each input topic, the changelog offset of each store."""
+
+    inputs: Mapping[str, int]
+    changelogs: Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,9 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.ports import LogConsumer
 from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
+from penstock.streams.presence import Presence, presence_group, refuse_fixed, refuse_group
 from penstock.streams.restoring import Restorer, TaskOpener
 from penstock.streams.runtime import Runtime, RuntimeOptions
 from penstock.streams.settings import WorkerSettings
@@ -58,6 +60,7 @@ class Worker:
     """See the module.
 
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
+    ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
     """
@@ -70,12 +73,14 @@ class Worker:
         partitions: Sequence[int] | None = None,
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[Step], None] | None = None,
+        open_consumer: Callable[[], LogConsumer] | None = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
         self._on_progress = on_progress
         self._on_step = on_step
+        self._open_consumer = open_consumer
         self._clock = SystemClock()
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -83,7 +88,7 @@ class Worker:
         self._error: BaseException | None = None
         self._runtime: Runtime | None = None
         self._slot: TaskLock | None = None
-        self._admin: KafkaAdmin | None = None
+        self._presence: Presence | None = None
         self._identity: tuple[str, dict[str, str]] = ("", {})
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -148,6 +153,8 @@ class Worker:
                 self._ready.set()
                 while not self._stop.is_set() and not runtime.shutdown_requested:
                     runtime.step()
+                    if self._presence is not None:
+                        self._presence.keep()
             except BaseException:
                 runtime.close()
                 raise
@@ -156,6 +163,8 @@ class Worker:
             gc.set_threshold(young, *older)
             if restorer is not None:
                 restorer.close()
+            if self._presence is not None:
+                self._presence.close()
             if self._slot is not None:
                 self._slot.release()
 
@@ -166,8 +175,10 @@ class Worker:
         check_application_id(s.application_id)
         check_guarantee(self.topology, s.guarantee)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
-        self._admin = admin
-        self._check_owner(admin)
+        if self._partitions is None:
+            refuse_fixed(admin, s.application_id)
+        else:
+            refuse_group(admin, s.application_id)
         layout = prepare_topics(
             self.topology,
             s.application_id,
@@ -177,6 +188,8 @@ class Worker:
             dead_letter_topic=s.policies.dead_letter_topic,
         )
         self._check_partitions(layout)
+        if self._partitions is not None:
+            self._join_fixed(admin)
         directory = StateDirectory(s.state_dir, s.application_id)
         cluster_id = admin.cluster_id()
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
@@ -200,10 +213,11 @@ class Worker:
             s.application_id,
             layout,
             self._options(),
-            lambda: KafkaConsumer(self._consumer_config(s.application_id, member=True)),
+            self._open_consumer or (lambda: KafkaConsumer(self._consumer_config(s.application_id, member=True))),
             lambda rt, partition: self._committer(rt, partition, prefix),
             restorer,
             self._clock,
+            on_joined=lambda: refuse_fixed(admin, s.application_id),
         )
         return runtime, restorer
 
@@ -286,14 +300,13 @@ class Worker:
 
     # -- start checks --------------------------------------------------------------------------------------------
 
-    def _check_owner(self, admin: KafkaAdmin) -> None:
-        """Fixed workers and a group must not run one application at once: only the group has generations to fence by."""
-        group = self.settings.application_id
-        if self._partitions is not None and (members := admin.group_members(group)):
-            raise SettingsError(
-                f"group {group} has {members} members, so fixed partitions could be processed twice; stop the group's "
-                "workers first, or start this one without --partitions"
-            )
+    def _join_fixed(self, admin: KafkaAdmin) -> None:
+        """Be seen by workers that would join the group, then look again for those that have."""
+        application_id = self.settings.application_id
+        consumer = KafkaConsumer(self._consumer_config(presence_group(application_id)))
+        self._presence = Presence(consumer, next(iter(self.topology.source_topics(application_id))))
+        self._presence.join()
+        refuse_group(admin, application_id)
 
     def _check_partitions(self, layout: Layout) -> None:
         most = max(layout.tasks)

@@ -1,0 +1,65 @@
+"""The applications that the simulations run, and their input."""
+
+from __future__ import annotations
+
+import random
+
+import orjson
+
+from penstock.topologies import celsius
+from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from tests.simulation.world import World
+
+Records = list[tuple[bytes | None, bytes | None, int]]
+REGIONS = ("north", "south", "east")
+
+
+def clicks_per_region() -> Topology:
+    """A join of clicks with a table of users, and a count per region behind a repartition: a store on its own topic, a
+    store with a changelog, a journal, an internal topic and two outputs."""
+    builder = StreamsBuilder("clicks", key=str, value=dict)
+    users = builder.table("users", name="users")
+    joined = builder.stream("clicks").left_join(users, lambda click, user: {**click, "region": (user or {}).get("r")})
+    joined.to("joined")
+    counts = joined.group_by(lambda _, click: str(click["region"])).count(name="counts")
+    counts.to_stream().map_values(str, value=str).to("counted")
+    return builder.build()
+
+
+def clicks(rng: random.Random, count: int, *, users: int = 8) -> tuple[Records, Records]:
+    """Table rows and clicks, in ascending time, so that the order does not depend on where a run was interrupted."""
+    table: Records = [(b"u%d" % u, orjson.dumps({"r": REGIONS[u % 3]}), 10 * u) for u in range(users)]
+    stream: Records = [(b"u%d" % rng.randrange(users), orjson.dumps({"n": i}), 1_000 + 10 * i) for i in range(count)]
+    later: Records = [(b"u%d" % u, orjson.dumps({"r": REGIONS[(u + 1) % 3]}), 1_000 + 5 * count) for u in range(users)]
+    return table + later, stream
+
+
+def clicks_world(guarantee: str, *, seed: int = 1, count: int = 120, partitions: int = 2, **options: object) -> World:
+    """The join with its input written."""
+    world = World(
+        clicks_per_region(),
+        guarantee,  # type: ignore[arg-type]  # one of the guarantees
+        inputs=["users", "clicks"],
+        outputs=["joined", "counted"],
+        seed=seed,
+        partitions=partitions,
+        **options,  # type: ignore[arg-type]  # those of World
+    )
+    users, stream = clicks(random.Random(seed), count)
+    world.write("users", users)
+    world.write("clicks", stream)
+    return world
+
+
+def stateless_world(guarantee: str, *, count: int = 60, **options: object) -> World:
+    """Celsius to Fahrenheit."""
+    world = World(
+        celsius.build("in", "out"),
+        guarantee,  # type: ignore[arg-type]  # one of the guarantees
+        inputs=["in"],
+        outputs=["out"],
+        **options,  # type: ignore[arg-type]  # those of World
+    )
+    world.write("in", [(b"k%d" % i, b"%d" % i, 1_000 + i) for i in range(count)])
+    return world

@@ -1,0 +1,308 @@
+"""Workers without threads on the in-memory log: the real run loop and commit protocol, turned by hand.
+
+A ``Node`` is one worker process with its own disk. ``crash`` drops it as SIGKILL would; with ``lose_unflushed`` its disk
+goes back to what was flushed, as a power cut would have it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from penstock.state.changelog import changelog_topic, from_changelog_columns, journal_topic
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.memory import MemoryBackend
+from penstock.state.partitioner import partition_for
+from penstock.state.position import Position, decode_position, encode_position
+from penstock.state.store import StoreSpec, StoreWrites
+from penstock.streams import journal
+from penstock.streams.commit import Committer, Guarantee, Step
+from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.memory_log import Entry, MemoryLog
+from penstock.streams.policies import Policies
+from penstock.streams.ports import LogConsumer, LogProducer, TopicSpec
+from penstock.streams.prepare import Layout, prepare_topics
+from penstock.streams.runtime import Runtime, RuntimeOptions
+from penstock.streams.task import Task, TaskOptions
+from penstock.streams.task_state import Reached, TaskState
+from penstock.topologies.graph import Topology
+
+APP = "app"
+TURN_MS = 20
+POLL_INTERVAL_MS = 3_000
+TURNS_MAX = 3_000
+IDLE_TURNS = 12
+
+Row = tuple[bytes | None, bytes | None]
+
+
+class Crash(BaseException):
+    """The process is gone, in the middle of whatever it did."""
+
+
+class Disk:
+    """The stores of one host, by task."""
+
+    def __init__(self) -> None:
+        self.backends: dict[TaskId, MemoryBackend] = {}
+
+    def backend(self, task: TaskId, stores: Sequence[StoreSpec]) -> MemoryBackend:
+        if task not in self.backends:
+            self.backends[task] = MemoryBackend(stores, keep_flushed=True)
+        return self.backends[task]
+
+    def lose_unflushed(self) -> None:
+        for backend in self.backends.values():
+            backend.crash()
+
+
+class SimRestoring:
+    """``Restoring`` on the memory log: a task's stores come some turns later, at the end of their changelogs."""
+
+    def __init__(self, log: MemoryLog, disk: Disk, rng: random.Random) -> None:
+        self._log = log
+        self._disk = disk
+        self._rng = rng
+        self._jobs: dict[TaskId, tuple[int, Sequence[StoreSpec], Reached]] = {}
+        self.replayed = 0
+        self.failure: BaseException | None = None
+
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
+        self._jobs[task] = (self._rng.randint(0, 4), stores, reached)
+
+    def cancel(self, task: TaskId) -> None:
+        self._jobs.pop(task, None)
+
+    def finished(self) -> list[tuple[TaskId, TaskState | BaseException]]:
+        out: list[tuple[TaskId, TaskState | BaseException]] = []
+        for task, (turns, stores, reached) in list(self._jobs.items()):
+            if turns:
+                self._jobs[task] = (turns - 1, stores, reached)
+                continue
+            del self._jobs[task]
+            if self.failure is not None:
+                out.append((task, self.failure))
+                continue
+            backend = self._disk.backend(task, stores)
+            for spec in stores:
+                self._replay(task, spec, backend, reached)
+            out.append((task, TaskState(backend)))
+        return out
+
+    def _replay(self, task: TaskId, spec: StoreSpec, backend: MemoryBackend, reached: Reached) -> None:
+        topic = changelog_topic(APP, spec)
+        log = self._log.partition(TopicPartition(topic, task.partition))
+        end = log.last_stable
+        if spec.source_topic is not None:
+            end = min(end, reached.inputs[topic])
+        assert end >= reached.changelogs.get(spec.name, 0), "the changelog lacks what was committed"
+        raw = backend.position(spec.name)
+        start = 0 if raw is None else decode_position(raw).changelog_offset
+        assert start <= end, "the store stands past what is committed"
+        found = [(o, e) for o, e in log.committed(start) if o < end]
+        self.replayed += len(found)
+        entries = from_changelog_columns(
+            spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]
+        )
+        backend.commit([StoreWrites(spec.name, entries, _position(end))])
+
+
+def _position(offset: int) -> bytes:
+    return encode_position(Position(offset, {}, "memory", {}, 0))
+
+
+class SimClock:
+    """The log's time."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+
+    def now_ms(self) -> int:
+        return 1_000_000 + self._log.now_ms
+
+    def monotonic_s(self) -> float:
+        return self._log.now_ms / 1000
+
+
+class World:
+    """One application on one log."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        guarantee: Guarantee,
+        *,
+        partitions: int = 2,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        seed: int = 0,
+        policies: Policies | None = None,
+        output_config: dict[str, str] | None = None,
+        queue_max_records: int = 0,
+    ) -> None:
+        self.topology = topology
+        self.guarantee = guarantee
+        self.rng = random.Random(seed)
+        self.policies = policies or Policies()
+        self.log = MemoryLog()
+        for name in inputs:
+            self.log.create(TopicSpec(name, partitions))
+        for name in outputs:
+            self.log.create(TopicSpec(name, partitions, config=output_config or {}))
+        self.partitions = partitions
+        self.queue_max_records = queue_max_records
+        self.layout: Layout = prepare_topics(topology, APP, MemoryAdmin(self.log))
+
+    def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
+        """Input from outside, by key."""
+        for i, (key, value, at) in enumerate(rows):
+            p = i % self.partitions if key is None else partition_for(key, self.partitions)
+            self.log.append(TopicPartition(topic, p), Entry(key, value, at))
+
+    def node(self, name: str, disk: Disk | None = None, *, fixed: tuple[int, ...] | None = None) -> Node:
+        """A started worker."""
+        return Node(self, name, disk or Disk(), fixed)
+
+    def rows(self, topic: str) -> Counter[Row]:
+        """Committed records of a topic, as a multiset."""
+        return Counter((e.key, e.value) for _, _, e in self.log.read(topic))
+
+    def journal_of(self, sub: int, partition: int) -> list[journal.Entry]:
+        """The journal of one task."""
+        return [
+            entry
+            for tp, _, e in self.log.read(journal_topic(APP, sub))
+            if tp.partition == partition and e.value is not None
+            for entry in journal.decode(e.value)
+        ]
+
+    def settle(self, *nodes: Node) -> None:
+        """Turn the nodes until nothing is left to do and everything is committed."""
+        idle = 0
+        for _ in range(TURNS_MAX):
+            done = sum(node.turn() for node in nodes)
+            busy = done or any(node.busy for node in nodes)
+            idle = 0 if busy else idle + 1
+            if idle > IDLE_TURNS:
+                return
+        raise AssertionError(f"not settled in {TURNS_MAX} turns")
+
+    def stores(self, *nodes: Node) -> dict[tuple[TaskId, str], dict[bytes, bytes]]:
+        """Contents of every store of the tasks that run."""
+        return {
+            (task_id, spec.name): dict(task.backend.range(spec.name, None, None))
+            for node in nodes
+            for task_id, task in node.runtime.tasks.items()
+            for spec in (s.spec for s in task.stores.values())
+        }
+
+
+class Node:
+    """One worker."""
+
+    def __init__(self, world: World, name: str, disk: Disk, fixed: tuple[int, ...] | None) -> None:
+        self.world = world
+        self.name = name
+        self.disk = disk
+        self.steps: list[Step] = []
+        self.on_step: Callable[[Step], None] = lambda step: None
+        self.alive = True
+        log = world.log
+        self.restoring = SimRestoring(log, disk, world.rng)
+        options = RuntimeOptions(
+            guarantee=world.guarantee,
+            commit_interval_ms=100,
+            task=TaskOptions(policies=world.policies, batch_max_records=5),
+            poll_max_records=7,
+            buffered_max_records=20,
+            state_flush_interval_ms=700,
+            partitions=fixed,
+        )
+        self.producers: list[MemoryProducer] = []
+        self.runtime = Runtime(
+            world.topology,
+            APP,
+            world.layout,
+            options,
+            self._consumer,
+            self._committer,
+            self.restoring,
+            SimClock(log),
+        )
+        self.runtime.start()
+
+    def _consumer(self) -> LogConsumer:
+        return MemoryConsumer(self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS)
+
+    def _committer(self, runtime: Runtime, partition: int | None) -> Committer:
+        transactional_id = f"{APP}-{self.name}" if partition is None else f"{APP}-p{partition}"
+
+        def open_producer() -> LogProducer:
+            eos = self.world.guarantee == "exactly_once"
+            made = MemoryProducer(
+                self.world.log,
+                transactional_id=transactional_id if eos else None,
+                queue_max_records=self.world.queue_max_records,
+            )
+            self.producers.append(made)
+            return made
+
+        return Committer(
+            self.world.guarantee,
+            runtime.consumer,
+            open_producer,
+            lambda: runtime.fence if partition is None else APP,
+            self._position_of,
+            on_step=self._step,
+        )
+
+    def _step(self, step: Step) -> None:
+        self.steps.append(step)
+        self.on_step(step)
+
+    def _position_of(self, task: Task, store: str) -> bytes:
+        source = task.stores[store].spec.source_topic
+        return _position(task.feed.positions()[source] if source is not None else task.changelog_ends.get(store, 0))
+
+    def crash_at(self, step: Step, nth: int) -> None:
+        """Be gone at the nth time that this step was done."""
+        left = nth
+
+        def look(done: Step) -> None:
+            nonlocal left
+            left -= done == step
+            if done == step and left == 0:
+                raise Crash
+
+        self.on_step = look
+
+    def turn(self) -> int:
+        """One step of its loop."""
+        self.world.log.advance(TURN_MS)
+        return self.runtime.step()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.runtime.restoring) or any(t.uncommitted_records for t in self.runtime.tasks.values())
+
+    def run_until_crash(self, turns: int = TURNS_MAX) -> None:
+        """Turn until the crash point was met."""
+        try:
+            for _ in range(turns):
+                self.turn()
+        except Crash:
+            return
+        raise AssertionError(f"the crash point was never met; seen: {Counter(self.steps)}")
+
+    def crash(self, *, lose_unflushed: bool = False) -> None:
+        """SIGKILL, or a power cut: nothing is closed, and the group and the open transaction learn of it by time."""
+        self.alive = False
+        if lose_unflushed:
+            self.disk.lose_unflushed()
+        self.world.log.advance(POLL_INTERVAL_MS + 1)
+
+    def stop(self) -> None:
+        """A clean end."""
+        self.alive = False
+        self.runtime.stop()

@@ -1,0 +1,154 @@
+"""Opening tasks: real RocksDB stores brought to the end of changelogs on the in-memory log."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.state.directory import StateDirectory
+from penstock.state.errors import IncompatibleError, RetriableError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.serde import serde_of
+from penstock.state.store import StoreSpec
+from penstock.streams import restoring
+from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.memory_log import MemoryLog
+from penstock.streams.ports import TopicSpec
+from penstock.streams.restoring import Restorer, TaskOpener
+from penstock.streams.task_state import Reached, TaskState
+
+APP = "app"
+TASK = TaskId(0, 0)
+SPEC = StoreSpec("s", "key_value", serde_of(bytes), serde_of(bytes))
+CHANGELOG = TopicPartition("app-s-changelog", 0)
+
+
+class Bench:
+    """One changelog, one state folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = MemoryLog()
+        self.log.create(TopicSpec(CHANGELOG.topic, 1, config={"cleanup.policy": "compact"}))
+        self.directory = StateDirectory(path, APP)
+        self.directory.claim(cluster_id="memory", fingerprint="f")
+
+    def opener(self, *, lock_timeout_s: float = 5.0) -> TaskOpener:
+        return TaskOpener(
+            APP,
+            self.directory,
+            MemoryAdmin(self.log),
+            lambda: MemoryConsumer(self.log, "restore"),
+            lambda: 1_000,
+            lock_timeout_s=lock_timeout_s,
+        )
+
+    def pending(self, *keys: bytes) -> MemoryProducer:
+        """A transaction on the changelog that is still open."""
+        producer = MemoryProducer(self.log, transactional_id="t")
+        producer.init_transactions(1)
+        producer.begin()
+        producer.send(CHANGELOG.topic, list(keys), [b"v"] * len(keys), [1] * len(keys), partition=0)
+        return producer
+
+
+def keys_of(state: TaskState) -> list[bytes]:
+    return [k for k, _ in state.backend.range("s", None, None)]
+
+
+def reached(offset: int) -> Reached:
+    return Reached({"in": 1}, {"s": offset})
+
+
+def test_restore_waits_for_the_markers_of_the_last_commit(tmp_path: Path) -> None:
+    """The positions of a commit can be read before the end of its changelog."""
+    bench = Bench(tmp_path)
+    producer = bench.pending(b"a", b"b")
+    threading.Timer(0.3, lambda: producer.commit(1)).start()
+    state = bench.opener().open(TASK, [SPEC], reached(2))
+    assert keys_of(state) == [b"a", b"b"]
+    state.close()
+
+
+def test_restore_does_not_wait_for_what_was_never_committed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.pending(b"a")
+    state = bench.opener().open(TASK, [SPEC], reached(0))
+    assert keys_of(state) == []
+    state.close()
+
+
+def test_changelog_that_lacks_what_was_committed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "MARKERS_WAIT_S", 0.2)
+    with pytest.raises(IncompatibleError, match="ends at 0, but the last commit of group app wrote store s up to 7"):
+        Bench(tmp_path).opener().open(TASK, [SPEC], reached(7))
+
+
+def test_second_opening_replays_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.pending(b"a", b"b").commit(1)
+    bench.opener().open(TASK, [SPEC], reached(2)).close()
+    seen: list[int] = []
+    opener = TaskOpener(
+        APP,
+        bench.directory,
+        MemoryAdmin(bench.log),
+        lambda: MemoryConsumer(bench.log, "restore"),
+        lambda: 1_000,
+        on_progress=lambda task, store, progress: seen.append(progress.offsets_total),
+    )
+    state = opener.open(TASK, [SPEC], reached(2))
+    assert seen == [0]
+    assert keys_of(state) == [b"a", b"b"]
+    state.close()
+
+
+def test_task_that_a_sibling_holds_is_waited_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    lock = bench.directory.lock(str(TASK), timeout_s=0)
+    with pytest.raises(RetriableError, match="held by process"):
+        bench.opener(lock_timeout_s=0.1).open(TASK, [SPEC], reached(0))
+    threading.Timer(0.2, lock.release).start()
+    bench.opener().open(TASK, [SPEC], reached(0)).close()
+
+
+def until(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_restorer_gives_states_and_errors(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    restorer = Restorer(bench.opener(lock_timeout_s=0.1))
+    other = TaskId(0, 1)
+    lock = bench.directory.lock(str(other), timeout_s=0)
+    found: dict[TaskId, TaskState | BaseException] = {}
+    restorer.submit(TASK, [SPEC], reached(0))
+    restorer.submit(other, [SPEC], reached(0))
+    until(lambda: found.update(restorer.finished()) or len(found) == 2)
+    lock.release()
+    state = found[TASK]
+    assert isinstance(state, TaskState)
+    state.close()
+    assert isinstance(found[other], RetriableError)
+    restorer.close()
+
+
+def test_restorer_forgets_a_task_that_was_taken_away(tmp_path: Path) -> None:
+    """It does not wait for the lock either, so that a stop is quick."""
+    bench = Bench(tmp_path)
+    restorer = Restorer(bench.opener(lock_timeout_s=60.0))
+    lock = bench.directory.lock(str(TASK), timeout_s=0)
+    restorer.submit(TASK, [SPEC], reached(0))
+    restorer.cancel(TASK)
+    started = time.monotonic()
+    restorer.close()
+    assert time.monotonic() - started < 5
+    assert restorer.finished() == []
+    lock.release()
+    bench.opener().open(TASK, [SPEC], reached(0)).close()

@@ -134,7 +134,15 @@ class Task:
 
     def _open_operator(self, index: int, spec: OperatorSpec) -> Operator:
         ctx = NodeContext(
-            self._plan.names[index], index, self.id, self._time, self.stores, self.failures, self.dropped, self.requests
+            self._plan.names[index],
+            index,
+            self.id,
+            self._time,
+            self.stores,
+            self.failures,
+            self.dropped,
+            self.requests,
+            heard=bool(self._plan.children[index]),
         )
         if isinstance(spec, Sink):
             topic = spec.topic_name(self.application_id)
@@ -333,7 +341,7 @@ class Task:
         return CommitWork(changelogs, record, pending, self.feed.positions())
 
     def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
-        largest = max((len(v) - 8 for v in values if v is not None), default=0)  # the log has the time beside it
+        largest = max(map(len, filter(None, values)), default=8) - 8  # the log has the time beside it
         limit = self.options.policies.max_record_bytes
         if largest > limit:
             raise ProcessingError(

@@ -133,10 +133,13 @@ class NodeContext:
         failures: Failures,
         counters: Counter[str],
         requests: TaskRequests,
+        *,
+        heard: bool,
     ) -> None:
         self.name = name
         self.index = index
         self.task = task
+        self.heard = heard
         self.time = time
         self._states = states
         self._failures = failures

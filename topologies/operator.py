@@ -52,6 +52,8 @@ class OperatorContext(Protocol):
     name: str
     index: int
     task: TaskId
+    heard: bool
+    """Whether anything takes what the operator emits; if not, it need not make it."""
 
     @property
     def time(self) -> TaskTime:

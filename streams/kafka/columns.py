@@ -59,11 +59,19 @@ def _runs(column: list[Any]) -> list[tuple[Any, int]]:
     return [(value, len(list(run))) for value, run in groupby(column)]
 
 
+def _offsets(messages: list[Message]) -> list[int]:
+    """The offsets of one partition's messages. They ascend, so the ends tell whether any is missing in between."""
+    first, last = _offset(messages[0]), _offset(messages[-1])
+    if last - first + 1 == len(messages):
+        return list(range(first, last + 1))
+    return list(map(_offset, messages))
+
+
 def _chunk(tp: TopicPartition, messages: list[Message]) -> Chunk:
     chunk = Chunk(
         topic=tp.topic,
         partition=tp.partition,
-        offsets=list(map(_offset, messages)),
+        offsets=_offsets(messages),
         keys=list(map(_key, messages)),
         values=list(map(_value, messages)),
         timestamps=[at for _, at in map(_timestamp, messages)],

@@ -109,7 +109,8 @@ class _Aggregates(Operator):
         self._state.load(store_keys)
         if self._only_counts:
             self._count(store_keys, batch.timestamps)
-            self._changed.update(zip(store_keys, batch.keys, strict=True))
+            if self.ctx.heard:
+                self._changed.update(zip(store_keys, batch.keys, strict=True))
             return
         places, values, timestamps = self._fold(batch, store_keys)
         self._done(batch, store_keys, places, values, timestamps)
@@ -208,6 +209,8 @@ class _Aggregates(Operator):
             order = [order[i] for i in places]
             headers = None if headers is None else [headers[i] for i in places]
         self._state.dirty.update(zip(store_keys, timestamps, strict=True))
+        if not self.ctx.heard:
+            return
         if self._every_update:
             self.ctx.emit(Batch(self._out_keys(store_keys, keys), values, timestamps, order, headers))
         else:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from heapq import merge
+from operator import add, itemgetter
 from typing import Any
 
 from sortedcontainers import SortedSet
@@ -55,8 +56,12 @@ class KeyValueState:
         missing = list(set(keys).difference(self.entries))
         if missing:
             found = self._backend.get_many(self.spec.name, missing)
-            entries = map(self._thaw, found) if self.immutable else found
-            self.entries.update(zip(missing, entries, strict=True))
+            if self.immutable:
+                decode, unpack = self._decode, _TIMESTAMP.unpack_from
+                thawed = [None if raw is None else (decode(raw[8:]), unpack(raw)[0]) for raw in found]
+                self.entries.update(zip(missing, thawed, strict=True))
+            else:
+                self.entries.update(zip(missing, found, strict=True))
 
     def get(self, key: bytes) -> tuple[Any, int] | None:
         """Value and timestamp, or ``None``."""
@@ -157,8 +162,13 @@ class KeyValueState:
         if self.immutable:
             pack, encode = _TIMESTAMP.pack, self._encode
             raw: list[bytes | None] = []
+            written = list(map(entries.__getitem__, keys))
             try:
-                raw.extend(None if e is None else pack(e[1]) + encode(e[0]) for e in map(entries.__getitem__, keys))
+                if None in written:
+                    raw.extend(None if e is None else pack(e[1]) + encode(e[0]) for e in written)
+                else:  # the same in C
+                    times, values = map(itemgetter(1), written), map(itemgetter(0), written)
+                    raw.extend(map(add, map(pack, times), map(encode, values)))
             except Exception as exc:
                 bad = keys[len(raw)]
                 raise SerdeError(

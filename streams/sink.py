@@ -66,7 +66,7 @@ class SinkOperator(Operator):
             self.process(port, batch.slice(i, i + 1))
 
     def _check_size(self, values: list[bytes | None]) -> None:
-        largest = max((len(v) for v in values if v is not None), default=0)
+        largest = max(map(len, filter(None, values)), default=0)
         if largest > self._max_bytes:
             raise ProcessingError(
                 f"a value of {largest} bytes is over max_record_bytes={self._max_bytes}; make it smaller or raise the "

@@ -28,7 +28,7 @@ JOURNAL_RETENTION_DEFAULT_MS = 7 * 86_400_000
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Partition counts: ``tasks`` per sub-topology, ``topics`` of every internal topic that is written."""
+    """Partition counts: ``tasks`` per sub-topology, ``topics`` of every topic that is written."""
 
     tasks: tuple[int, ...]
     topics: Mapping[str, int]
@@ -167,7 +167,8 @@ def prepare_topics(
                 )
             )
     admin.create_topics(wanted)
-    return layout
+    # a windowed key is put where its inner key belongs, which takes the count of the user's topic too
+    return dataclasses.replace(layout, topics={**layout.topics, **{t: counts[t] for t in written}})
 
 
 def _longest_retention_ms(admin: LogAdmin, topics: list[str]) -> int:

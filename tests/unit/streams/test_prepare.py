@@ -1,0 +1,98 @@
+"""What a topology needs of the cluster: layouts, what is created, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
+from penstock.state.facade import key_value_store
+from penstock.streams.memory_clients import MemoryAdmin
+from penstock.streams.memory_log import MemoryLog
+from penstock.streams.ports import TopicSpec
+from penstock.streams.prepare import (
+    Layout,
+    check_application_id,
+    check_guarantee,
+    fingerprint,
+    layout_of,
+    prepare_topics,
+)
+from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from penstock.topologies.operators.processor import Processor
+from penstock.topologies.windows import tumbling
+
+
+def windowed(partitions: int | None = None) -> Topology:
+    builder = StreamsBuilder("t")
+    stream = builder.stream("events").repartition(name="again", partitions=partitions)
+    stream.group_by_key().windowed_by(tumbling("1s", grace="1s")).count(name="counts").to_stream().to("out")
+    return builder.build()
+
+
+def joined() -> Topology:
+    builder = StreamsBuilder("t")
+    builder.stream("events").join(builder.table("users"), lambda e, u: e).to("out")
+    return builder.build()
+
+
+def test_repartition_topics_have_the_count_of_what_writes_them() -> None:
+    assert layout_of(windowed(), "app", {"events": 6}) == Layout((6, 6), {"app-again-repartition": 6})
+    assert layout_of(windowed(3), "app", {"events": 6}) == Layout((6, 3), {"app-again-repartition": 3})
+
+
+def test_unequal_inputs_are_refused_with_their_counts() -> None:
+    with pytest.raises(IncompatibleError, match="events has 4, users has 2"):
+        layout_of(joined(), "app", {"events": 4, "users": 2})
+
+
+def test_missing_topics_are_named_with_the_command_that_makes_them() -> None:
+    log = MemoryLog()
+    with pytest.raises(IncompatibleError, match="penstock topics create events"):
+        prepare_topics(windowed(), "app", MemoryAdmin(log))
+
+
+def test_internal_topics_are_created_and_written_ones_counted() -> None:
+    admin = MemoryAdmin(MemoryLog())
+    admin.create_topics([TopicSpec("events", 2), TopicSpec("out", 5)])
+    layout = prepare_topics(windowed(), "app", admin)
+    assert layout.topics == {"app-again-repartition": 2, "out": 5}
+    assert admin.partition_counts(["app-again-repartition", "app-counts-changelog"]) == {
+        "app-again-repartition": 2,
+        "app-counts-changelog": 2,
+    }
+    assert admin.topic_config("app-counts-changelog")["cleanup.policy"] == "compact,delete"
+    assert prepare_topics(windowed(), "app", admin) == layout
+
+
+def test_joins_of_two_topics_get_a_journal() -> None:
+    admin = MemoryAdmin(MemoryLog())
+    admin.create_topics([TopicSpec("events", 2), TopicSpec("users", 2), TopicSpec("out", 1)])
+    prepare_topics(joined(), "app", admin)
+    assert admin.partition_counts(["app-0-journal"]) == {"app-0-journal": 2}
+
+
+def test_guarantees_refuse_what_they_cannot_keep() -> None:
+    class Unlogged(Processor):
+        stores = (key_value_store("memo", key=str, value=int, changelog=False),)
+
+    builder = StreamsBuilder("t")
+    builder.stream("events").process(Unlogged)
+    topology = builder.build()
+    check_guarantee(topology, "at_least_once")
+    with pytest.raises(TopologyError, match="memo.*has no changelog"):
+        check_guarantee(topology, "exactly_once")
+    with pytest.raises(TopologyError, match="stateless topologies only"):
+        check_guarantee(topology, "at_most_once")
+
+
+def test_fingerprint_changes_with_what_stores_depend_on_only() -> None:
+    layout = Layout((2, 2), {})
+    assert fingerprint(windowed(), layout) == fingerprint(windowed(), layout)
+    assert fingerprint(windowed(), layout) != fingerprint(windowed(), Layout((2, 4), {}))
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "a/b", "ä", "x" * 101])
+def test_application_ids_that_cannot_name_topics_are_refused(bad: str) -> None:
+    with pytest.raises(SettingsError, match="application_id"):
+        check_application_id(bad)

@@ -80,7 +80,7 @@ def test_guarantees_refuse_what_they_cannot_keep() -> None:
     builder.stream("events").process(Unlogged)
     topology = builder.build()
     check_guarantee(topology, "at_least_once")
-    with pytest.raises(TopologyError, match="memo.*has no changelog"):
+    with pytest.raises(TopologyError, match=r"memo.*has no changelog"):
         check_guarantee(topology, "exactly_once")
     with pytest.raises(TopologyError, match="stateless topologies only"):
         check_guarantee(topology, "at_most_once")

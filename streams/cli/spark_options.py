@@ -58,11 +58,14 @@ def require_spark() -> None:
 
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
+    from penstock.streams.cli.load import load_topology
     from penstock.streams.settings import load_settings
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
     from penstock.streams.task import TaskOptions
 
+    # First of all, because it is quick, and because it puts this folder on the path that executors get.
+    load_topology(args.topology)
     settings = load_settings(
         args.config,
         application_id=args.application_id,

@@ -197,7 +197,7 @@ class _FileTask(ReplayTask):
     def __init__(self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path) -> None:
         super().__init__(job, topology, task_id, folder / "state")
         self._folder = folder / "files"
-        self._folder.mkdir()
+        self._folder.mkdir(parents=True)
         self._files = OutputFiles(self._folder, job.output, job.run, task_id, job.partition_counts)
 
     def took(self, outputs: list[Output]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import platformdirs
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -45,16 +46,18 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSession]:
-    """A session that is stopped at the end. One that runs in this process already is used, and left running.
+    """A session that is stopped at the end. One that runs in this process already is used, and left running: to run
+    several jobs at once, open it first.
 
     Raises ``EnvironmentFault`` when Java or the connector is missing and cannot be fetched.
     """
-    running = SparkSession.getActiveSession()
-    spark = prepare(running) if running is not None else open_session(settings or SparkSettings())
+    # The active session belongs to a thread; the context to the process.
+    running = SparkContext._active_spark_context is not None
+    spark = prepare(SparkSession.builder.getOrCreate()) if running else open_session(settings or SparkSettings())
     try:
         yield spark
     finally:
-        if running is None:
+        if not running:
             spark.stop()
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pyspark import cloudpickle
@@ -45,6 +48,8 @@ class ShippedTopology:
 
 def ship(ref: TopologyRef) -> ShippedTopology:
     """``ref`` in the form that travels. Raises ``TopologyError`` for what cannot."""
+    if isinstance(ref, str) and ref.partition(":")[0].endswith(".py"):
+        ref = str(Path.cwd() / ref)
     try:
         return ShippedTopology(tuple(p for p in sys.path if p), cloudpickle.dumps(ref))  # type: ignore[no-untyped-call]
     except Exception as exc:
@@ -55,15 +60,7 @@ def ship(ref: TopologyRef) -> ShippedTopology:
 
 def load_topology(ref: Any) -> Topology:
     """The topology behind a reference. Raises ``TopologyError`` that says what was found instead."""
-    found = ref
-    if isinstance(ref, str):
-        module, colon, name = ref.partition(":")
-        if not (module and colon and name):
-            raise TopologyError(f"{ref!r} names no topology; write package.module:name")
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as exc:
-            raise TopologyError(f"{ref!r} cannot be loaded: {exc}; check the name and Python's path") from exc
+    found = _named(ref) if isinstance(ref, str) else ref
     if callable(found) and not hasattr(found, "build"):
         found = found()
     if isinstance(found, Topology):
@@ -73,3 +70,30 @@ def load_topology(ref: Any) -> Topology:
     if isinstance(built, Topology):
         return built
     raise TopologyError(f"{ref!r:.100} gives a {type(found).__name__}; it must give a Topology or a builder")
+
+
+def _named(ref: str) -> Any:
+    """What ``module:name`` or ``path/to/file.py:name`` names; ``name`` may be left out when it is ``topology`` or
+    ``build``."""
+    place, _, name = ref.partition(":")
+    names = [name] if name else ["topology", "build"]
+    try:
+        module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except (ImportError, ValueError, OSError) as exc:
+        raise TopologyError(
+            f"{ref!r} cannot be loaded: {exc}; write package.module:name, and check Python's path"
+        ) from exc
+    for candidate in names:
+        if hasattr(module, candidate):
+            return getattr(module, candidate)
+    raise TopologyError(f"{place} has no {' or '.join(names)}; name the topology as package.module:name")
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

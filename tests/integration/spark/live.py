@@ -3,8 +3,13 @@ and producer, with every step in the test's hands."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import importlib
 from collections.abc import Iterable, Mapping
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
@@ -56,24 +61,51 @@ class Live:
             producer.commit(30)
         producer.close()
 
+    def delete_records(self, topic: str, before: int) -> None:
+        """Remove the records before this offset from every partition; a compacted topic becomes one that is not, as the
+        broker asks."""
+        count = KafkaAdmin(admin_config(self.bootstrap_servers, {})).partition_counts([topic])[topic]
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[policy])
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result()
+        places = [confluent_kafka.TopicPartition(topic, p, before) for p in range(count)]
+        for future in admin.delete_records(places).values():
+            future.result()
+
     def read(self, topic: str) -> list[tuple[int, bytes | None, bytes | None, int]]:
         """Everything committed in a topic: partition, key, value, timestamp."""
+        return [(p, k, v, ms) for p, _, k, v, ms in self.read_with_offsets(topic)]
+
+    def read_with_offsets(self, topic: str) -> list[tuple[int, int, bytes | None, bytes | None, int]]:
+        """The same, with the offset after the partition."""
         consumer = KafkaConsumer(consumer_config(self.bootstrap_servers, f"{self.application_id}-reader", {}))
         count = KafkaAdmin(admin_config(self.bootstrap_servers, {})).partition_counts([topic])[topic]
         parts = [TopicPartition(topic, p) for p in range(count)]
         left = {tp: consumer.watermarks(tp)[1] for tp in parts}
         consumer.assign_at(dict.fromkeys(parts, 0))
         left = {tp: end for tp, end in left.items() if end}
-        out: list[tuple[int, bytes | None, bytes | None, int]] = []
+        out: list[tuple[int, int, bytes | None, bytes | None, int]] = []
         while left:
             fetched = consumer.poll(10_000, 1.0)
             for c in fetched.chunks:
-                out += zip([c.partition] * len(c), c.keys, c.values, c.timestamps, strict=True)
+                out += zip([c.partition] * len(c), c.offsets, c.keys, c.values, c.timestamps, strict=True)
             for tp, end in fetched.ends.items():
                 if end >= left.get(tp, 1 << 62):
                     del left[tp]
         consumer.close()
         return out
+
+
+def command(name: str, topology: str, live: Live, *more: str) -> int:
+    """Run ``penstock <name>`` for an exactly-once application, in this process; gives the exit code."""
+    parser = argparse.ArgumentParser()
+    module = importlib.import_module(f"penstock.streams.cli.{name}")
+    module.register(parser.add_subparsers())
+    where = ["--application-id", live.application_id, "--bootstrap-server", live.bootstrap_servers]
+    args = parser.parse_args([name, topology, *where, "--guarantee", "exactly_once", *more])
+    return int(args.run(args))
 
 
 class App:

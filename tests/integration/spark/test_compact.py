@@ -1,54 +1,153 @@
-"""Compaction against real Kafka: what a worker ingests is what the changelog says."""
+"""Compaction against real Kafka: what a worker ingests is what the changelog says, whoever else compacts or dies."""
 
 from __future__ import annotations
 
+import threading
+import time
+import uuid
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from penstock.state.manifest import StorePartition
+from penstock.state.errors import EnvironmentFault, IncompatibleError
+from penstock.state.manifest import Manifest, StorePartition
 from penstock.state.position import decode_position
 from penstock.state.rocksdb import RocksDBBackend
 from penstock.state.snapshot import SnapshotRepository
-from penstock.streams.spark.cluster import Connection
-from penstock.streams.spark.compaction import compact
-from penstock.topologies.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from tests.integration.spark.live import App, Live
+from penstock.streams.spark import Connection, compact
+from penstock.streams.spark.cluster import open_cluster
+from penstock.streams.spark.compaction import plan_compaction, run_compaction
+from penstock.streams.spark.savepoint import SavepointRepository
+from tests.integration.spark.live import App, Live, command
+from tests.integration.spark.topologies import last, windowed
+
+Entries = dict[tuple[int, bytes], bytes]
 
 
-def counts(live: Live) -> Topology:
-    """Counts per key, in memory of the last record's value; a value of ``x`` deletes."""
-    b = StreamsBuilder(key=bytes, value=bytes)
-    b.stream(live.topic("in")).group_by_key().reduce(lambda old, new: None if new == b"x" else old + new, name="last")
-    return b.build()
+def ingested(tmp_path: Path, live: Live, store: str) -> Entries:
+    """The newest snapshots of both partitions, through RocksDB."""
+    repository = SnapshotRepository(tmp_path / "snapshots")
+    out: Entries = {}
+    for p in range(2):
+        manifest = repository.newest(StorePartition(live.application_id, store, p))
+        assert manifest is not None
+        work = tmp_path / uuid.uuid4().hex
+        backend = RocksDBBackend(work / "db", [store])
+        backend.ingest(store, repository.fetch(manifest, work / "files"))
+        position = decode_position(backend.position(store) or b"")
+        assert position.changelog_offset == manifest.changelog_offset
+        assert position.input_offsets == (manifest.offsets() or {})
+        out |= {(p, k): v for k, v in backend.range(store, None, None)}
+        backend.close()
+    return out
 
 
-def test_a_store_from_snapshot_equals_the_live_one(
+def rows(start: int, stop: int) -> list[tuple[bytes, bytes, int]]:
+    """250 keys of all byte values; every seventh record deletes its key."""
+    return [(bytes([i * 7 % 250, 255 - i % 250]), b"x" if i % 7 == 0 else b"%d" % i, i) for i in range(start, stop)]
+
+
+def test_snapshots_equal_the_live_store_first_whole_and_then_over_a_snapshot(
     spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
 ) -> None:
+    app_id, repository = live.application_id, str(tmp_path / "snapshots")
     live.create(2, live.topic("in"))
-    live.produce(live.topic("in"), [(bytes([i % 250]), b"%d," % i, i) for i in range(3000)])
-    topology = counts(live)
-    with App(live, topology) as app:
+    live.produce(live.topic("in"), rows(0, 2000))
+    live.produce(live.topic("in"), [(b"aborted", b"never", 1)], abort=True)
+    # A part of the changelog that no commit covers: readers of committed records never see it.
+    with App(live, last(app_id)()) as app:
+        app.run(commit_every=300)
+        live.produce(f"{app_id}-last-changelog", [(b"aborted", b"never", 1)], abort=True)
+        first = compact(last(app_id), application_id=app_id, connection=connection, repository=repository)
+        assert [s.read_from for s in first.stores] == [0, 0]
+        assert ingested(tmp_path, live, "last") == app.store("last")
+        assert all(b"aborted" not in k for _, k in app.store("last"))
+
+        again = compact(last(app_id), application_id=app_id, connection=connection, repository=repository)
+        assert [s.read_from for s in again.stores] == [None, None], "nothing new was read, so nothing is rewritten"
+        assert [s.manifest for s in again.stores] == [s.manifest for s in first.stores]
+
+        live.produce(live.topic("in"), rows(2000, 2600))
+        app.run(commit_every=300)
+        over = compact(last(app_id), application_id=app_id, connection=connection, repository=repository)
+        offsets = [s.manifest.changelog_offset for s in first.stores]
+        assert [s.read_from for s in over.stores] == offsets
+        assert ingested(tmp_path, live, "last") == app.store("last")
+        saved = SavepointRepository(repository).load(app_id)
+        assert saved.name == over.savepoint
+        assert {i.offset for i in saved.inputs} == {s.manifest.input_offsets[0][2] for s in over.stores}  # type: ignore[index]
+
+        # The same again by two at once, from the beginning: either one's snapshots are whole.
+        failures: list[BaseException] = []
+
+        def job() -> None:
+            try:
+                compact(
+                    last(app_id),
+                    application_id=app_id,
+                    connection=connection,
+                    repository=repository,
+                    full=True,
+                    at="end",
+                )
+            except BaseException as exc:
+                failures.append(exc)
+
+        threads = [threading.Thread(target=job) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not failures
+        assert ingested(tmp_path, live, "last") == app.store("last")
+
+
+def test_window_stores_are_keyed_by_start(spark: SparkSession, live: Live, tmp_path: Path) -> None:
+    app_id = live.application_id
+    live.create(2, live.topic("a"), live.topic("out"))
+    # The changelog of windows forgets what is old by the clock.
+    now_ms = int(time.time() * 1000)
+    live.produce(live.topic("a"), [(b"k", b"%d" % i, now_ms + 10 * i) for i in range(300)])
+    with App(live, windowed(app_id)()) as app:
         app.run()
-        result = compact(
-            topology, application_id=live.application_id, connection=connection, repository=str(tmp_path / "r")
+        (tmp_path / "windows.py").write_text(
+            f"from tests.integration.spark.topologies import windowed\ntopology = windowed({app_id!r})\n"
         )
-        print(result)
-        assert load(tmp_path, live, 2) == app.store("last")
+        assert command("compact", f"{tmp_path}/windows.py", live, "--repository", str(tmp_path / "snapshots")) == 0
+        assert ingested(tmp_path, live, "per-window") == app.store("per-window")
 
 
-def load(tmp_path: Path, live: Live, partitions: int) -> dict[tuple[int, bytes], bytes]:
-    repo = SnapshotRepository(str(tmp_path / "r"))
-    out = {}
-    for p in range(partitions):
-        m = repo.newest(StorePartition(live.application_id, "last", p))
-        assert m is not None
-        files = repo.fetch(m, tmp_path / f"f{p}")
-        b = RocksDBBackend(tmp_path / f"db{p}", ["last"])
-        b.ingest("last", files)
-        assert decode_position(b.position("last") or b"").changelog_offset == m.changelog_offset
-        out |= {(p, k): v for k, v in b.range("last", None, None)}
-        b.close()
-    return out
+def published(tmp_path: Path, live: Live) -> list[Manifest]:
+    repository = SnapshotRepository(tmp_path / "snapshots")
+    return [m for p in range(2) for m in repository.find(StorePartition(live.application_id, "last", p)).manifests]
+
+
+def test_a_job_that_dies_publishes_nothing_and_lost_records_are_refused(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
+) -> None:
+    app_id, repository = live.application_id, str(tmp_path / "snapshots")
+    changelog = f"{app_id}-last-changelog"
+    live.create(2, live.topic("in"))
+    live.produce(live.topic("in"), rows(0, 600))
+    with App(live, last(app_id)()) as app:
+        app.run(commit_every=50)
+        expected = app.store("last")
+    with open_cluster(connection, app_id) as cluster:
+        plan = plan_compaction(last(app_id)(), app_id, cluster, repository, now_ms=1)
+    # Every file is uploaded, and the driver dies before it publishes.
+    run_compaction(spark, connection.source(), repository, plan)
+    assert list((tmp_path / "snapshots").rglob("*.sst")) and not published(tmp_path, live)
+    compact(last(app_id), application_id=app_id, connection=connection, repository=repository)
+    assert ingested(tmp_path, live, "last") == expected
+
+    # Records vanish between the decision and the reading.
+    live.delete_records(changelog, 40)
+    with pytest.raises(EnvironmentFault, match="no longer in Kafka"):
+        run_compaction(spark, connection.source(), str(tmp_path / "other"), plan)
+    assert not list((tmp_path / "other").rglob("manifest*"))
+    # And before the decision: what was compacted earlier still helps, without it there is no whole store.
+    with pytest.raises(IncompatibleError, match="no longer holds the whole store"):
+        compact(last(app_id), application_id=app_id, connection=connection, repository=str(tmp_path / "other"))
+    compact(last(app_id), application_id=app_id, connection=connection, repository=repository)
+    assert ingested(tmp_path, live, "last") == expected

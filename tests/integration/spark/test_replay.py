@@ -1,49 +1,126 @@
-"""Replay against real Kafka: the outputs and stores of the live application, record for record."""
+"""Replay against real Kafka: what the live application made, from the start, from a savepoint, and recomputed."""
 
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
-from penstock.streams.spark.cluster import Connection
-from penstock.streams.spark.published import load_replay
-from penstock.streams.spark.replay_job import replay
+from penstock.state.errors import EnvironmentFault, IncompatibleError, SettingsError
+from penstock.streams.spark import Connection, compact, replay
+from penstock.streams.spark.cluster import open_cluster
+from penstock.streams.spark.published import Replay, load_replay
+from penstock.streams.spark.replay_job import make_job, run_replay
+from penstock.streams.spark.replay_plan import plan_replay
+from penstock.streams.spark.shipping import ship
+from penstock.streams.task import TaskOptions
 from tests.integration.spark.live import App, Live
-from tests.integration.spark.topologies import joined
+from tests.integration.spark.topologies import joined, windowed
+
+Entries = dict[tuple[int, bytes], bytes]
 
 
-def test_outputs_and_stores_are_those_of_the_live_run(
+def stored(folder: Path, done: Replay, store: str) -> Entries:
+    """A replayed store, by partition and store key."""
+    return {
+        (f.partition, r["store_key"]): r["timestamp_ms"].to_bytes(8, "big") + r["value"]
+        for f in done.store_files(store)
+        for r in pq.read_table(folder / f.path).to_pylist()
+    }
+
+
+def burst(live: Live, rng: random.Random, base_ms: int) -> None:
+    rows = [(b"k%d" % rng.randrange(20), b"%d" % i, base_ms + rng.randrange(2000)) for i in range(200)]
+    live.produce(live.topic("t"), rows[:50])
+    live.produce(live.topic("a"), [(b"k1", b"never", base_ms)], abort=True)
+    live.produce(live.topic("a"), rows[50:])
+
+
+def test_outputs_and_stores_are_the_live_ones_from_the_start_and_from_a_savepoint(
     spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
 ) -> None:
-    random.seed(5)
-    live.create(2, live.topic("a"), live.topic("t"), live.topic("out"))
-    build = joined(live.application_id)
-    with App(live, build()) as app:
-        for k in range(4):
-            rows = [(b"k%d" % random.randrange(20), b"%d" % i, 1000 * k + random.randrange(2000)) for i in range(400)]
-            live.produce(live.topic("t"), rows[:100])
-            live.produce(live.topic("a"), rows[100:])
-            app.run(commit_every=100)
-        result = replay(build, application_id=live.application_id, connection=connection, output=str(tmp_path / "o"))
-        print(result)
-        assert load_replay(str(tmp_path / "o")) == result.replay
-        stores = app.store("seen"), app.store(live.topic("t"))
-    replayed = {}
-    for name in ("seen", live.topic("t")):
-        for f in result.replay.store_files(name):
-            for r in pq.read_table(tmp_path / "o" / f.path).to_pylist():
-                replayed[name, f.partition, r["store_key"]] = r["timestamp_ms"].to_bytes(8, "big") + r["value"]
-    live_stores = {("seen", *k): v for k, v in stores[0].items()} | {
-        (live.topic("t"), *k): v for k, v in stores[1].items()
-    }
-    assert replayed == live_stores
-    out = [(p, k, v, ts) for p, k, v, ts in live.read(live.topic("out"))]
-    again = [
+    app_id, out = live.application_id, live.topic("out")
+    live.create(2, live.topic("a"), live.topic("t"), out)
+    rng = random.Random(5)
+    with App(live, joined(app_id)()) as app:
+        for k in range(2):
+            burst(live, rng, 1000 * k)
+            app.run(commit_every=60)
+        repository = str(tmp_path / "snapshots")
+        compact(joined(app_id), application_id=app_id, connection=connection, repository=repository)
+        before = len(live.read(out))
+        burst(live, rng, 1500)
+        app.run(commit_every=60)
+        stores = {name: app.store(name) for name in ("seen", live.topic("t"))}
+    wrote = live.read(out)
+
+    whole = replay(joined(app_id), application_id=app_id, connection=connection, output=str(tmp_path / "whole"))
+    assert load_replay(str(tmp_path / "whole")) == whole.replay
+    assert {name: stored(tmp_path / "whole", whole.replay, name) for name in stores} == stores
+    made = [
         (r["partition"], r["key"], r["value"], r["timestamp_ms"])
-        for f in result.replay.output_files(live.topic("out"))
-        for r in pq.read_table(tmp_path / "o" / f.path).to_pylist()
+        for f in whole.replay.output_files(out)
+        for r in pq.read_table(tmp_path / "whole" / f.path).to_pylist()
     ]
-    assert sorted(out, key=lambda r: r[0]) == sorted(again, key=lambda r: r[0])
+    assert sorted(made, key=lambda r: r[0]) == sorted(wrote, key=lambda r: r[0])
+    assert not any(b"never" in r[2] for r in made)
+    ends = {s.snapshot.changelog_offset for t in whole.replay.tasks for s in t.stores if s.snapshot is not None}
+    assert len(ends) == 4, "every store partition that ends at the commit is a snapshot too"
+
+    tail = replay(
+        joined(app_id),
+        application_id=app_id,
+        connection=connection,
+        output=str(tmp_path / "tail"),
+        from_="savepoint:latest",
+        repository=repository,
+    )
+    assert tail.replay.records == 200 and whole.replay.records == 600
+    assert {name: stored(tmp_path / "tail", tail.replay, name) for name in stores} == stores
+    assert sum(f.rows for f in tail.replay.output_files(out)) == len(wrote) - before
+
+    with pytest.raises(SettingsError, match="the stores there are not known"):
+        replay(joined(app_id), application_id=app_id, connection=connection, output="unused", from_="12")
+
+
+def test_a_recomputed_repartition_gives_the_same_stores(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
+) -> None:
+    app_id = live.application_id
+    live.create(2, live.topic("a"), live.topic("out"))
+    # The changelog of windows forgets what is old by the clock.
+    now_ms = int(time.time() * 1000)
+    live.produce(live.topic("a"), [(b"k%d" % (i % 9), b"%d" % i, now_ms + 10 * i) for i in range(400)])
+    with App(live, windowed(app_id)()) as app:
+        app.run(commit_every=50)
+        windows = app.store("per-window")
+    for recompute in (False, True):
+        output = tmp_path / f"recompute-{recompute}"
+        done = replay(
+            windowed(app_id), application_id=app_id, connection=connection, output=str(output), recompute=recompute
+        )
+        assert stored(output, done.replay, "per-window") == windows
+
+
+def test_lost_records_fail_the_job_and_nothing_is_published(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
+) -> None:
+    app_id, output = live.application_id, str(tmp_path / "o")
+    live.create(1, live.topic("a"), live.topic("t"), live.topic("out"))
+    live.produce(live.topic("a"), [(b"k", b"%d" % i, i) for i in range(50)])
+    with App(live, joined(app_id)()) as app:
+        app.run()
+    with open_cluster(connection, app_id) as cluster:
+        plan = plan_replay(joined(app_id)(), app_id, cluster)
+    live.delete_records(live.topic("a"), 10)
+    job = make_job(plan, ship(joined(app_id)), output, TaskOptions(), {}, {}, None)
+    with pytest.raises(EnvironmentFault, match="no longer in Kafka"):
+        run_replay(spark, connection.source(), plan, job)
+    with pytest.raises(IncompatibleError, match="begins at offset 10"):
+        replay(joined(app_id), application_id=app_id, connection=connection, output=output)
+    with pytest.raises(SettingsError, match="no finished replay"):
+        load_replay(output)

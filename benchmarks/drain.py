@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import subprocess
 import time
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from benchmarks import oracle
 from benchmarks.bench import Bench
 from benchmarks.oracle import Verdict
-from benchmarks.processes import stop, tree, usage
+from benchmarks.processes import machine_cpu_s, stop, tree, usage
 from benchmarks.systems import DATA_SETS, TABLES, System, UnavailableError
 from benchmarks.topics import PARTITIONS, Progress
 
@@ -34,13 +35,14 @@ class Sample(NamedTuple):
     cpu_s: float
     resident_bytes: int
     broker_cpu_s: float
+    others_cpu_s: float
     progress: Progress
 
 
 @dataclasses.dataclass
 class Run:
     """One run. Times count from the process's start to the commit of the last record; void unless ``verdict`` is
-    right."""
+    right. ``others_cores``: how many cores were busy with what is neither the system, nor the broker, nor the harness."""
 
     system: str
     workload: str
@@ -50,6 +52,7 @@ class Run:
     seconds: float = math.nan
     cpu_s: float = math.nan
     broker_cpu_s: float = math.nan
+    others_cores: float = math.nan
     peak_bytes: int = 0
     outputs: int = 0
 
@@ -88,7 +91,7 @@ def drain(bench: Bench, system: System, workload: str, guarantee: str, records: 
         bench.log.load(*TABLES[workload])
     application = bench.new_application(system, workload)
     bench.log.create(f"{application}-out")
-    broker_before_s, began = bench.broker_cpu_s(), time.monotonic()
+    broker_before_s, others_before_s, began = bench.broker_cpu_s(), _others_cpu_s(bench), time.monotonic()
     try:
         process = bench.start(system, workload, guarantee, application, topic, {})
     except UnavailableError as error:
@@ -110,11 +113,18 @@ def drain(bench: Bench, system: System, workload: str, guarantee: str, records: 
     else:
         run.seconds, run.cpu_s = done.at_s - began, done.cpu_s
         run.broker_cpu_s = done.broker_cpu_s - broker_before_s
+        run.others_cores = (done.others_cpu_s - others_before_s - run.cpu_s) / run.seconds
         run.outputs = bench.log.count(f"{application}-out")
         run.verdict = check(bench, system, workload, records, application)
     bench.clean(application)
     bench.write("run", {**dataclasses.asdict(run), "application": application, "threads": bench.threads})
     return run
+
+
+def _others_cpu_s(bench: Bench) -> float:
+    """What the machine spent outside broker and harness; the system under test is still in it."""
+    broker_s = bench.broker_cpu_s()
+    return machine_cpu_s() - (0.0 if math.isnan(broker_s) else broker_s) - sum(os.times()[:2])
 
 
 def watch(
@@ -132,7 +142,7 @@ def watch(
         broker_s, now = bench.broker_cpu_s(), time.monotonic()
         progress = bench.log.progress(application, topic)
         if progress is not None:
-            sample = Sample(now, cost.cpu_s, cost.resident_bytes, broker_s, progress)
+            sample = Sample(now, cost.cpu_s, cost.resident_bytes, broker_s, _others_cpu_s(bench), progress)
             samples.append(sample)
             if first is None or progress != first.progress:
                 first, changed_s = sample, now
@@ -184,6 +194,7 @@ def summary(pair: Pair) -> dict[str, Any]:
             "cpu_s_per_million": pair.cpu_per_million("cpu_s"),
             "broker_cpu_s_per_million": pair.cpu_per_million("broker_cpu_s"),
             "peak_bytes": pair.large.peak_bytes,
+            "others_cores": max(pair.small.others_cores, pair.large.others_cores),
             "outputs_per_input": pair.large.outputs / pair.large.records,
             "check": pair.large.verdict.reason,
         }

@@ -50,6 +50,12 @@ def usage(pids: list[int]) -> Usage:
     return Usage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
 
 
+def machine_cpu_s() -> float:
+    """CPU-seconds that the machine has spent on anything since its start, time taken by its host included."""
+    user, nice, system, _idle, _wait, irq, softirq, steal = Path("/proc/stat").read_text().split()[1:9]
+    return sum(map(int, (user, nice, system, irq, softirq, steal))) / os.sysconf("SC_CLK_TCK")
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
     """End the process by SIGTERM, and what remains of its tree by SIGKILL."""
     if process.poll() is not None:

@@ -42,7 +42,7 @@ def drain_table(pairs: Iterable[Row]) -> str:
         why = f"VOID {len(voids)} of {len(results)}: {voids[0]}" if voids else "equal"
         sizes = "→".join(f"{size:,}" for size in results[0]["sizes"])
         if not valid:
-            rows.append([workload, system, guarantee, sizes, "-", "-", "-", "-", "-", "-", "-", why])
+            rows.append([workload, system, guarantee, sizes, *["-"] * 8, why])
             continue
         others = groups.get((workload, guarantee, REFERENCE), [])
         reference = [result for result in others if not result["void"]]
@@ -66,6 +66,7 @@ def drain_table(pairs: Iterable[Row]) -> str:
                 f"{max(result['peak_bytes'] for result in valid) / 1e6:,.0f}",
                 f"{_middle(valid, 'outputs_per_input'):.3f}",
                 *ratios,
+                f"{max(result['others_cores'] for result in valid):.2f}",
                 why,
             ]
         )
@@ -79,7 +80,9 @@ def drain_table(pairs: Iterable[Row]) -> str:
         "broker CPU s/M",
         "peak RSS MB",
     ]
-    return markdown([*head, "outputs/input", f"rate ÷ {REFERENCE}", f"CPU ÷ {REFERENCE}", "check"], rows)
+    return markdown(
+        [*head, "outputs/input", f"rate ÷ {REFERENCE}", f"CPU ÷ {REFERENCE}", "others' cores", "check"], rows
+    )
 
 
 def restore_table(results: Iterable[Row]) -> str:

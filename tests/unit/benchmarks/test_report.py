@@ -14,7 +14,7 @@ RIGHT = Verdict(True, "4 keys: equal")
 def pair(system: str, seconds: tuple[float, float], verdict: Verdict = RIGHT) -> dict[str, Any]:
     """The figures of a pair of 1,000 and 5,000 records."""
     runs = [
-        Run(system, "ysb", "EOS", n, verdict, took, cpu_s=took / 2, broker_cpu_s=0.1, peak_bytes=10**8, outputs=n // 10)
+        Run(system, "ysb", "EOS", n, verdict, took, took / 2, 0.1, others_cores=0.25, peak_bytes=10**8, outputs=n // 10)
         for n, took in zip((1_000, 5_000), seconds, strict=True)
     ]
     return summary(Pair(*runs))
@@ -30,7 +30,7 @@ def test_rates_are_differences_and_stand_beside_the_reference() -> None:
     reference, penstock = rows
     assert penstock[:5] == ["ysb", "penstock", "EOS", "1,000→5,000", "2,000"]
     assert penstock[5] == "250.0"
-    assert penstock[9:] == ["2.00", "0.50", "equal"]
+    assert penstock[9:] == ["2.00", "0.50", "0.25", "equal"]
     assert reference[4] == "1,000"
 
 

@@ -126,9 +126,7 @@ class MemoryBackend:
     def crash(self) -> None:
         """Lose what was committed after each store's last flush. Only with ``keep_flushed``."""
         if self._flushed is None:
-            raise ValueError(
-                "crash() needs MemoryBackend(..., keep_flushed=True): nothing was kept to go back to"
-            )
+            raise ValueError("crash() needs MemoryBackend(..., keep_flushed=True): nothing was kept to go back to")
         for name, kept in self._flushed.items():
             self._tables[name] = _Table(dict(kept.data), kept.position)
 
@@ -150,6 +148,5 @@ class MemoryBackend:
             return self._tables[store]
         except KeyError:
             raise TopologyError(
-                f"store {store!r} is not among this task's stores {sorted(self._tables)}; "
-                "declare it in the topology"
+                f"store {store!r} is not among this task's stores {sorted(self._tables)}; declare it in the topology"
             ) from None

@@ -33,9 +33,7 @@ def windowed_serde(inner: Any, size_ms: int) -> WindowedSerde:
     """
     serde = serde_of(inner)
     if size_ms < 1:
-        raise SerdeError(
-            f"windows of {size_ms} ms cannot be; give the size that the writer used, in milliseconds"
-        )
+        raise SerdeError(f"windows of {size_ms} ms cannot be; give the size that the writer used, in milliseconds")
     write, read = serde.serialize, serde.deserialize
 
     def serialize(windowed: Windowed) -> bytes:

@@ -39,9 +39,7 @@ def room_files() -> set[str]:
     """Every file of the three rooms as its path inside the package, e.g. ``penstock/state/errors.py``."""
     found = (path for room in ROOMS for path in (ROOT / room).rglob("*"))
     return {
-        f"penstock/{path.relative_to(ROOT)}"
-        for path in found
-        if path.is_file() and "__pycache__" not in path.parts
+        f"penstock/{path.relative_to(ROOT)}" for path in found if path.is_file() and "__pycache__" not in path.parts
     }
 
 
@@ -122,9 +120,7 @@ def test_zip_on_the_path_serves_the_package(wheel: Path) -> None:
     assert out.strip() == str(wheel / "penstock" / "__init__.py")
 
 
-@pytest.mark.parametrize(
-    ("room", "above"), [("state", ("topologies", "streams")), ("topologies", ("streams",))]
-)
+@pytest.mark.parametrize(("room", "above"), [("state", ("topologies", "streams")), ("topologies", ("streams",))])
 def test_lower_rooms_do_not_load_upper_ones(room: str, above: tuple[str, ...]) -> None:
     loaded = python(f"import sys, {', '.join(modules(room))}; print(*sys.modules)", ROOT / ".package").split()
     assert f"penstock.{room}" in loaded

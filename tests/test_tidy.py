@@ -35,9 +35,7 @@ EXEMPTION_WITHOUT_REASON = re.compile(r"#\s*(noqa(:[\s\w,]*)?|type:\s*ignore(\[[
 def sources() -> list[Path]:
     """Every Python file of the project."""
     found = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
-    return sorted(
-        path for path in [*found, ROOT / ".package/penstock/__init__.py"] if "__pycache__" not in path.parts
-    )
+    return sorted(path for path in [*found, ROOT / ".package/penstock/__init__.py"] if "__pycache__" not in path.parts)
 
 
 def too_long(text: str) -> Iterator[str]:
@@ -162,9 +160,7 @@ def named_paths(markdown: str) -> set[str]:
     What a command makes (``.venv/``, ``var/``) is left out.
     """
     quoted = re.findall(r"`([\w.-]+(?:/[\w.*-]+)*/?)`", markdown)
-    linked = [
-        target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", markdown) if "://" not in target
-    ]
+    linked = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", markdown) if "://" not in target]
     paths = {name for name in quoted if "/" in name} | {name for name in linked if name}
     return {name for name in paths if not name.startswith((".venv/", "var/"))}
 

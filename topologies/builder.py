@@ -96,9 +96,7 @@ class StreamsBuilder:
         """Connect ports, as ``GraphBuilder.add_stream``. ``KStream.out`` and ``KTable.out`` name theirs."""
         return self._wiring.graph.add_stream(name, out, *ins)
 
-    def stream_of(
-        self, operator: str, port: str | None = None, *, key: Any = None, value: Any = None
-    ) -> KStream:
+    def stream_of(self, operator: str, port: str | None = None, *, key: Any = None, value: Any = None) -> KStream:
         """Go on with the DSL behind a hand-made operator. ``port``: which out port (``None``: the only one).
         Its keys are taken to be partitioned anew: a grouping or join inserts a repartition topic."""
         flow = self._flow(operator, key, value, None)

@@ -31,9 +31,7 @@ def as_text(topology: Topology) -> str:
         lines += ["", f"sub-topology {sub.number}", "  operators"]
         for name in sub.operators:
             lines += _operator_lines(topology, name)
-        lines.append(
-            f"  order of records with different keys matters to: {_listed(_order_sensitive(topology, sub))}"
-        )
+        lines.append(f"  order of records with different keys matters to: {_listed(_order_sensitive(topology, sub))}")
         internal = [t for t in _topics(topology, sub) if t.startswith(_APPLICATION)]
         if internal:
             lines += ["  internal topics", *(f"    {t}" for t in internal)]
@@ -68,9 +66,7 @@ def _shared_properties(spec: OperatorSpec) -> dict[str, str]:
         shown["stores"] = ",".join(s.name for s in spec.stores)
     if spec.emission is not None:
         shown["emission"] = spec.emission
-    timers = [
-        k for k, used in (("stream_time", spec.uses_stream_time), ("wall_time", spec.uses_wall_time)) if used
-    ]
+    timers = [k for k, used in (("stream_time", spec.uses_stream_time), ("wall_time", spec.uses_wall_time)) if used]
     if timers:
         shown["timers"] = ",".join(timers)
     return shown

@@ -15,9 +15,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     event_type: str
 
 
-def build(
-    source: str = "events", running: str = "event-counts", hourly: str = "event-counts-hourly"
-) -> Topology:
+def build(source: str = "events", running: str = "event-counts", hourly: str = "event-counts-hourly") -> Topology:
     """``running``: the count so far under each type. ``hourly``: the count of each hour of event time under
     the type and hour (``Windowed`` keys), open to events that are up to a day late. Both are longs."""
     builder = StreamsBuilder("event-counts")

@@ -21,9 +21,7 @@ class KGroupedStream:
     ``name``, and returns its table. Records with a null key or a null value are dropped and counted.
     ``emission``: ``every_update`` or ``per_commit``; ``None``: the builder's."""
 
-    def __init__(
-        self, flow: Flow, windows: TumblingWindows | None = None, retention_ms: int | None = None
-    ) -> None:
+    def __init__(self, flow: Flow, windows: TumblingWindows | None = None, retention_ms: int | None = None) -> None:
         self._flow = flow
         self._windows = windows
         self._retention_ms = retention_ms
@@ -106,9 +104,7 @@ class KGroupedStream:
             )
         spec = Aggregate(
             stores=(store,),
-            emission=flow.wiring.emission
-            if emission is None
-            else as_emission(emission, f"operator {name!r}"),
+            emission=flow.wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
             # which records are late depends on the records of other keys, which move stream time
             order_sensitive=windows is not None,
             init=init,

@@ -7,9 +7,7 @@ from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
 
 
-def build(
-    source: str = "clicks", output: str | None = None, *, emission: Emission = "every_update"
-) -> Topology:
+def build(source: str = "clicks", output: str | None = None, *, emission: Emission = "every_update") -> Topology:
     """Counts in the store ``counts`` and its changelog; as longs in ``output`` too if it is named."""
     builder = StreamsBuilder("keyed-count", key=str, value=bytes, emission=emission)
     counts = builder.stream(source).group_by_key().count(name="counts")

@@ -118,9 +118,7 @@ class KStream:
         self, fn: Callable[[Any], Iterable[Any]], *, value: Any = None, name: str | None = None
     ) -> KStream:
         """Each value of ``fn(value)``, under the same key."""
-        return self._then(
-            "flat-map-values", name, lambda f: stateless.FlatMap(fn=f, values_only=True), fn, value=value
-        )
+        return self._then("flat-map-values", name, lambda f: stateless.FlatMap(fn=f, values_only=True), fn, value=value)
 
     def peek(self, fn: Function, *, name: str | None = None) -> KStream:
         """The same records; ``fn(key, value)`` is called for its effect, which may repeat after a restart."""
@@ -152,9 +150,7 @@ class KStream:
         name: str | None = None,
     ) -> KStream:
         """Each pair of key and value of ``fn(key, value)``."""
-        return self._then(
-            "flat-map", name, lambda f: stateless.FlatMap(fn=f), fn, key=key, value=value, rekeyed=True
-        )
+        return self._then("flat-map", name, lambda f: stateless.FlatMap(fn=f), fn, key=key, value=value, rekeyed=True)
 
     def select_key(self, fn: Function, *, key: Any = None, name: str | None = None) -> KStream:
         """The same values under ``fn(key, value)``."""
@@ -201,9 +197,7 @@ class KStream:
     # -- several streams -------------------------------------------------------------------------------------
 
     @overload
-    def branch(
-        self, *predicates: Function, default: bool = False, name: str | None = None
-    ) -> tuple[KStream, ...]: ...
+    def branch(self, *predicates: Function, default: bool = False, name: str | None = None) -> tuple[KStream, ...]: ...
 
     @overload
     def branch(
@@ -249,8 +243,7 @@ class KStream:
                     )
             if flow.out in {f.out for f in flows[:i]}:
                 raise TopologyError(
-                    f"operator {name!r} merges {flow.out!r} with itself, which would double its records; "
-                    "merge it once"
+                    f"operator {name!r} merges {flow.out!r} with itself, which would double its records; merge it once"
                 )
         wiring.add(name, stateless.Merge(), *flows)
         return KStream(self._behind(name, rekeyed=any(f.rekeyed for f in flows)))
@@ -260,15 +253,11 @@ class KStream:
         table's own updates emit nothing. Null keys and values are dropped and counted."""
         return self._join("join", table, joiner, value, name, left=False)
 
-    def left_join(
-        self, table: KTable, joiner: Function, *, value: Any = None, name: str | None = None
-    ) -> KStream:
+    def left_join(self, table: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KStream:
         """As ``join``, and ``joiner(left, None)`` for records that meet no row or have no key."""
         return self._join("left-join", table, joiner, value, name, left=True)
 
-    def _join(
-        self, kind: str, table: KTable, joiner: Function, value: Any, name: str | None, *, left: bool
-    ) -> KStream:
+    def _join(self, kind: str, table: KTable, joiner: Function, value: Any, name: str | None, *, left: bool) -> KStream:
         wiring = self._flow.wiring
         name = wiring.name(self._flow, kind, name)
         if not isinstance(table, KTable):
@@ -318,9 +307,7 @@ class KStream:
         name = self._flow.wiring.name(self._flow, "to", name)
         flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
         inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
-        flow.wiring.add(
-            name, Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, inner_key=inner), flow
-        )
+        flow.wiring.add(name, Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, inner_key=inner), flow)
 
 
 class ProcessedStream(KStream):
@@ -335,8 +322,7 @@ class ProcessedStream(KStream):
         port that the processor does not declare."""
         if name not in self._ports:
             raise TopologyError(
-                f"operator {self.name!r} has no out port {name!r}; "
-                f"it declares: {', '.join(self._ports) or 'none'}"
+                f"operator {self.name!r} has no out port {name!r}; it declares: {', '.join(self._ports) or 'none'}"
             )
         port = name if len(self._ports) > 1 else None
         return KStream(self._behind(self.name, port=port, key=key, value=value))

@@ -62,9 +62,7 @@ class KTable:
 
         flow = self._flow
         if key_fn is None:
-            return KStream(
-                flow if key is None else dataclasses.replace(flow, key=as_serde(key, f"{flow.out!r}"))
-            )
+            return KStream(flow if key is None else dataclasses.replace(flow, key=as_serde(key, f"{flow.out!r}")))
         wiring = flow.wiring
         name = wiring.name(flow, "to-stream", name)
         serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")

@@ -118,9 +118,7 @@ class Wiring:
             partitions=partitions,
             inner_key=inner,
         )
-        source = Source(
-            topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partitions=partitions
-        )
+        source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partitions=partitions)
         self.add(f"{topic}-sink", sink, flow)
         self.add_source(topic, source)
         return Flow(self, flow.root, topic, None, flow.key, flow.value)
@@ -145,7 +143,5 @@ def as_emission(emission: Any, what: str) -> Emission:
 def check_function(fn: Any, name: str) -> Callable[..., Any]:
     """``fn`` if it can be called, or ``TopologyError``."""
     if not callable(fn):
-        raise TopologyError(
-            f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda"
-        )
+        raise TopologyError(f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda")
     return cast(Callable[..., Any], fn)

@@ -12,9 +12,7 @@ def words(line: str) -> list[str]:
     return line.lower().split()
 
 
-def build(
-    source: str = "lines", output: str = "word-counts", *, emission: Emission = "every_update"
-) -> Topology:
+def build(source: str = "lines", output: str = "word-counts", *, emission: Emission = "every_update") -> Topology:
     """Counts (text) under their words. ``per_commit`` writes the last count per word and commit."""
     builder = StreamsBuilder("word-count", value=str, emission=emission)
     counts = builder.stream(source).flat_map_values(words).group_by(lambda _, word: word).count(name="counts")

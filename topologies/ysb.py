@@ -60,9 +60,7 @@ def build(
     builder = StreamsBuilder("ysb", key=str, emission=emission)
     campaigns = builder.table(ads, value=Ad)
     views = builder.stream(events, value=Event).filter_values(is_view)
-    by_campaign = (
-        views.join(campaigns, campaign_of, value=str).map(under_campaign, value=bytes).group_by_key()
-    )
+    by_campaign = views.join(campaigns, campaign_of, value=str).map(under_campaign, value=bytes).group_by_key()
     counts = by_campaign.windowed_by(tumbling("10s", grace="1h")).count(name="windows")
     counts.to_stream(window_name, key=str).map_values(str, value=str).to(output)
     return builder.build()

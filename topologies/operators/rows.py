@@ -44,7 +44,9 @@ def serialize_keys(ctx: OperatorContext, batch: Batch, serde: Serde[Any]) -> tup
         try:
             return None if key is None else write(key)
         except Exception as exc:
-            raise TypeError(f"serde {serde.name} cannot write the key {key!r:.100} ({exc}); give it its own serde") from exc
+            raise TypeError(
+                f"serde {serde.name} cannot write the key {key!r:.100} ({exc}); give it its own serde"
+            ) from exc
 
     return map_rows(ctx, batch, named, batch.keys)
 

@@ -140,7 +140,7 @@ def _joined(live: DataFrame, made: DataFrame, on: Sequence[str]) -> DataFrame:
 
 
 def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[Finding]:
-    fields = {f.name for f in both.schema["live"].dataType.fields}  # type: ignore[attr-defined]
+    fields = set(both.select("live.*").columns)
     same = F.lit(True)
     for name in ("key", "value", "timestamp_ms", "headers"):
         if name in fields:

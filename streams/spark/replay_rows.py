@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -85,9 +86,9 @@ def chunk_of(batch: pa.RecordBatch, topic: str, partition: int) -> Chunk:
     )
 
 
-def to_headers(row: list[dict[str, bytes | None]] | None) -> Headers:
+def to_headers(row: list[dict[str, Any]] | None) -> Headers:
     """Headers of a Spark row."""
-    return tuple((h["key"], h["value"]) for h in row) if row else ()  # type: ignore[misc]
+    return tuple((h["key"], h["value"]) for h in row) if row else ()
 
 
 def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -51,7 +51,7 @@ def ship(ref: TopologyRef) -> ShippedTopology:
     if isinstance(ref, str) and ref.partition(":")[0].endswith(".py"):
         ref = str(Path.cwd() / ref)
     try:
-        return ShippedTopology(tuple(p for p in sys.path if p), cloudpickle.dumps(ref))  # type: ignore[no-untyped-call]
+        return ShippedTopology(tuple(p for p in sys.path if p), cloudpickle.dumps(ref))  # type: ignore[no-untyped-call]  # PySpark does not type it
     except Exception as exc:
         raise TopologyError(
             f"{ref!r:.100} cannot be sent to executors ({exc}); give 'module:name', or a function that builds the topology"

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Literal
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
@@ -235,15 +235,16 @@ class _Run:
         alone = [t for t in exact if self._one_writer_each(t)]
         shared = [t for t in exact if t not in alone]
         tail = self._facts.running
-        for mode, topics, how in (
+        comparisons: tuple[tuple[Mode, list[str], Callable[[DataFrame, DataFrame], list[Finding]]], ...] = (
             ("sequence", alone, partial(compare.by_partition, tail=tail)),
             ("bag", shared, partial(compare.as_bags, tail=tail)),
             ("key sequence", shared, partial(compare.by_key, tail=tail)),
             ("last value", held, compare.last_values),
-        ):
+        )
+        for mode, topics, how in comparisons:
             if topics:
                 found = {f.subject: f for f in how(self._live(topics), self._made(topics))}
-                out += [self._output(topic, mode, found.get(topic)) for topic in topics]  # type: ignore[arg-type]
+                out += [self._output(topic, mode, found.get(topic)) for topic in topics]
         # The sequence per key says more than the bag, where it differs too.
         return sorted(out, key=lambda c: (c.name, c.mode))
 
@@ -299,14 +300,14 @@ class _Run:
         )
 
     def _input_of_output(
-        self, topic: str, mode: Mode, key: bytes | None, partition: int | None, made: object
+        self, topic: str, mode: Mode, key: bytes | None, partition: int | None, made: Row | None
     ) -> InputRecord | None:
         if mode != "last value":
             place = made if made is not None else self._last_made(topic, partition, key)
             if place is None:
                 return None
-            task = TaskId(place["subtopology"], place["task"])  # type: ignore[index]
-            seen = self._trace({task: Watch(outputs=frozenset({(topic, place["seq"])}))})  # type: ignore[index]
+            task = TaskId(place["subtopology"], place["task"])
+            seen = self._trace({task: Watch(outputs=frozenset({(topic, place["seq"])}))})
             return seen[0].input if seen else None
         tasks = {TaskId(f.subtopology, f.task) for f in self._done.output_files(topic)}
         seen = self._trace({t: Watch(keys=frozenset({(topic, key)})) for t in tasks})
@@ -314,7 +315,7 @@ class _Run:
         wrote = [(_bytes(r["value"]), r["timestamp_ms"]) for r in rows.orderBy("offset").collect()]
         return departure(wrote, seen)
 
-    def _last_made(self, topic: str, partition: int | None, key: bytes | None) -> object:
+    def _last_made(self, topic: str, partition: int | None, key: bytes | None) -> Row | None:
         """The last row that the batch made there; the stream has more."""
         rows = self._made([topic])
         rows = (

@@ -39,7 +39,7 @@ def test_a_topology_travels_as_a_name_a_file_or_a_function(tmp_path: Path) -> No
     with pytest.raises(TopologyError, match="gives a int"):
         load_topology(lambda: 3)
     with pytest.raises(TopologyError, match="cannot be sent"):
-        ship(two_stages())  # type: ignore[arg-type]
+        ship(two_stages())  # type: ignore[arg-type]  # what is wrong with it is the test
 
 
 def test_the_zip_can_be_imported_by_a_python_that_has_nothing_else_of_ours(tmp_path: Path) -> None:

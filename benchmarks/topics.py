@@ -41,11 +41,21 @@ class Log:
     def __init__(self, bootstrap: str, work: Path) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+        self._await_groups()
         cluster = self._admin.list_topics(timeout=WAIT_S).cluster_id
         path = work / f"begins-{cluster}.json"
         if not path.exists():
             path.write_text(json.dumps({"base_ms": int(time.time()) // 86_400 * 86_400_000}))
         self.base_ms: int = json.loads(path.read_text())["base_ms"]
+
+    def _await_groups(self) -> None:
+        """A broker that has just started makes the topic of committed positions when it is first asked for one. The
+        consumer asks until there is an answer; of the admin client, asking again was seen to crash."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "benchmark-warm-up"})
+        try:
+            consumer.committed([TopicPartition("benchmark-warm-up", 0)], timeout=WAIT_S)
+        finally:
+            consumer.close()
 
     # -- topics ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it."""
-    from penstock.streams.cli.load import load_topology
+    from penstock.streams.loading import load_topology
 
     topology = load_topology(args.topology)
     print(topology.mermaid() if args.mermaid else topology.describe())

@@ -42,7 +42,7 @@ SETTINGS = (
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
-    from penstock.streams.cli.load import load_topology
+    from penstock.streams.loading import load_topology
     from penstock.streams.settings import load_settings
 
     settings = load_settings(args.config, **{name: getattr(args, name) for name in SETTINGS})

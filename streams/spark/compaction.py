@@ -31,6 +31,7 @@ from penstock.state.restore import ChangelogFacts, why_not
 from penstock.state.snapshot import SnapshotRepository, new_attempt
 from penstock.state.store import StoreSpec
 from penstock.streams import metadata
+from penstock.streams.loading import load_topology
 from penstock.streams.spark.cluster import Cluster, CommittedInput, Connection, open_cluster
 from penstock.streams.spark.compact_executor import (
     ENTRY_SCHEMA,
@@ -45,7 +46,7 @@ from penstock.streams.spark.failures import translated
 from penstock.streams.spark.read import KafkaSource, read_ranges
 from penstock.streams.spark.savepoint import SavedInput, SavedStore, Savepoint, SavepointRepository
 from penstock.streams.spark.session import SparkSettings, spark_session
-from penstock.streams.spark.shipping import TopologyRef, load_topology
+from penstock.streams.spark.shipping import TopologyRef
 from penstock.topologies.graph import Subtopology, Topology
 
 At = Literal["committed", "end"]

@@ -9,17 +9,15 @@ as for any PySpark job (``--py-files``, an archive, or an image).
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pyspark import cloudpickle
 
 from penstock.state.errors import TopologyError
+from penstock.streams.loading import load_topology
 from penstock.topologies.graph import Topology
 
 TopologyRef = str | Callable[[], Any]
@@ -56,44 +54,3 @@ def ship(ref: TopologyRef) -> ShippedTopology:
         raise TopologyError(
             f"{ref!r:.100} cannot be sent to executors ({exc}); give 'module:name', or a function that builds the topology"
         ) from exc
-
-
-def load_topology(ref: Any) -> Topology:
-    """The topology behind a reference. Raises ``TopologyError`` that says what was found instead."""
-    found = _named(ref) if isinstance(ref, str) else ref
-    if callable(found) and not hasattr(found, "build"):
-        found = found()
-    if isinstance(found, Topology):
-        return found
-    build = getattr(found, "build", None)
-    built = build() if callable(build) else None
-    if isinstance(built, Topology):
-        return built
-    raise TopologyError(f"{ref!r:.100} gives a {type(found).__name__}; it must give a Topology or a builder")
-
-
-def _named(ref: str) -> Any:
-    """What ``module:name`` or ``path/to/file.py:name`` names; ``name`` may be left out when it is ``topology`` or
-    ``build``."""
-    place, _, name = ref.partition(":")
-    names = [name] if name else ["topology", "build"]
-    try:
-        module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (ImportError, ValueError, OSError) as exc:
-        raise TopologyError(
-            f"{ref!r} cannot be loaded: {exc}; write package.module:name, and check Python's path"
-        ) from exc
-    for candidate in names:
-        if hasattr(module, candidate):
-            return getattr(module, candidate)
-    raise TopologyError(f"{place} has no {' or '.join(names)}; name the topology as package.module:name")
-
-
-def _from_file(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module

@@ -27,6 +27,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from penstock.state.changelog import from_changelog, to_changelog_columns
 from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.loading import load_topology
 from penstock.streams.spark import compare
 from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
 from penstock.streams.spark.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
@@ -46,7 +47,7 @@ from penstock.streams.spark.replay_job import (
 from penstock.streams.spark.replay_plan import START, ReplayPlan, plan_replay, snapshot_targets
 from penstock.streams.spark.replay_task import ReplayJob
 from penstock.streams.spark.session import SparkSettings, spark_session
-from penstock.streams.spark.shipping import TopologyRef, load_topology, ship
+from penstock.streams.spark.shipping import TopologyRef, ship
 from penstock.streams.spark.trace import SIGHTING_SCHEMA, Sighting, Watch, departure, trace_tasks
 from penstock.streams.task import TaskOptions
 from penstock.topologies.graph import Subtopology, Topology

@@ -26,6 +26,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.snapshot import SnapshotRepository, new_attempt
 from penstock.streams import journal
 from penstock.streams.journal import Entry
+from penstock.streams.loading import load_topology
 from penstock.streams.prepare import needs_journal
 from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
 from penstock.streams.spark.compact_executor import CompactTarget
@@ -44,7 +45,7 @@ from penstock.streams.spark.replay_plan import (
 from penstock.streams.spark.replay_rows import END_OF_TASK, ORDER, ORDERED_SCHEMA, Ordering, placed_rows
 from penstock.streams.spark.replay_task import REPORT_SCHEMA, ReplayJob, run_tasks
 from penstock.streams.spark.session import SparkSettings, spark_session
-from penstock.streams.spark.shipping import ShippedTopology, TopologyRef, load_topology, ship
+from penstock.streams.spark.shipping import ShippedTopology, TopologyRef, ship
 from penstock.streams.task import TaskOptions
 from penstock.topologies.graph import Subtopology
 

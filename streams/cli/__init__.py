@@ -1,1 +1,1 @@
-"""The command ``penstock`` and its sub-commands, each imported only when it is asked for."""
+"""The command ``penstock``: thin wrappers around the library, one module per command."""

@@ -1,72 +1,93 @@
-"""The command ``penstock``. Each sub-command is a module that is imported only when it is asked for, so that ``penstock
-up`` never loads Spark. A module has ``register(subparsers)``, which sets ``run``, a function of the parsed arguments
-that returns the exit status.
+"""``penstock COMMAND …``. Only the module of the command that was given is imported, so ``penstock up`` loads no Spark.
 
-What Penstock raises on purpose is one line on the error stream and exit status 1; anything else is a defect and shows
-its traceback.
+A command's module has ``register(subparsers)``, which adds its parser with ``set_defaults(run=…)``, and
+``run(args) -> int``, whose answer is the exit code. ``args.argv`` is the whole command line after ``penstock``.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from penstock import __version__
 from penstock.state.errors import PenstockError
 
-COMMANDS = {
-    "up": ("cluster", "start a real Kafka on this machine"),
-    "down": ("cluster", "stop it"),
-    "status": ("cluster", "say what runs"),
-    "topics": ("topics", "create, list, describe or delete topics"),
-    "produce": ("console", "write lines of standard input to a topic"),
-    "consume": ("console", "print the records of a topic"),
-    "worker": ("worker", "run a topology against Kafka"),
-    "describe": ("describe", "print a topology as text or as a Mermaid chart"),
-    "replay": ("replay", "run a topology on Spark over a range of the log"),
-    "compact": ("compact", "turn changelogs into snapshots on Spark"),
-    "verify": ("verify", "compare what the workers wrote with a replay on Spark"),
-    "demo": ("demo", "run the main job end to end and write a report"),
-}
-"""Command → (module of this package, what it does)."""
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
+EXIT_BROKEN_PIPE = 141
 
-INTERRUPTED = 130
+
+class Command(NamedTuple):
+    """One line of the table: ``module`` registers the command ``name``, and perhaps others."""
+
+    name: str
+    module: str
+    help: str
+
+
+_CLI = "penstock.streams.cli"
+COMMANDS = (
+    Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine"),
+    Command("down", f"{_CLI}.cluster", "stop it"),
+    Command("status", f"{_CLI}.cluster", "say whether it runs, and where"),
+    Command("topics", f"{_CLI}.topics", "create, list, describe and delete topics"),
+    Command("produce", f"{_CLI}.console", "write lines of standard input to a topic"),
+    Command("consume", f"{_CLI}.console", "print the records of a topic"),
+    Command("describe", f"{_CLI}.describe", "print a topology as text, or as a Mermaid chart"),
+    Command("worker", f"{_CLI}.worker", "run a topology against Kafka"),
+    Command("replay", f"{_CLI}.replay", "run a topology as a Spark batch over [from, to) of the log"),
+    Command("compact", f"{_CLI}.compact", "make snapshots of an application's stores from their changelogs"),
+    Command("verify", f"{_CLI}.verify", "compare what workers wrote with what Spark computes"),
+    Command("demo", f"{_CLI}.demo", "run the main job end to end and write a report"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(words[0] if words and words[0] in COMMANDS else None)
-    args = parser.parse_args(words)
-    args.argv = words
+    """Run one command; its exit code. What Penstock raises on purpose becomes one line on standard error and 1."""
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
-        status: int = args.run(args)
+        args = build_parser(given).parse_args(given)
+        args.argv = given
+        code: int = args.run(args)
+        sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
+        return code
     except PenstockError as exc:
         print(f"penstock: {exc}", file=sys.stderr)
-        return 1
+        return EXIT_FAILED
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return 0
-    return status
+        # Python flushes standard output once more when it ends, which would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
 
 
-def _parser(command: str | None) -> argparse.ArgumentParser:
-    """The whole parser, or the one that knows only this command."""
-    parser = argparse.ArgumentParser(prog="penstock", description="Log-based stream processing on Kafka, and on Spark.")
-    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
-    if command is None:
-        listing = "\n".join(f"  {name:<10}{what}" for name, (_, what) in COMMANDS.items())
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.epilog = f"commands:\n{listing}\n\npenstock COMMAND --help says more"
-        parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
-        return parser
-    subparsers = parser.add_subparsers(dest="command", required=True)
-    module = importlib.import_module(f"penstock.streams.cli.{COMMANDS[command][0]}")
-    module.register(subparsers)
+def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser that knows every command's name, and all of the one that ``argv`` begins with."""
+    parser = argparse.ArgumentParser(
+        prog="penstock", description="Log-based stream processing on Kafka, with Spark as its second engine."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    chosen = next((text for text in argv if not text.startswith("-")), None)
+    module = next((command.module for command in COMMANDS if command.name == chosen), None)
+    for command in COMMANDS:
+        if command.module != module:
+            subparsers.add_parser(command.name, help=command.help)
+    if module is not None:
+        importlib.import_module(module).register(subparsers)
     return parser
+
+
+class _Version(argparse.Action):
+    """Reads the version only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        print(f"penstock {importlib.import_module('penstock').__version__}")
+        parser.exit()
 
 
 if __name__ == "__main__":

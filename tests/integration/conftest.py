@@ -1,4 +1,5 @@
-"""One real broker for every integration test of a session. These run without xdist: one JVM is enough for two cores."""
+"""One real broker for the integration tests of a session. They run without xdist: with it each of its processes would
+start a broker of its own, which is more JVMs than two cores and a few GB carry."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from penstock.streams.kafka.embedded import EmbeddedKafka
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[str]:
-    """The bootstrap servers of a broker that allows short sessions."""
-    configs = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
-    with EmbeddedKafka(configs=configs) as cluster:
+    """The bootstrap servers of a broker that allows short sessions. Tests share it: names of topics, groups and
+    applications are each test's own."""
+    with EmbeddedKafka() as cluster:
         yield cluster.bootstrap_servers

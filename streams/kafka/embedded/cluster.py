@@ -27,7 +27,7 @@ class EmbeddedKafka:
     ``brokers`` are numbered from 0. ``port`` is the first broker's (the others follow), ``None`` takes random
     free ports. ``data_dir`` is kept and may be used again; ``None`` is a temporary folder, removed by
     :meth:`stop`. ``configs`` are broker settings that override ours (topics are never created by themselves
-    unless it says so). If the Python process dies without :meth:`stop`, the brokers are killed. Not safe for
+    unless it says so). If the Python process dies without :meth:`stop`, its brokers are killed. Not safe for
     use from several threads.
 
     :raises SettingsError: when constructed, for a value out of bounds.
@@ -56,8 +56,9 @@ class EmbeddedKafka:
             raise UserError("this cluster is started already; stop() it first or make another EmbeddedKafka")
         self._layout = launch.prepare(self._settings)
         try:
+            removed = [str(self._layout.data_dir)] if self._layout.temporary else []
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", processes.__file__],
+                [sys.executable, "-I", "-S", processes.__file__, *removed],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,14 +1,16 @@
 """Broker processes: told apart from later ones with the same id, and stopped by id.
 
-Run as a script this file is the guard of a library cluster: it reads one ``pid<TAB>identity`` per line from
-its standard input, and when that ends without the word ``done``, because the process that held the other end
-is gone, it kills what it was told of. It therefore imports nothing but the standard library.
+Run as a script this file is the guard of a library cluster: it reads one ``pid<TAB>identity`` per line from its
+standard input, and when that ends without the word ``done``, because the process that held the other end is gone, it
+kills what it was told of and removes the temporary folder that is its argument, if there is one. It therefore imports
+nothing but the standard library.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +102,8 @@ def _guard() -> None:
         pid, _, identity = line.rstrip("\n").partition("\t")
         handles.append(ProcessHandle(int(pid), identity))
     kill_processes(handles)
+    for folder in sys.argv[1:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

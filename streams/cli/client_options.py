@@ -1,0 +1,64 @@
+"""What the commands that talk to a cluster have in common: which one, and how to connect."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from penstock.state.errors import SettingsError
+
+BOOTSTRAP_ENV = "PENSTOCK_BOOTSTRAP_SERVERS"
+
+
+def add_client_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--bootstrap-server``, ``--name`` and ``--client-config``."""
+    parser.add_argument(
+        "--bootstrap-server",
+        dest="bootstrap_servers",
+        metavar="HOST:PORT",
+        help=f"default: the cluster that `penstock up` started, else ${BOOTSTRAP_ENV}",
+    )
+    parser.add_argument("--name", metavar="NAME", help="of the cluster that `penstock up --name NAME` started")
+    parser.add_argument(
+        "--client-config", action="append", default=[], metavar="KEY=VALUE", help="any librdkafka key (repeatable)"
+    )
+
+
+def bootstrap_servers(args: argparse.Namespace) -> str:
+    """The servers to talk to: the option, else the embedded cluster, else the environment.
+
+    :raises SettingsError: none of them says.
+    """
+    if args.bootstrap_servers:
+        return str(args.bootstrap_servers)
+    from penstock.streams.kafka.embedded import DEFAULT_NAME, running_bootstrap_servers
+
+    servers = running_bootstrap_servers(args.name or DEFAULT_NAME)
+    if servers is not None:
+        return servers
+    if args.name is not None:
+        raise SettingsError(f"no cluster {args.name!r} runs. Start it with: penstock up --name {args.name}")
+    if from_env := os.environ.get(BOOTSTRAP_ENV):
+        return from_env
+    raise SettingsError(
+        "no cluster to talk to. Start one with: penstock up, or name one: --bootstrap-server HOST:PORT, or set "
+        f"{BOOTSTRAP_ENV}"
+    )
+
+
+def client_config(args: argparse.Namespace) -> dict[str, str]:
+    """What ``--client-config`` says."""
+    return pairs(args.client_config, "--client-config")
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """``KEY=VALUE`` texts as a dictionary; the last of two equal keys wins. :raises SettingsError: no ``=``."""
+    out: dict[str, str] = {}
+    for position, text in enumerate(texts, 1):
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            # The text itself is not shown: it may be a secret.
+            raise SettingsError(f"{option} takes KEY=VALUE; number {position} of them has no key or no '='")
+        out[key.strip()] = value
+    return out

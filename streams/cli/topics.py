@@ -1,0 +1,92 @@
+"""``penstock topics create | list | describe | delete``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.errors import SettingsError
+from penstock.streams.cli.client_options import add_client_options, bootstrap_servers, client_config, pairs
+
+if TYPE_CHECKING:
+    from penstock.streams.kafka.topics import Topics
+
+
+def register(subparsers: Any) -> None:
+    """Add the command and its four actions."""
+    parser = subparsers.add_parser("topics", help="create, list, describe and delete topics")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="create a topic")
+    create.add_argument("topic")
+    create.add_argument("--partitions", type=int, default=1, metavar="N", help="default: 1")
+    create.add_argument("--replication-factor", type=int, default=1, metavar="N", help="default: 1")
+    create.add_argument("--retention", metavar="TIME", help="such as 90m, 1d, 2w or forever (default: the broker's)")
+    create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="any topic setting")
+    create.set_defaults(action=_create)
+    listing = actions.add_parser("list", help="list the topics")
+    listing.add_argument("--internal", action="store_true", help="Kafka's own too")
+    listing.set_defaults(action=_list)
+    describe = actions.add_parser("describe", help="partitions, offsets and settings of a topic")
+    describe.add_argument("topic")
+    describe.set_defaults(action=_describe)
+    delete = actions.add_parser("delete", help="delete a topic and its records")
+    delete.add_argument("topic")
+    delete.set_defaults(action=_delete)
+    for action in (create, listing, describe, delete):
+        add_client_options(action)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked."""
+    from penstock.streams.kafka.topics import Topics
+
+    args.action(args, Topics(bootstrap_servers(args), client_config(args)))
+    return 0
+
+
+def _create(args: argparse.Namespace, topics: Topics) -> None:
+    from penstock.streams.kafka.topics import parse_retention_ms
+
+    configs = pairs(args.config, "--config")
+    if args.retention is not None:
+        if "retention.ms" in configs:
+            raise SettingsError("--retention and --config retention.ms say the same; give one of them")
+        configs["retention.ms"] = str(parse_retention_ms(args.retention))
+    topics.create(args.topic, partitions=args.partitions, replication_factor=args.replication_factor, configs=configs)
+    print(f"created topic {args.topic}")
+
+
+def _list(args: argparse.Namespace, topics: Topics) -> None:
+    rows = [[t.name, str(t.partitions), str(t.replication_factor)] for t in topics.list(internal=args.internal)]
+    print(table(["topic", "partitions", "replication factor"], rows))
+
+
+def _describe(args: argparse.Namespace, topics: Topics) -> None:
+    topic = topics.describe(args.topic)
+    records = sum(p.end_offset - p.start_offset for p in topic.partitions)
+    print(f"topic {topic.name}: {len(topic.partitions)} partitions, {records} offsets in use")
+    for key, value in topic.configs.items():
+        print(f"  {key}={value}")
+    rows = [
+        [str(p.partition), str(p.leader), _ids(p.replicas), _ids(p.in_sync), str(p.start_offset), str(p.end_offset)]
+        for p in topic.partitions
+    ]
+    print(table(["partition", "leader", "replicas", "in sync", "start", "end"], rows))
+
+
+def _delete(args: argparse.Namespace, topics: Topics) -> None:
+    topics.delete(args.topic)
+    print(f"deleted topic {args.topic}")
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ",".join(str(node) for node in nodes)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text under their headings, separated by at least two blanks, so that `awk` can cut them."""
+    lines = [list(columns), *[list(row) for row in rows]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)

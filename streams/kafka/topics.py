@@ -1,0 +1,219 @@
+"""Topics, as a person handles them: create, list, describe, delete. For what the worker needs, see ``admin``."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
+from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.errors import error_of, translated
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+_ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+_SETTLE_STEP_S = 0.05
+
+
+class TopicSummary(NamedTuple):
+    """One line of a list."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+
+
+class PartitionDescription(NamedTuple):
+    """Where one partition lives, and the offsets that it holds: ``[start_offset, end_offset)``."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    start_offset: int
+    end_offset: int
+
+
+class TopicDescription(NamedTuple):
+    """A topic. ``configs``: the settings that differ from the cluster's, by name."""
+
+    name: str
+    partitions: tuple[PartitionDescription, ...]
+    configs: dict[str, str]
+
+
+def parse_retention_ms(text: str) -> int:
+    """Milliseconds in "1d", "90m", "500ms" or "2w"; "forever" is -1, as Kafka has it.
+
+    :raises SettingsError: anything else, also a number without its unit.
+    """
+    if text == "forever":
+        return -1
+    match = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text.strip())
+    if match is None:
+        raise SettingsError(f"{text!r} is no retention; write a number and its unit (ms, s, m, h, d, w), or: forever")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def no_answer(servers: str) -> EnvironmentFault:
+    """The fault to raise when no broker answers."""
+    return EnvironmentFault(
+        f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT"
+    )
+
+
+def unknown_topic(name: str) -> UserError:
+    """The error to raise for a topic that is not there."""
+    return UserError(f"there is no topic {name!r}. Create it with: penstock topics create {name} --partitions 1")
+
+
+class Topics:
+    """The topics of one cluster. ``client_config``: any librdkafka keys (security and such). Every call may raise
+    :class:`EnvironmentFault` when no broker answers within ``timeout_s``."""
+
+    def __init__(self, servers: str, client_config: Mapping[str, str], *, timeout_s: float = 30.0) -> None:
+        self._servers = servers
+        self._timeout_s = timeout_s
+        config: dict[str, Any] = {"log_level": 2, "error_cb": unheard, **client_config, "bootstrap.servers": servers}
+        try:
+            self._client = AdminClient(config, logger=client_logger())
+        except (KafkaException, ValueError, TypeError) as exc:
+            raise refused_config(exc) from exc
+
+    def create(self, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+        """Create a topic; returns when the cluster knows it. :raises UserError: it exists, or Kafka refuses it."""
+        if partitions < 1 or replication_factor < 1:
+            raise SettingsError(
+                f"{partitions} partitions in {replication_factor} copies cannot be made; ask for at least one of each"
+            )
+        self._metadata()
+        topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
+        asked = self._client.create_topics([topic], request_timeout=self._timeout_s, operation_timeout=self._timeout_s)
+        try:
+            asked[name].result()
+        except KafkaException as exc:
+            err = error_of(exc)
+            if err is not None and err.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UserError(f"topic {name} exists already; see: penstock topics describe {name}") from exc
+            raise self._translated(exc, f"creating topic {name}") from exc
+        self._settle(name, present=True)
+
+    def list(self, *, internal: bool = False) -> list[TopicSummary]:
+        """All topics by name; Kafka's own (``__consumer_offsets`` and such) only if ``internal``."""
+        found = self._metadata().topics.values()
+        return sorted(
+            TopicSummary(topic.topic, len(topic.partitions), len(topic.partitions[0].replicas))
+            for topic in found
+            if topic.partitions and (internal or not topic.topic.startswith("__"))
+        )
+
+    def describe(self, name: str) -> TopicDescription:
+        """Partitions, offsets and settings. :raises UserError: there is no such topic."""
+        topic = self._metadata().topics.get(name)
+        if topic is None:
+            raise unknown_topic(name)
+        starts = self._offsets(name, topic.partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # untyped in the client
+        ends = self._offsets(name, topic.partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # untyped in the client
+        partitions = tuple(
+            PartitionDescription(p.id, p.leader, tuple(p.replicas), tuple(p.isrs), starts[p.id], ends[p.id])
+            for p in sorted(topic.partitions.values(), key=lambda p: p.id)
+        )
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        asked = self._client.describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        entries = self._answer(asked, f"reading the settings of topic {name}")
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        configs = {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
+        return TopicDescription(name, partitions, configs)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its records; returns when the cluster no longer knows it.
+
+        :raises UserError: there is no such topic.
+        """
+        if name not in self._metadata().topics:
+            raise unknown_topic(name)
+        asked = self._client.delete_topics([name], request_timeout=self._timeout_s, operation_timeout=self._timeout_s)
+        self._answer(asked[name], f"deleting topic {name}")
+        self._settle(name, present=False)
+
+    def require(self, name: str) -> int:
+        """The number of partitions of a topic. :raises UserError: there is no such topic."""
+        topic = self._metadata().topics.get(name)
+        if topic is None or not topic.partitions:
+            raise unknown_topic(name)
+        return len(topic.partitions)
+
+    def _metadata(self) -> Any:
+        # All topics, not one by name: asking for one by name would create it where the cluster allows that.
+        try:
+            return self._client.list_topics(timeout=self._timeout_s)
+        except KafkaException as exc:
+            raise self._translated(exc, "asking for the topics") from exc
+
+    def _offsets(self, name: str, partitions: Mapping[int, Any], spec: Any) -> dict[int, int]:
+        """Offsets by partition. While a leader moves, which takes moments, asks again."""
+        wanted = {TopicPartition(name, partition): spec for partition in partitions}
+        doing = f"reading the offsets of {name}"
+        until = time.monotonic() + self._timeout_s
+        while True:
+            asked = self._client.list_offsets(wanted, request_timeout=self._timeout_s)
+            try:
+                return {tp.partition: self._answer(found, doing).offset for tp, found in asked.items()}
+            except RetriableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_SETTLE_STEP_S)
+
+    def _settle(self, name: str, *, present: bool) -> None:
+        """Wait until every broker's next answer can be expected to agree with what was done."""
+        until = time.monotonic() + self._timeout_s
+        while (name in self._metadata().topics) != present:
+            if time.monotonic() > until:
+                raise EnvironmentFault(
+                    f"topic {name} was {'created' if present else 'deleted'}, which the brokers do not show after "
+                    f"{self._timeout_s:g} s. See: penstock topics list, and the brokers' logs"
+                )
+            time.sleep(_SETTLE_STEP_S)
+
+    def _answer(self, asked: Future[Any], doing: str) -> Any:
+        try:
+            return asked.result()
+        except KafkaException as exc:
+            raise self._translated(exc, doing) from exc
+
+    def _translated(self, exc: KafkaException, doing: str) -> PenstockError:
+        err = error_of(exc)
+        if err is not None and err.code() in _SILENT:
+            return no_answer(self._servers)
+        return translated(exc, doing)
+
+
+def refused_config(exc: BaseException) -> SettingsError:
+    """The error for a configuration that librdkafka does not take. Its own text may quote the value, which may be a
+    secret, so only the key is taken from it."""
+    err = error_of(exc)
+    text = err.str() if err is not None else str(exc)
+    key = re.search(r'property:? "([^"]+)"', text)
+    named = f"the client setting {key[1]!r}" if key else "the client settings"
+    why = "there is no such key" if "No such configuration property" in text else "its value or combination is invalid"
+    return SettingsError(
+        f"librdkafka refuses {named}: {why}. Correct --client-config KEY=VALUE; the keys are in librdkafka's "
+        "CONFIGURATION.md"
+    )
+
+
+def unheard(error: object) -> None:
+    """Errors of the connection come out of the calls that need it; told twice they only confuse."""

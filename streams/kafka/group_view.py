@@ -1,0 +1,99 @@
+"""A consumer group as an onlooker sees it: who owns which partition, how far it has committed, how far there is to go.
+
+Nothing here joins the group or waits for its transactions, so that it can be asked many times a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import Consumer, IsolationLevel, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
+    AdminClient,
+    OffsetSpec,
+)
+
+from penstock.state.errors import RetriableError
+from penstock.state.log import TopicPartition
+from penstock.streams.kafka.client_config import admin_config
+from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.errors import translated
+
+REQUEST_TIMEOUT_S = 20.0
+_PATIENCE_S = 20.0
+_PAUSE_S = 0.2
+T = TypeVar("T")
+
+
+class GroupView:
+    """One group. ``client``: librdkafka settings beside the address. Every call asks the brokers; one that they cannot
+    answer yet (a topic or group just made) is asked again, and ``RetriableError`` comes after ``_PATIENCE_S``. To be
+    closed."""
+
+    def __init__(self, bootstrap_servers: str, group: str, client: Mapping[str, Any] | None = None) -> None:
+        self._group = group
+        config = admin_config(bootstrap_servers, client or {})
+        self._admin = AdminClient(config, logger=client_logger())
+        # The admin client's own call for positions crashes the process while the group's coordinator moves. A consumer
+        # that may see uncommitted records does not wait for open transactions.
+        self._consumer = Consumer(
+            {**config, "group.id": group, "isolation.level": "read_uncommitted"}, logger=client_logger()
+        )
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """The ``client.id`` of the member that each assigned partition belongs to; empty while the group settles."""
+
+        def ask() -> dict[TopicPartition, str]:
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=REQUEST_TIMEOUT_S)
+            return {
+                TopicPartition(part.topic, part.partition): member.client_id
+                for member in asked[self._group].result().members
+                for part in member.assignment.topic_partitions
+            }
+
+        return _patiently(ask, f"describing group {self._group}")
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Committed positions, where there are any, without waiting for open transactions."""
+        asked = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
+
+        def ask() -> dict[TopicPartition, int]:
+            found = self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S) if asked else []
+            return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+        return _patiently(ask, f"reading the positions of group {self._group}")
+
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The last stable offset of each partition."""
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types there
+        wanted = {confluent_kafka.TopicPartition(tp.topic, tp.partition): latest for tp in partitions}
+
+        def ask() -> dict[TopicPartition, int]:
+            if not wanted:
+                return {}
+            asked = self._admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
+            )
+            return {TopicPartition(p.topic, p.partition): f.result().offset for p, f in asked.items()}
+
+        return _patiently(ask, "asking for the ends of topics")
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._consumer.close()
+
+
+def _patiently(ask: Callable[[], T], doing: str) -> T:
+    """The answer; what the brokers cannot say yet is asked again."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as exc:
+            error = translated(exc, doing)
+            if not isinstance(error, RetriableError) or time.monotonic() > until:
+                raise error from exc
+        time.sleep(_PAUSE_S)

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, folder: Path) -> Report:
+    import logging
     import time
 
     from rich.console import Console
@@ -61,6 +62,9 @@ def _run(args: argparse.Namespace, folder: Path) -> Report:
     from penstock.streams.demo.pipelines import pipelines
     from penstock.streams.demo.scenario import Scenario
 
+    (folder / "logs").mkdir()
+    # What the clients say while the brokers wake up is for those who look for it.
+    logging.basicConfig(filename=folder / "logs" / "demo.log", format="%(asctime)s %(name)s %(message)s")
     console = Console(stderr=True, highlight=False)
     began = time.monotonic()
 

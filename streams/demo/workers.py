@@ -19,6 +19,7 @@ from typing import Self
 
 from penstock.state.errors import PenstockError
 from penstock.streams.kafka.embedded import processes
+from penstock.streams.settings import ENV_PREFIX
 
 STOP_LIMIT_S = 20.0
 SESSION_TIMEOUT_MS = 6_000
@@ -102,6 +103,8 @@ class WorkerProcess:
             # A session of its own: a Ctrl-C in the terminal is for the demo, which then ends its workers.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.streams.cli.main", *words],
+                # Settings of the user's own work are stronger than the file's and have no business here.
+                env={name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

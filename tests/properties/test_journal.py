@@ -14,7 +14,7 @@ from tests.properties.running import LETTERS, random_inputs
 from tests.properties.test_engine import check_letters, split_by_connection, stored
 
 SEEDS = 350
-BLOCKS = 10
+BLOCKS = 5
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

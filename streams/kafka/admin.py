@@ -123,7 +123,18 @@ class KafkaAdmin:
             time.sleep(_SETTLE_STEP_S)
 
     def group_members(self, group: str) -> int:
-        """See the port. A group that does not exist has none."""
+        """See the port. A group that does not exist has none. A coordinator that is not ready yet, as right after the
+        cluster was started, is asked again."""
+        until = time.monotonic() + self._request_timeout_s
+        while True:
+            try:
+                return self._members(group)
+            except RetriableError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_SETTLE_STEP_S)
+
+    def _members(self, group: str) -> int:
         asked = self._client.describe_consumer_groups([group], request_timeout=self._request_timeout_s)
         try:
             return len(asked[group].result().members)

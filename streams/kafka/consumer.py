@@ -317,9 +317,22 @@ class KafkaConsumer:
     # --- the group's positions
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """See the port. Raises ``RetriableError`` when pending transactions did not end in time."""
+        """See the port. A coordinator that is not ready, as right after the cluster was started, is asked again. Raises
+        ``RetriableError`` when pending transactions did not end in time."""
+        deadline = time.monotonic() + self._request_timeout_s
+        while True:
+            try:
+                return self._committed(partitions, max(deadline - time.monotonic(), 1.0))
+            except RetriableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LEADER_PAUSE_S)
+
+    def _committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, Committed | None]:
         with _translating(f"reading committed positions of {len(partitions)} partitions"):
-            found = self._open().committed([_native(tp) for tp in partitions], self._request_timeout_s)
+            found = self._open().committed([_native(tp) for tp in partitions], timeout_s)
         out: dict[TopicPartition, Committed | None] = {}
         for native in found:
             tp = TopicPartition(native.topic, native.partition)

@@ -1,0 +1,47 @@
+"""The worker process of the tests: as ``penstock worker``, but it sends itself a signal at the nth of a commit's steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from penstock.state.restore import RestoreProgress
+from penstock.streams.settings import load_settings
+from penstock.streams.worker import Worker
+from penstock.topologies import word_count
+
+
+def main(order: dict[str, Any]) -> None:
+    """Run until SIGTERM or an error."""
+    at = order["signal_at"]
+    left = at[1] if at else 0
+
+    def on_step(step: str) -> None:
+        nonlocal left
+        if at and step == at[0]:
+            left -= 1
+            if left == 0:
+                print(f"signal at {step}", flush=True)
+                os.kill(os.getpid(), at[2])
+
+    def on_progress(task: Any, store: str, progress: RestoreProgress) -> None:
+        if progress.done:
+            print(f"restored {store} of {task}: {progress.records} records", flush=True)
+
+    worker = Worker(
+        word_count.build(order["source"], order["output"]),
+        load_settings(env={}, **order["settings"]),
+        partitions=order["partitions"],
+        on_step=on_step,
+        on_progress=on_progress,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: worker.request_stop())
+    print("ready", flush=True)
+    worker.run()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,250 @@
+"""Workers as objects and as commands: start, stop, restore, sharing a host, and how much memory they take."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.state.errors import ProcessingError, RetriableError
+from penstock.state.log import TaskId
+from penstock.state.restore import RestoreProgress
+from penstock.streams.worker import Worker
+from penstock.topologies import celsius, keyed_count
+from penstock.topologies.builder import StreamsBuilder
+from tests.integration.worker.application import PARTITIONS, ROOT, Application, Cluster, until
+from tests.integration.worker.test_refusals import settings, tenths
+
+KEYS = 200_000
+STATELESS_RECORDS = 1_000_000
+STATELESS_MEMORY_MAX_MB = 150
+
+
+def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
+    app = Application(kafka, "library", tmp_path)
+    worker = Worker(app.topology, app.settings())
+    assert not worker.running
+    assert worker.start() is worker
+    assert worker.running
+    app.add_lines(300)
+    app.wait()
+    worker.stop()
+    assert not worker.running
+    assert not [t for t in threading.enumerate() if t.name.startswith("penstock")]
+    assert app.admin.group_members(app.name) == 0
+    app.assert_exact()
+    again = Worker(app.topology, app.settings()).start()
+    app.add_lines(300)
+    app.wait()
+    again.stop()
+    app.assert_exact()
+
+
+def test_error_of_the_run_surfaces_in_stop(kafka: str, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, "surface")
+    source, out = cluster.create("in", 1), cluster.create("out", 1)
+    worker = Worker(tenths(source, out), settings(cluster, tmp_path)).start()
+    cluster.write(source, [b"0"])
+    until("it ended", lambda: not worker.running)
+    with pytest.raises(ProcessingError, match="ZeroDivisionError"):
+        worker.stop()
+
+
+def test_stop_that_takes_too_long_says_so(kafka: str, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, "slow")
+    source, out = cluster.create("in", 1), cluster.create("out", 1)
+    entered, gate = threading.Event(), threading.Event()
+
+    def wait(value: float) -> float:
+        entered.set()
+        gate.wait(30)
+        return value
+
+    builder = StreamsBuilder("slow", value="json")
+    builder.stream(source).map_values(wait).to(out)
+    worker = Worker(builder.build(), settings(cluster, tmp_path)).start()
+    cluster.write(source, [b"1.5"])
+    assert entered.wait(30)
+    with pytest.raises(RetriableError, match="has not stopped within"):
+        worker.stop(timeout_s=0.2)
+    gate.set()
+    worker.stop()
+    assert len(cluster.read(out, 1)) == 1
+
+
+def test_two_workers_of_one_host_share_a_state_folder(kafka: str, tmp_path: Path) -> None:
+    app = Application(kafka, "shared", tmp_path)
+    first = Worker(app.topology, app.settings()).start()
+    app.add_lines(200)
+    second = Worker(app.topology, app.settings()).start()
+    until("both own tasks", lambda: all(w.runtime and w.runtime.tasks for w in (first, second)))
+    app.add_lines(200)
+    app.wait()
+    first.stop()
+    app.add_lines(200)
+    app.wait()
+    until("it runs all", lambda: second.runtime and len(second.runtime.tasks) == 2 * PARTITIONS)
+    second.stop()
+    app.assert_exact()
+
+
+def test_group_protocol_of_the_broker(kafka: str, tmp_path: Path) -> None:
+    """``group.protocol=consumer``: assignments come and go in parts."""
+    app = Application(kafka, "protocol", tmp_path)
+    more = {"consumer": {"group.protocol": "consumer"}}
+    first = Worker(app.topology, app.settings("a", **more)).start()
+    app.add_lines(300)
+    app.wait()
+    second = Worker(app.topology, app.settings("b", **more)).start()
+    app.add_lines(300)
+    until("both own tasks", lambda: all(w.runtime and w.runtime.tasks for w in (first, second)))
+    app.add_lines(300)
+    app.wait()
+    second.stop()
+    app.add_lines(300)
+    app.wait()
+    first.stop()
+    app.assert_exact()
+
+
+def test_at_most_once_never_does_anything_twice(kafka: str, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, "amo")
+    source, out = cluster.create("in"), cluster.create("out")
+    topology = celsius.build(source, out)
+    given = settings(cluster, tmp_path, guarantee="at_most_once", batch_max_records=500)
+    total = 15_000
+    for start in range(0, total, 5_000):
+        cluster.write(source, [b"%d" % n for n in range(start, start + 5_000)])
+        before = len(cluster.read(out))
+        worker = Worker(topology, given).start()
+        while len(cluster.read(out)) == before:
+            time.sleep(0.05)
+        worker.stop()
+    worker = Worker(topology, given).start()
+    until("all are out", lambda: len(cluster.read(out)) >= total)
+    worker.stop()
+    values = [w.value for w in cluster.read(out)]
+    assert len(values) == len(set(values)) == total
+
+
+def test_restore_shows_its_progress_and_a_warm_start_needs_none(kafka: str, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, "restore")
+    source = cluster.create("in", 2)
+    topology = keyed_count.build(source)
+    given = settings(cluster, tmp_path, batch_max_records=10_000)
+    seen: dict[TaskId, list[RestoreProgress]] = {}
+
+    def started() -> Worker:
+        seen.clear()
+        worker = Worker(topology, given, on_progress=lambda task, _, p: seen.setdefault(task, []).append(p)).start()
+        until("restored", lambda: worker.runtime and len(worker.runtime.tasks) == 2)
+        return worker
+
+    def entries(worker: Worker) -> int:
+        assert worker.runtime is not None
+        return sum(sum(1 for _ in t.backend.range("counts", None, None)) for t in worker.runtime.tasks.values())
+
+    cluster.write(source, [b"v"] * KEYS, keys=[b"key-%d" % n for n in range(KEYS)])
+    worker = started()
+    until("all is counted", lambda: cluster.committed(cluster.name, source, 2) >= KEYS)
+    worker.stop()
+    shutil.rmtree(tmp_path / cluster.name)
+    worker = started()
+    assert sum(p[-1].records for p in seen.values()) == KEYS
+    for steps in seen.values():
+        assert len(steps) > 2
+        assert [p.fraction for p in steps] == sorted(p.fraction for p in steps)
+        assert steps[0].fraction == 0.0
+        assert steps[-1].done
+    worker.stop()
+    worker = started()
+    assert sum(p[-1].records for p in seen.values()) == 0
+    assert entries(worker) == KEYS
+    worker.stop()
+
+
+def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: Path) -> None:
+    app = Application(kafka, "supervised", tmp_path)
+    module = tmp_path / "counting.py"
+    module.write_text(
+        f"from penstock.topologies import word_count\ntopology = word_count.build({app.source!r}, {app.output!r})\n"
+    )
+    command = [sys.executable, "-m", "penstock.streams.cli.main", "worker", f"{module}:topology", "--processes", "2"]
+    options = {
+        "application-id": app.name,
+        "bootstrap-server": kafka,
+        "state-dir": str(tmp_path / "state"),
+        "guarantee": "exactly_once",
+        "session-timeout-ms": "6000",
+    }
+    command += [word for name, value in options.items() for word in (f"--{name}", value)]
+    said = tmp_path / "said"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / ".package")}
+    with said.open("wb") as out:
+        supervisor = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env)
+    try:
+        app.add_lines(500)
+        app.wait()
+        children = children_of(supervisor.pid)
+        assert len(children) == 2
+        os.kill(children[0], signal.SIGKILL)
+        app.add_lines(500)
+        app.wait()
+        until("it was started again", lambda: len(children_of(supervisor.pid)) == 2)
+        until("both are members", lambda: app.admin.group_members(app.name) == 2)
+        started = time.monotonic()
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(30) == 0, said.read_text()
+        assert time.monotonic() - started < 10
+    finally:
+        if supervisor.poll() is None:
+            supervisor.terminate()
+            supervisor.wait()
+    assert re.search(r"worker process \d+ was ended by signal 9; starting it again", said.read_text())
+    until("the killed one is forgotten", lambda: app.admin.group_members(app.name) == 0, 15)
+    app.assert_exact()
+
+
+def children_of(pid: int) -> list[int]:
+    """The worker processes of a supervisor."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in listed]
+
+
+def test_memory_of_a_stateless_worker_under_load(kafka: str, tmp_path: Path) -> None:
+    cluster = Cluster(kafka, "memory")
+    source, out = cluster.create("in"), cluster.create("out")
+    values = [b'{"id": %d, "text": "%s"}' % (n, b"x" * 80) for n in range(STATELESS_RECORDS // 10)]
+    for _ in range(10):
+        cluster.write(source, values)
+    module = tmp_path / "through.py"
+    module.write_text(
+        "from penstock.topologies.builder import StreamsBuilder\n"
+        "builder = StreamsBuilder('through', key=bytes, value=bytes)\n"
+        f"builder.stream({source!r}).filter_values(lambda value: True).to({out!r})\n"
+        "topology = builder.build()\n"
+    )
+    command = [sys.executable, "-m", "penstock.streams.cli.main", "worker", f"{module}:topology"]
+    command += ["--application-id", cluster.name, "--bootstrap-server", kafka, "--state-dir", str(tmp_path / "state")]
+    command += ["--guarantee", "exactly_once"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / ".package")}
+    worker = subprocess.Popen(command, env=env)
+    try:
+        until("all is through", lambda: cluster.committed(cluster.name, source) >= STATELESS_RECORDS)
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert peak is not None
+    peak_mb = int(peak[1]) / 1000
+    print(f"peak resident memory: {peak_mb:.0f} MB")
+    assert peak_mb < STATELESS_MEMORY_MAX_MB

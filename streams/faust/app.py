@@ -19,7 +19,6 @@ from typing import Any
 import faust
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
-from yarl import URL
 
 from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TIMESTAMP_ZERO_HEADER, TopicPartition
@@ -185,7 +184,7 @@ def _transport(host: FaustHost) -> Any:
 
     Transport.Consumer = Consumer
 
-    def make(urls: list[URL], app: faust.App, loop: Any) -> Any:
+    def make(urls: Any, app: faust.App, loop: Any) -> Any:
         return Transport(urls, app, loop=loop)
 
     return make

@@ -18,14 +18,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
     ResourceType,
 )
 
-from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
+from penstock.state.errors import EnvironmentFault, PenstockError, SettingsError, UserError
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import error_of, translated
+from penstock.streams.kafka.errors import RETRIABLE, error_of, translated
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _SETTLE_STEP_S = 0.05
+_BEHIND_S = 1.0
 
 
 class TopicSummary(NamedTuple):
@@ -122,9 +123,7 @@ class Topics:
 
     def describe(self, name: str) -> TopicDescription:
         """Partitions, offsets and settings. :raises UserError: there is no such topic."""
-        topic = self._metadata().topics.get(name)
-        if topic is None:
-            raise unknown_topic(name)
+        topic = self._find(name)
         starts = self._offsets(name, topic.partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # untyped in the client
         ends = self._offsets(name, topic.partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # untyped in the client
         partitions = tuple(
@@ -143,18 +142,26 @@ class Topics:
 
         :raises UserError: there is no such topic.
         """
-        if name not in self._metadata().topics:
-            raise unknown_topic(name)
+        self._find(name)
         asked = self._client.delete_topics([name], request_timeout=self._timeout_s, operation_timeout=self._timeout_s)
         self._answer(asked[name], f"deleting topic {name}")
         self._settle(name, present=False)
 
     def require(self, name: str) -> int:
         """The number of partitions of a topic. :raises UserError: there is no such topic."""
-        topic = self._metadata().topics.get(name)
-        if topic is None or not topic.partitions:
-            raise unknown_topic(name)
-        return len(topic.partitions)
+        return len(self._find(name).partitions)
+
+    def _find(self, name: str) -> Any:
+        """A topic's metadata. Asks for a second before it gives up: the broker that answers may be behind the one that
+        has just made the topic."""
+        until = time.monotonic() + _BEHIND_S
+        while True:
+            topic = self._metadata().topics.get(name)
+            if topic is not None and topic.partitions:
+                return topic
+            if time.monotonic() > until:
+                raise unknown_topic(name)
+            time.sleep(_SETTLE_STEP_S)
 
     def _metadata(self) -> Any:
         # All topics, not one by name: asking for one by name would create it where the cluster allows that.
@@ -164,18 +171,20 @@ class Topics:
             raise self._translated(exc, "asking for the topics") from exc
 
     def _offsets(self, name: str, partitions: Mapping[int, Any], spec: Any) -> dict[int, int]:
-        """Offsets by partition. While a leader moves, which takes moments, asks again."""
+        """Offsets by partition. While a leader moves, or has not heard of a new topic, asks again."""
         wanted = {TopicPartition(name, partition): spec for partition in partitions}
         doing = f"reading the offsets of {name}"
         until = time.monotonic() + self._timeout_s
         while True:
             asked = self._client.list_offsets(wanted, request_timeout=self._timeout_s)
             try:
-                return {tp.partition: self._answer(found, doing).offset for tp, found in asked.items()}
-            except RetriableError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_SETTLE_STEP_S)
+                return {tp.partition: found.result().offset for tp, found in asked.items()}
+            except KafkaException as exc:
+                err = error_of(exc)
+                passing = err is not None and err.code() in RETRIABLE | _ABSENT
+                if not passing or time.monotonic() > until:
+                    raise self._translated(exc, doing) from exc
+            time.sleep(_SETTLE_STEP_S)
 
     def _settle(self, name: str, *, present: bool) -> None:
         """Wait until every broker's next answer can be expected to agree with what was done."""

@@ -22,7 +22,14 @@ from penstock.state.errors import EnvironmentFault, SettingsError, UserError
 from penstock.state.partitioner import partition_for
 from penstock.streams.cli.main import main
 from penstock.streams.kafka.console import produce_lines
-from penstock.streams.kafka.embedded import ClusterSettings, EmbeddedKafka, start_detached, status_of, stop_detached
+from penstock.streams.kafka.embedded import (
+    ClusterSettings,
+    EmbeddedKafka,
+    launch,
+    start_detached,
+    status_of,
+    stop_detached,
+)
 from penstock.streams.kafka.embedded.jars import KAFKA_VERSION
 from penstock.streams.kafka.embedded.java import find_java
 from penstock.streams.kafka.embedded.processes import ProcessHandle, process_identity
@@ -131,7 +138,7 @@ def test_down_stops_the_brokers_and_keeps_chosen_data_for_the_next_up(run: Run, 
 
 def test_a_second_cluster_on_the_same_data_is_refused(name: str, tmp_path: Path) -> None:
     with EmbeddedKafka(data_dir=tmp_path, heap=HEAP) as first:
-        with pytest.raises(EnvironmentFault, match=r"another broker uses .*penstock down"):
+        with pytest.raises(EnvironmentFault, match=rf"another broker, process {first.pid(0)}, uses .*penstock down"):
             start_detached(ClusterSettings(data_dir=tmp_path, heap=HEAP), name)
         assert status_of(name).state == "down"
         assert AdminClient({"bootstrap.servers": first.bootstrap_servers}).list_topics(timeout=10).brokers
@@ -293,6 +300,14 @@ def test_a_data_folder_that_is_a_file_is_one_message(run: Run, name: str, tmp_pa
     (tmp_path / "file").touch()
     code, _, err = run("up", "--name", name, "--data", str(tmp_path / "file"))
     assert (code, "cannot make the folder" in err, "--data" in err) == (1, True, True)
+
+
+def test_a_full_disk_is_one_message_and_nothing_is_left(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "FREE_MIN_BYTES", 1 << 60)  # more than any disk has
+    code, out, err = run("up", "--name", name)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "MB free on the disk of" in err and "penstock up --data DIR" in err
+    assert status_of(name).state == "down"
 
 
 def test_no_network_on_first_use_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

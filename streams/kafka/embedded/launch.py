@@ -22,7 +22,12 @@ from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.streams.kafka.embedded.java import JavaRuntime, find_java
 from penstock.streams.kafka.embedded.paths import ensure_dir, exclusive_lock
 from penstock.streams.kafka.embedded.ports import choose_addresses, require_free
-from penstock.streams.kafka.embedded.processes import ProcessHandle, process_identity, stop_processes
+from penstock.streams.kafka.embedded.processes import (
+    ProcessHandle,
+    kill_processes,
+    process_identity,
+    stop_processes,
+)
 from penstock.streams.kafka.embedded.properties import (
     BrokerAddress,
     ClusterSettings,
@@ -38,6 +43,7 @@ FREE_MIN_BYTES = 128 * 1024 * 1024
 _FORMAT_TIMEOUT_S = 60.0
 _ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.05
+_PROCESS_FILE = "process"
 _PORT_PATIENCE_S = 3.0  # a broker killed a moment ago may not have let go of its ports
 _LOG_TAIL_BYTES = 64 * 1024
 # A small serial collector and shared classes start fastest; a broker on one machine never needs a parallel
@@ -93,6 +99,7 @@ def _lay_out(settings: ClusterSettings, java: Path, jars: Path, jvm_options: tup
         data_dir = ensure_dir(settings.data_dir.expanduser().absolute())
     layout = Layout(data_dir, temporary, addresses, java, jars, jvm_options, settings)
     try:
+        _require_unused(layout)
         _require_space(data_dir)
         _format(layout)
     except BaseException:
@@ -122,7 +129,16 @@ def spawn(layout: Layout, address: BrokerAddress) -> ProcessHandle:
     identity = process_identity(int(done.stdout)) if done.stdout.strip().isdigit() else None
     if identity is None:
         raise EnvironmentFault(_why(layout, address))
-    return ProcessHandle(int(done.stdout), identity)
+    handle = ProcessHandle(int(done.stdout), identity)
+    try:
+        (folder / _PROCESS_FILE).write_text(f"{handle.pid}\t{handle.identity}")
+    except OSError as exc:
+        kill_processes([handle])  # nobody else knows of it yet
+        raise EnvironmentFault(
+            f"cannot write to {folder}: {exc.strerror or exc}. Free some space or make it writable, or choose another "
+            "folder: penstock up --data DIR"
+        ) from exc
+    return handle
 
 
 def await_serving(layout: Layout, running: Sequence[tuple[BrokerAddress, ProcessHandle]]) -> None:
@@ -155,6 +171,17 @@ def _temporary_dir() -> Path:
             f"cannot make a temporary folder ({exc.strerror or exc}). Free some space, or choose a folder: "
             "penstock up --data DIR"
         ) from exc
+
+
+def _require_unused(layout: Layout) -> None:
+    """Kafka's own lock would stop the second broker too, but only after it has touched what the first one reads."""
+    for path in layout.data_dir.glob(f"broker-*/{_PROCESS_FILE}"):
+        pid, _, identity = path.read_text().partition("\t")
+        if pid.isdigit() and ProcessHandle(int(pid), identity).is_running:
+            raise EnvironmentFault(
+                f"another broker, process {pid}, uses {layout.data_dir}. Stop it (penstock down), or choose another "
+                "folder: penstock up --data DIR"
+            )
 
 
 def _require_space(data_dir: Path) -> None:

@@ -74,7 +74,13 @@ def _check_once(folder: Path) -> None:
     if marker.is_file() and marker.read_text() == fingerprint:
         return
     check_sums(folder, JAR_SHA256)
-    marker.write_text(fingerprint)
+    try:
+        marker.write_text(fingerprint)
+    except OSError as exc:
+        raise EnvironmentFault(
+            f"cannot write to {folder}: {exc.strerror or exc}. Make it writable or free some space, or name another "
+            "folder: PENSTOCK_CACHE=/path penstock up"
+        ) from exc
 
 
 def _fetch(java: Path, folder: Path) -> None:

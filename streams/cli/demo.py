@@ -73,7 +73,6 @@ def _run(args: argparse.Namespace, folder: Path) -> Report:
 
     say("Kafka: starting")
     with _cluster(args.keep) as bootstrap_servers:
-        say("reading the data")
         return Scenario(bootstrap_servers, folder, pipelines(args.events, time.time_ns() // 1_000_000), say).run()
 
 

@@ -61,6 +61,16 @@ def check_answer(title: str, when: str, expected: Answer, found: Found) -> list[
     ]
 
 
+def uncounted(expected: Answer, found: Found) -> int:
+    """How many updates are missing, too many, or there more than once."""
+    wrong = 0
+    for key in expected.updates.keys() | found.updates.keys():
+        seen = found.updates.get(key, [])
+        distinct = set(seen)
+        wrong += len(seen) - len(distinct) + len(distinct ^ set(range(1, expected.updates.get(key, 0) + 1)))
+    return wrong
+
+
 def _differing(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     return sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
 

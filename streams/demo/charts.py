@@ -9,7 +9,7 @@ from typing import Any
 from penstock.streams.demo.findings import Drain, Findings, Report
 from penstock.streams.demo.svg import TOP, WIDTH, Plot, svg, ticks
 
-BIN_S = 0.25
+BIN_S = 0.5
 _RIGHT_OF_BARS = 130
 
 

@@ -52,6 +52,7 @@ class Drain:
     first_s: float
     done_s: float
     kill: Kill | None
+    stream_partitions: tuple[str, ...]
 
     @property
     def records_per_s(self) -> float:
@@ -65,8 +66,6 @@ class Drain:
     def of_stream(self, sample: Sample) -> int:
         """How much of the stream was committed."""
         return sum(sample.committed.get(name, 0) for name in self.stream_partitions)
-
-    stream_partitions: tuple[str, ...] = ()
 
 
 class Restored(NamedTuple):
@@ -101,7 +100,8 @@ class Compared(NamedTuple):
 
 @dataclasses.dataclass
 class Findings:
-    """Everything about one pipeline. ``days``: the last value of each output key, for the charts."""
+    """Everything about one pipeline. ``answer``: the last value of each output key. ``uncounted``: updates that are
+    missing or there more than once; ``None`` before anybody looked."""
 
     name: str
     title: str
@@ -121,6 +121,7 @@ class Findings:
     comparisons: list[Compared] = dataclasses.field(default_factory=list)
     cautions: tuple[str, ...] = ()
     output_records: int = 0
+    uncounted: int | None = None
     answer: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

@@ -75,7 +75,7 @@ def _scale(y: float) -> list[str]:
     names.append(f"{BOUNDS[-1]} or more")
     marks = [f'<text class="label" x="{_LEFT_OF_DAYS}" y="{y + 10}">mean delay in minutes</text>']
     for place, name in enumerate(names):
-        x = _LEFT_OF_DAYS + 140 + place * 84
+        x = _LEFT_OF_DAYS + 148 + place * 82
         marks.append(f'<rect class="day shade-{place}" x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="1.5"/>')
         marks.append(f'<text class="tick" x="{x + _CELL + 5}" y="{y + 10}">{name}</text>')
     return marks

@@ -12,7 +12,7 @@ import zipfile
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, distribution
 from operator import itemgetter
 from pathlib import Path
@@ -55,12 +55,21 @@ class Report(NamedTuple):
 
 
 class Flights:
-    """The year, or its first ``most`` departures. Raises ``EnvironmentFault`` when the package is not installed."""
+    """The year, or its first ``most`` departures; read when they are first asked for. Raises ``EnvironmentFault`` when
+    the package is not installed."""
 
     def __init__(self, most: int | None = None) -> None:
-        folder = _folder()
-        self._departures = sorted(_departures(folder / "flights.csv.zip"), key=itemgetter(0, 1, 2, 3, 4))[:most]
-        self._reports = sorted(_reports(folder / "weather.csv"))
+        self._folder = _folder()
+        self._most = most
+
+    @cached_property
+    def _departures(self) -> list[Departure]:
+        found = _departures(self._folder / "flights.csv.zip")
+        return sorted(found, key=itemgetter(0, 1, 2, 3, 4))[: self._most]
+
+    @cached_property
+    def _reports(self) -> list[Report]:
+        return sorted(_reports(self._folder / "weather.csv"))
 
     @property
     def size(self) -> int:

@@ -166,7 +166,7 @@ def _comparison(report: Report) -> str:
         "Spark replays the range, and the answers are compared",
         "<p>The same topologies ran once more, as a Spark batch over the same range of the log.</p>",
         table(["pipeline", "compared", "by", "stream", "batch", "differences"], rows, 3),
-        f"<ul>{cautions}</ul>" if cautions else "",
+        f"<p>What limits the comparison:</p><ul>{cautions}</ul>" if cautions else "",
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock import __version__
 from penstock.state.log import TopicPartition
-from penstock.streams.demo.answers import check_answer, read_answer
+from penstock.streams.demo.answers import check_answer, read_answer, uncounted
 from penstock.streams.demo.draining import Watch
 from penstock.streams.demo.findings import Check, Compacted, Compared, Drain, Findings, Report
 from penstock.streams.demo.log import DemoLog
@@ -195,9 +195,11 @@ class Scenario:
         )
         found.replayed_records, found.replayed_s, found.cautions = result.records, result.seconds, result.cautions
         found.comparisons = [
-            Compared(c.kind, c.name, c.mode, c.stream_rows, c.batch_rows, c.differences) for c in result.comparisons
+            Compared(c.kind, c.name, c.mode, c.stream_rows, c.batch_rows, c.differences)
+            for c in result.comparisons
+            if c.stream_rows or c.batch_rows
         ]
-        names = {(c.kind, c.name) for c in result.comparisons}
+        names = {(c.kind, c.name) for c in found.comparisons}
         self._check(
             f"{p.title}: the replay read every record",
             result.records >= p.data.size,
@@ -230,9 +232,10 @@ class Scenario:
         self._check(f"{p.title}: {worker.name} left on SIGTERM", took < STOP_LIMIT_S, f"within {took:.1f} s")
 
     def _check_answer(self, p: Pipeline, stop: int, when: str) -> None:
-        found = read_answer(self.log.read(p.output), p.updates_of)
-        self._found[p.name].answer, self._found[p.name].output_records = found.last, found.records
-        self.report.checks += check_answer(p.title, when, p.data.answer(stop), found)
+        expected, found = p.data.answer(stop), read_answer(self.log.read(p.output), p.updates_of)
+        mine = self._found[p.name]
+        mine.answer, mine.output_records, mine.uncounted = found.last, found.records, uncounted(expected, found)
+        self.report.checks += check_answer(p.title, when, expected, found)
 
     def _check(self, name: str, passed: bool, said: str) -> None:
         self.report.checks.append(Check(name, passed, said))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.streams.demo.answers import check_answer, read_answer
+from penstock.streams.demo.answers import Found, check_answer, read_answer, uncounted
 from penstock.streams.demo.records import Answer
 from penstock.streams.ports import Chunk
 
@@ -39,3 +39,8 @@ def test_what_is_wrong_is_found_and_named(rows: list[tuple[str, int]], verdict: 
     found, words = passed(rows)
     assert found == verdict
     assert said in words
+
+
+def test_lost_doubled_and_foreign_updates_are_counted_one_by_one() -> None:
+    assert uncounted(EXPECTED, Found({}, {"a": [1, 2, 3], "b": [1]}, 4)) == 0
+    assert uncounted(EXPECTED, Found({}, {"a": [1, 3, 3, 3], "c": [1]}, 5)) == 1 + 2 + 1 + 1

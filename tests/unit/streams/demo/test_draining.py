@@ -72,7 +72,7 @@ class World:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, in a tenth of a second."""
-    for name, value in {"SAMPLE_S": 0.002, "SETTLED_S": 0.01, "QUIET_S": 0.02, "LIMIT_S": 3.0}.items():
+    for name, value in {"SAMPLE_S": 0.002, "SETTLED_S": 0.01, "QUIET_S": 0.02, "LIMIT_S": 1.0}.items():
         monkeypatch.setattr(draining, name, value)
 
 

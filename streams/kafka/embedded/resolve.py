@@ -24,6 +24,8 @@ from penstock.streams.kafka.embedded.paths import cache_dir, ensure_dir, exclusi
 
 _RESOLVE_TIMEOUT_S = 900.0
 _CHECKED = ".checked"
+# Ivy's cache and the jars lie there side by side for a moment; the archive of classes comes after.
+FREE_MIN_BYTES = 160 * 1024 * 1024
 
 
 def kafka_jars(java: Path) -> Path:
@@ -85,6 +87,8 @@ def _check_once(folder: Path) -> None:
 
 def _fetch(java: Path, folder: Path) -> None:
     ensure_dir(folder.parent)
+    if shutil.disk_usage(folder.parent).free < FREE_MIN_BYTES:
+        raise EnvironmentFault(_no_space())
     print(f"penstock: fetching Apache Kafka {KAFKA_VERSION} (45 MB, once) into {folder}", file=sys.stderr)
     scratch = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder.parent))
     try:
@@ -94,7 +98,7 @@ def _fetch(java: Path, folder: Path) -> None:
         os.replace(jars, folder)
     except OSError as exc:
         raise EnvironmentFault(
-            f"cannot fetch Kafka's jars into {folder.parent}: {exc.strerror or exc}. Free some space there (150 MB "
+            f"cannot fetch Kafka's jars into {folder.parent}: {exc.strerror or exc}. Free some space there (160 MB "
             "while fetching), or name another folder: PENSTOCK_CACHE=/path penstock up"
         ) from exc
     finally:
@@ -134,10 +138,7 @@ def _run_ivy(java: Path, scratch: Path, jars: Path) -> None:
 
 def _ivy_failure(log: str, code: int) -> str:
     if "No space left on device" in log:
-        return (
-            f"no space left in {cache_dir()} for Kafka's jars. Free 150 MB there, or name another folder: "
-            "PENSTOCK_CACHE=/path penstock up"
-        )
+        return _no_space()
     hints = ("UnknownHost", "refused", "timed out", "unreachable", "SSL", "Server access", "not found")
     lines = [line.strip() for line in log.splitlines() if any(hint in line for hint in hints)]
     why = lines[0] if lines else f"exit code {code}"
@@ -146,6 +147,13 @@ def _ivy_failure(log: str, code: int) -> str:
         "connect and run `penstock up` again. Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST "
         "-Dhttps.proxyPort=PORT' penstock up. With a mirror: PENSTOCK_IVY_SETTINGS=/path/ivysettings.xml penstock up. "
         f"Offline: copy {cache_dir() / f'kafka-{KAFKA_VERSION}'} from a machine that has it"
+    )
+
+
+def _no_space() -> str:
+    return (
+        f"no space in {cache_dir()} for Kafka's jars. Free {FREE_MIN_BYTES // 2**20} MB there, or name another folder: "
+        "PENSTOCK_CACHE=/path penstock up"
     )
 
 

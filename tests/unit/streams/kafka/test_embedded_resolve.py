@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.state.errors import EnvironmentFault
+from penstock.streams.kafka.embedded import resolve
 from penstock.streams.kafka.embedded.jars import JAR_SHA256, KAFKA_VERSION
 from penstock.streams.kafka.embedded.paths import cache_dir, ensure_dir
 from penstock.streams.kafka.embedded.resolve import check_sums, kafka_jars
@@ -58,6 +59,15 @@ def test_a_cache_with_other_jars_is_refused_without_fetching(tmp_path: Path, mon
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
     jars(tmp_path / f"kafka-{KAFKA_VERSION}", dict.fromkeys(JAR_SHA256, b"not a jar"))
     with pytest.raises(EnvironmentFault, match="has the SHA-256 sum"):
+        kafka_jars(Path("/nonexistent/java"))
+
+
+def test_a_disk_too_full_for_the_jars_is_refused_before_fetching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setattr(resolve, "FREE_MIN_BYTES", 1 << 60)  # more than any disk has
+    with pytest.raises(EnvironmentFault, match=r"no space in .* for Kafka's jars.*PENSTOCK_CACHE=/path penstock up"):
         kafka_jars(Path("/nonexistent/java"))
 
 

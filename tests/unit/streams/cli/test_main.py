@@ -1,0 +1,174 @@
+"""The shell around the commands: the table, exit codes, and what a user sees instead of a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.state.errors import SettingsError
+from penstock.streams.cli.client_options import BOOTSTRAP_ENV, pairs
+from penstock.streams.cli.console import check_format, render, unescape
+from penstock.streams.cli.main import COMMANDS, Command, main
+from penstock.streams.cli.topics import table
+from penstock.streams.kafka.console import ConsoleRecord
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster runs and none is named."""
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.delenv(BOOTSTRAP_ENV, raising=False)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_of_the_table_registers_itself(command: Command) -> None:
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers()
+    module = importlib.import_module(command.module)
+    module.register(subparsers)
+    assert command.name in subparsers.choices
+    assert subparsers.choices[command.name].get_default("run") is module.run
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {command.name} " in printed for command in COMMANDS)
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"penstock {penstock.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["nonsense"], ["up", "--nonsense"], ["topics"], ["consume", "t", "--max-messages", "0"]]
+)
+def test_a_wrong_command_line_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(argv)
+    assert left.value.code == 2
+    assert "usage: penstock" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["up", "--brokers", "0"], "brokers is 0"),
+        (["up", "--config", "nonsense"], "--config takes KEY=VALUE"),
+        (["status", "--name", "../x"], "cannot be a cluster's name"),
+        (["topics", "list"], "Start one with: penstock up"),
+        (["consume", "t"], "no cluster to talk to"),
+        (["consume", "t", "--name", "other"], "penstock up --name other"),
+        (["consume", "t", "--format", "{nonsense}"], "has no field {nonsense}"),
+        (["topics", "list", "--bootstrap-server", "127.0.0.1:1", "--client-config", "nope=1"], "'nope'"),
+    ],
+)
+def test_what_penstock_raises_is_one_line_and_exit_code_1(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("penstock: ")
+    assert printed.err.count("\n") == 1
+    assert said in printed.err
+
+
+def test_nothing_runs_and_nothing_is_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 3
+    assert "is down. Start it with: penstock up\n" in capsys.readouterr().out
+    assert main(["down"]) == 0
+    assert "no cluster 'default' was running" in capsys.readouterr().out
+
+
+def test_the_environment_names_the_cluster_when_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.streams.cli.client_options import bootstrap_servers
+
+    monkeypatch.setenv(BOOTSTRAP_ENV, "elsewhere:9092")
+    args = argparse.Namespace(bootstrap_servers=None, name=None)
+    assert bootstrap_servers(args) == "elsewhere:9092"
+    args.bootstrap_servers = "here:9092"
+    assert bootstrap_servers(args) == "here:9092"
+
+
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    """A program in a Python of its own."""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_command_loads_neither_spark_nor_what_other_commands_need() -> None:
+    path = str(Path(penstock.__file__).parents[1])
+    done = run_python(
+        f"import sys; sys.path.insert(0, {path!r})\n"
+        "from penstock.streams.cli.main import main\n"
+        "main(['up', '--brokers', '0'])\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'pyspark', 'pyarrow', 'polars', 'rocksdict', 'faust'}))\n"
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    path = str(Path(penstock.__file__).parents[1])
+    program = f"import sys; sys.path.insert(0, {path!r}); from penstock.streams.cli.main import main; sys.exit(main())"
+    command = '"$0" -c "$1" status | true; echo "${PIPESTATUS[0]}"'
+    slow = program.replace("sys.exit(main())", "import time; time.sleep(1); sys.exit(main())")
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable, slow], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+def test_pairs_never_show_what_they_could_not_read() -> None:
+    assert pairs(["a=1", "b=x=y", "a=2"], "--o") == {"a": "2", "b": "x=y"}
+    with pytest.raises(SettingsError, match="number 2") as error:
+        pairs(["a=1", "hunter2"], "--o")
+    assert "hunter2" not in str(error.value)
+
+
+RECORD = ConsoleRecord("t", 3, 14, 1_500, b"k", None, (("h", b"\xff"), ("n", None)))
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{value}", "null"),
+        ("{key}\\t{timestamp}", "k\t1500"),
+        ("{topic}-{partition}@{offset}", "t-3@14"),
+        ("[{headers}]", "[h:\\xff,n:null]"),
+        ("a\\\\tb", "a\\tb"),
+        ("{} {{key}}", "{} {k}"),
+    ],
+)
+def test_a_record_is_shown_as_asked(template: str, line: str) -> None:
+    assert render(check_format(template), RECORD) == line
+
+
+def test_a_field_inside_a_value_stays_text() -> None:
+    assert render("{key}{value}", RECORD._replace(key=b"{value}", value=b"v")) == "{value}v"
+
+
+def test_escapes() -> None:
+    assert unescape("\\t|\\n|\\\\n|\\x") == "\t|\n|\\n|\\x"
+
+
+def test_a_table_is_aligned() -> None:
+    assert table(["a", "bcd"], [["long", "x"], ["s", ""]]) == "a     bcd\nlong  x\ns"
+
+
+def test_standard_input_is_not_read_when_there_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"line\n"))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert main(["produce", "t"]) == 1
+    assert stdin.buffer.tell() == 0

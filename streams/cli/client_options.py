@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.state.errors import SettingsError
+
+if TYPE_CHECKING:
+    from penstock.streams.settings import WorkerSettings
 
 BOOTSTRAP_ENV = "PENSTOCK_BOOTSTRAP_SERVERS"
 
@@ -45,6 +50,16 @@ def bootstrap_servers(args: argparse.Namespace) -> str:
         "no cluster to talk to. Start one with: penstock up, or name one: --bootstrap-server HOST:PORT, or set "
         f"{BOOTSTRAP_ENV}"
     )
+
+
+def with_running_cluster(settings: WorkerSettings) -> WorkerSettings:
+    """Settings that name no servers of their own get those of the cluster that ``penstock up`` started, if it runs."""
+    from penstock.streams.kafka.embedded import running_bootstrap_servers
+
+    if settings.bootstrap_servers != type(settings).bootstrap_servers:
+        return settings
+    servers = running_bootstrap_servers()
+    return settings if servers is None else dataclasses.replace(settings, bootstrap_servers=servers)
 
 
 def client_config(args: argparse.Namespace) -> dict[str, str]:

@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.state.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from penstock.streams.spark.cluster import Connection
@@ -58,6 +58,7 @@ def require_spark() -> None:
 
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
+    from penstock.streams.cli.client_options import pairs, with_running_cluster
     from penstock.streams.loading import load_topology
     from penstock.streams.settings import load_settings
     from penstock.streams.spark.cluster import Connection
@@ -66,21 +67,23 @@ def inputs_of(args: argparse.Namespace) -> Given:
 
     # First of all, because it is quick, and because it puts this folder on the path that executors get.
     load_topology(args.topology)
-    settings = load_settings(
-        args.config,
-        application_id=args.application_id,
-        bootstrap_servers=args.bootstrap_servers,
-        guarantee=args.guarantee,
+    settings = with_running_cluster(
+        load_settings(
+            args.config,
+            application_id=args.application_id,
+            bootstrap_servers=args.bootstrap_servers,
+            guarantee=args.guarantee,
+        )
     )
     return Given(
         application_id=settings.application_id,
         connection=Connection(
-            settings.bootstrap_servers, dict(settings.common), _pairs(args.kafka_option, "--kafka-option")
+            settings.bootstrap_servers, dict(settings.common), pairs(args.kafka_option, "--kafka-option")
         ),
         session=SparkSettings(
             master=args.master,
             connector=args.connector or KAFKA_CONNECTOR,
-            conf=_pairs(args.spark_conf, "--spark-conf"),
+            conf=pairs(args.spark_conf, "--spark-conf"),
         ),
         options=TaskOptions(
             policies=settings.policies,
@@ -90,17 +93,6 @@ def inputs_of(args: argparse.Namespace) -> Given:
         exactly_once=settings.guarantee == "exactly_once",
         snapshots=settings.snapshots,
     )
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            # Not the text itself: it may hold a secret.
-            raise SettingsError(f"{option} takes NAME=VALUE; one of them has no '=' or no name")
-        out[name] = value
-    return out
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -42,10 +42,11 @@ SETTINGS = (
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
+    from penstock.streams.cli.client_options import with_running_cluster
     from penstock.streams.loading import load_topology
     from penstock.streams.settings import load_settings
 
-    settings = load_settings(args.config, **{name: getattr(args, name) for name in SETTINGS})
+    settings = with_running_cluster(load_settings(args.config, **{name: getattr(args, name) for name in SETTINGS}))
     partitions = _partitions(args.partitions)
     topology = load_topology(args.topology)
     if args.processes > 1:

@@ -270,7 +270,14 @@ def repartition_topics(topology: Topology, application_id: str) -> list[str]:
     return [source.topic_name(application_id) for source in sources if source.internal]
 
 
-_SPARK = SparkSettings(conf={"spark.sql.shuffle.partitions": "4"})
+_SPARK = SparkSettings(
+    conf={
+        "spark.sql.shuffle.partitions": "4",
+        # Spark would measure a batch again after each row, headers and all, which takes the square of a batch's rows; the
+        # demo's records are small, so that counting rows is limit enough.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    }
+)
 
 
 def _gentle(records: int) -> dict[str, int]:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -78,9 +79,12 @@ class Scenario:
         return self.report
 
     def _start_spark(self) -> contextlib.ExitStack:
-        """A session to be closed. What Java prints, now and later, goes to a file."""
+        """A session to be closed. What Java prints, now and later, goes to a file. Spark would take Ctrl-C for itself and
+        make a failed job of it; here it ends the demo."""
+        on_interrupt = signal.getsignal(signal.SIGINT)
         with contextlib.ExitStack() as stack, errors_into(self.folder / "logs" / "spark.log"):
             stack.enter_context(spark_session(_SPARK))
+            signal.signal(signal.SIGINT, on_interrupt)
             return stack.pop_all()
 
     # -- steps ---------------------------------------------------------------------------------------------------
@@ -281,8 +285,9 @@ _SPARK = SparkSettings(
 
 
 def _gentle(records: int) -> dict[str, int]:
-    """Smaller steps for a small input, so that there is a halfway."""
-    return {} if records >= SMALL else {"batch_max_records": max(records // 200, 1), "commit_interval_ms": 20}
+    """Steps so small, for a small input, that one worker would need some seconds for it: so there is a halfway, with
+    both of them at work."""
+    return {} if records >= SMALL else {"batch_max_records": max(records // 20_000, 1), "commit_interval_ms": 20}
 
 
 def _machine() -> list[tuple[str, str]]:

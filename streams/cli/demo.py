@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     require_spark()
     folder = _emptied(Path(args.dir))
     page = Path(args.out) if args.out else folder / "report.html"
-    with _terminated_like_interrupted():
+    with _interruptible():
         report = _run(args, folder)
     return _show(report, page, KEPT_NAME if args.keep else None)
 
@@ -89,17 +89,27 @@ def _cluster(keep: bool) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM unwinds as Ctrl-C does, so that everything that was started is ended."""
+def _interruptible() -> Iterator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that everything that was started is ended. Both end in ``KeyboardInterrupt``,
+    also where a library in whose call they came has made another error of it."""
+    from penstock.state.errors import PenstockError
 
-    def interrupt(*_: object) -> None:
+    seen: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        seen.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except PenstockError as exc:
+        if seen:
+            raise KeyboardInterrupt from exc
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _emptied(folder: Path) -> Path:

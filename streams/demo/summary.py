@@ -51,6 +51,8 @@ def measurements(p: Findings) -> Iterator[tuple[str, str]]:
         if restored is not None:
             yield name, f"{restored.records:,} records, {restored.seconds:.2f} s"
     yield "output records", f"{p.output_records:,}"
+    if p.uncounted is not None:
+        yield "lost or counted twice", f"{p.uncounted:,}" if p.uncounted else "none"
     if p.comparisons:
         yield "replayed by Spark", f"{p.replayed_records:,} records in {p.replayed_s:.1f} s"
         differences = sum(c.differences for c in p.comparisons)

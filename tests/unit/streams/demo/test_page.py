@@ -45,6 +45,7 @@ def report() -> Report:
     kill = Kill(6.0, "worker-b", 900, {"events [1]": 600}, {"events [1]": 7.25})
     ysb = Findings("ysb", "Views", "What & why.", 2000, 1000, 1.0, "topology <ysb>", "flowchart TB", drain(kill))
     ysb.answer = {f"c{c}@{w * 10_000}": 30 + c for c in range(5) for w in range(12)}
+    ysb.uncounted = 1234
     ysb.compacted = Compacted(1.0, 8, 1100, 9000)
     ysb.from_changelog, ysb.from_snapshot = Restored(2.0, 1808, 8, 0), Restored(0.5, 97, 8, 8)
     ysb.comparisons = [Compared("topic", "campaign-views", "sequence", 600, 600, 0)]
@@ -111,7 +112,7 @@ def test_the_tables_say_the_same(report: Report) -> None:
     with console.capture() as shown:
         for table in as_tables(report):
             console.print(table)
-    for said in ("7.2 s", "97 records, 0.50 s", "differences found", "none", "fine"):
+    for said in ("7.2 s", "97 records, 0.50 s", "differences found", "none", "fine", "1,234"):
         assert said in shown.get(), said
 
 

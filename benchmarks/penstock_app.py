@@ -15,7 +15,7 @@ from typing import cast
 
 from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
-from penstock.topologies import enrich, keyed_count, word_count, ysb
+from penstock.topologies.examples import enrich, keyed_count, word_count, ysb
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
 

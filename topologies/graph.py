@@ -1,6 +1,6 @@
 """The topology as a value: operators, the streams between their ports, and what follows from them.
 
-A graph is made by ``GraphBuilder`` (by hand) or by the DSL in ``penstock.topologies.builder``, which uses the same two
+A graph is made by ``GraphBuilder`` (by hand) or by the DSL in ``penstock.topologies.dsl.builder``, which uses the same two
 verbs; both give the same ``Topology``. Building validates: names, ports, cycles, sinks and sources, stores that are
 declared twice in different ways, partition counts that cannot meet. Every failure is a ``TopologyError`` that names the
 operator and what to do.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.streams.test_driver import TopologyTestDriver
     from penstock.streams.worker import Worker
     from penstock.topologies.batch import Batch
-    from penstock.topologies.builder import StreamsBuilder
+    from penstock.topologies.dsl.builder import StreamsBuilder
     from penstock.topologies.graph import GraphBuilder, Topology
     from penstock.topologies.operators.processor import Processor, ProcessorContext
     from penstock.topologies.windows import TumblingWindows, tumbling
@@ -59,7 +59,7 @@ _HOMES = {
     "penstock.streams.test_driver": ("TopologyTestDriver",),
     "penstock.streams.worker": ("Worker",),
     "penstock.topologies.batch": ("Batch",),
-    "penstock.topologies.builder": ("StreamsBuilder",),
+    "penstock.topologies.dsl.builder": ("StreamsBuilder",),
     "penstock.topologies.graph": ("GraphBuilder", "Topology"),
     "penstock.topologies.operators.processor": ("Processor", "ProcessorContext"),
     "penstock.topologies.windows": ("TumblingWindows", "tumbling"),

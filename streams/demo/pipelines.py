@@ -59,7 +59,7 @@ def pipelines(count: int, now_ms: int) -> list[Pipeline]:
             "Views per campaign",
             "Advertising events, as the Yahoo Streaming Benchmark has them, joined to campaigns by a table of ads; "
             "views are counted per campaign and 10 seconds.",
-            "penstock.topologies.ysb:build",
+            "penstock.topologies.examples.ysb:build",
             advertising,
             events.EVENTS_TOPIC,
             {events.ADS_TOPIC: COMPACTED},
@@ -72,7 +72,7 @@ def pipelines(count: int, now_ms: int) -> list[Pipeline]:
             "Flights and weather",
             "Every flight that left New York's three airports in 2013, joined to the weather of its hour; delays are "
             "summed per airport and day.",
-            "penstock.topologies.flights:build",
+            "penstock.topologies.examples.flights:build",
             Flights(count),
             flights.DEPARTURES_TOPIC,
             {flights.WEATHER_TOPIC: KEPT_FOR_EVER},

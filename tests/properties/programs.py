@@ -16,11 +16,11 @@ from penstock.state.facade import key_value_store
 from penstock.state.log import Record, Windowed
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.table import KTable
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.processor import Processor, TimeKind
-from penstock.topologies.streams_dsl import KStream
-from penstock.topologies.tables_dsl import KTable
 from penstock.topologies.windows import tumbling
 
 KEYS = ("a", "b", "c", "dd", "")

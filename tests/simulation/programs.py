@@ -6,8 +6,8 @@ import random
 
 import orjson
 
-from penstock.topologies import celsius
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.examples import celsius
 from penstock.topologies.graph import Topology
 from tests.simulation.world import World
 

@@ -6,7 +6,7 @@ import sys
 
 from penstock.streams.faust import faust_app
 from penstock.streams.settings import WorkerSettings
-from penstock.topologies import word_count
+from penstock.topologies.examples import word_count
 
 if __name__ == "__main__":
     application_id, bootstrap_servers, state_dir = sys.argv[1:4]

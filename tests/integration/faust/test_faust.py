@@ -21,7 +21,7 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports import TopicSpec
 from penstock.streams.settings import WorkerSettings
-from penstock.topologies import word_count
+from penstock.topologies.examples import word_count
 
 pytestmark = pytest.mark.integration
 SCRIPT = Path(__file__).with_name("faust_words.py")

@@ -28,7 +28,7 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports import TopicSpec
 from penstock.streams.settings import WorkerSettings, load_settings
-from penstock.topologies import word_count
+from penstock.topologies.examples import word_count
 from penstock.topologies.graph import Topology
 
 ROOT = Path(__file__).parents[3]

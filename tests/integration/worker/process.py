@@ -11,7 +11,7 @@ from typing import Any
 from penstock.state.restore import RestoreProgress
 from penstock.streams.settings import load_settings
 from penstock.streams.worker import Worker
-from penstock.topologies import word_count
+from penstock.topologies.examples import word_count
 
 
 def main(order: dict[str, Any]) -> None:

@@ -16,8 +16,8 @@ from penstock.streams.policies import Policies
 from penstock.streams.ports import AbortableError
 from penstock.streams.settings import WorkerSettings, load_settings
 from penstock.streams.worker import Worker
-from penstock.topologies import enrich, word_count
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.examples import enrich, word_count
 from penstock.topologies.graph import Topology
 from tests.integration.worker.application import SESSION_TIMEOUT_MS, Cluster, until
 

@@ -18,8 +18,8 @@ from penstock.state.errors import ProcessingError, RetriableError
 from penstock.state.log import TaskId
 from penstock.state.restore import RestoreProgress
 from penstock.streams.worker import Worker
-from penstock.topologies import celsius, keyed_count
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.examples import celsius, keyed_count
 from tests.integration.worker.application import PARTITIONS, ROOT, Application, Cluster, until
 from tests.integration.worker.test_refusals import settings, tenths
 
@@ -175,7 +175,7 @@ def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: 
     app = Application(kafka, "supervised", tmp_path)
     module = tmp_path / "counting.py"
     module.write_text(
-        f"from penstock.topologies import word_count\ntopology = word_count.build({app.source!r}, {app.output!r})\n"
+        f"from penstock.topologies.examples import word_count\ntopology = word_count.build({app.source!r}, {app.output!r})\n"
     )
     command = [sys.executable, "-m", "penstock.streams.cli.main", "worker", f"{module}:topology", "--processes", "2"]
     options = {
@@ -227,7 +227,7 @@ def test_memory_of_a_stateless_worker_under_load(kafka: str, tmp_path: Path) -> 
         cluster.write(source, values)
     module = tmp_path / "through.py"
     module.write_text(
-        "from penstock.topologies.builder import StreamsBuilder\n"
+        "from penstock.topologies.dsl.builder import StreamsBuilder\n"
         "builder = StreamsBuilder('through', key=bytes, value=bytes)\n"
         f"builder.stream({source!r}).filter_values(lambda value: True).to({out!r})\n"
         "topology = builder.build()\n"

@@ -12,7 +12,7 @@ from penstock.streams import metadata
 from penstock.streams.ports import Chunk
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operator import Emission
 from penstock.topologies.windows import tumbling
 

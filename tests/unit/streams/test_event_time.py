@@ -11,7 +11,7 @@ from penstock.state.log import Record
 from penstock.streams.policies import Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.windows import tumbling
 
 

@@ -12,7 +12,7 @@ from penstock.streams.policies import ErrorPolicy, Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.batch import Batch
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operators.processor import Processor
 
 

@@ -17,7 +17,7 @@ from penstock.streams.prepare import (
     layout_of,
     prepare_topics,
 )
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.processor import Processor
 from penstock.topologies.windows import tumbling

@@ -16,7 +16,7 @@ from penstock.streams.ports import Chunk
 from penstock.streams.task import Task, TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.batch import Batch
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.processor import Processor
 

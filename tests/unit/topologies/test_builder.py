@@ -10,10 +10,10 @@ import pytest
 from penstock.state.log import Record, Windowed
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.batch import Batch
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.operators.processor import Processor, ProcessorContext
 from penstock.topologies.operators.stateless import MapValues
-from penstock.topologies.streams_dsl import KStream
 from penstock.topologies.windows import tumbling
 
 HEADERS = (("trace", b"7"),)

@@ -3,7 +3,7 @@ topology."""
 
 from __future__ import annotations
 
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.windows import tumbling
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operators.processor import Processor
 from penstock.topologies.windows import tumbling
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from penstock.state.facade import key_value_store
-from penstock.topologies import word_count, ysb
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.examples import word_count, ysb
 from penstock.topologies.operators.processor import Processor
 
 

@@ -10,7 +10,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.facade import key_value_store
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import GraphBuilder, Port, Topology
 from penstock.topologies.operators.aggregate import Aggregate
 from penstock.topologies.operators.endpoints import Sink, Source

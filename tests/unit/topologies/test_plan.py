@@ -9,7 +9,7 @@ import pytest
 from penstock.state.facade import key_value_store
 from penstock.state.log import Record
 from penstock.state.store import StoreSpec
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operators.processor import Processor
 from penstock.topologies.plan import Plan, plan_of
 from penstock.topologies.windows import tumbling

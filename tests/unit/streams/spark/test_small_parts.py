@@ -20,7 +20,7 @@ from penstock.streams.spark.replay_plan import ReplayPlan, journal_within, recom
 from penstock.streams.spark.session import package_zip
 from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.trace import Sighting, departure
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
 
@@ -31,8 +31,10 @@ def two_stages() -> Topology:
 
 
 def test_a_topology_travels_as_a_name_a_file_or_a_function(tmp_path: Path) -> None:
-    assert ship("penstock.topologies.word_count").load() != ship("penstock.topologies.ysb:build").load()
-    (tmp_path / "mine.py").write_text("from penstock.topologies.word_count import build as topology\n")
+    assert (
+        ship("penstock.topologies.examples.word_count").load() != ship("penstock.topologies.examples.ysb:build").load()
+    )
+    (tmp_path / "mine.py").write_text("from penstock.topologies.examples.word_count import build as topology\n")
     assert len(ship(f"{tmp_path}/mine.py").load().subtopologies) == 2
     assert len(ship(two_stages).load().subtopologies) == 2
     with pytest.raises(TopologyError, match="MODULE:NAME"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import celsius
+from penstock.topologies.examples import celsius
 from penstock.topologies.graph import Topology
 
 

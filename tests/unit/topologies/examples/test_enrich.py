@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import enrich
+from penstock.topologies.examples import enrich
 from penstock.topologies.graph import Topology
 
 ANN, BOB = {"name": "Ann"}, {"name": "Bob"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.state.log import Record, Windowed
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import event_counts
+from penstock.topologies.examples import event_counts
 from penstock.topologies.graph import Topology
 
 HOUR_MS = 3_600_000

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import flights
-from penstock.topologies.flights import Day
+from penstock.topologies.examples import flights
+from penstock.topologies.examples.flights import Day
 from penstock.topologies.graph import Topology
 
 HOUR_MS = 3_600_000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import keyed_count
+from penstock.topologies.examples import keyed_count
 from penstock.topologies.graph import Topology
 
 CLICKS = [

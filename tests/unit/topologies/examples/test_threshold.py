@@ -8,7 +8,7 @@ import pytest
 
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import threshold
+from penstock.topologies.examples import threshold
 from penstock.topologies.graph import Topology
 
 READINGS = [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies import ysb
+from penstock.topologies.examples import ysb
 from penstock.topologies.graph import Topology
 
 SEED = 7

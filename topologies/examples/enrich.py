@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
 

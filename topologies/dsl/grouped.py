@@ -9,11 +9,11 @@ from penstock.state.errors import TopologyError
 from penstock.state.serde import INT, Serde
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import windowed_serde
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
 from penstock.topologies.operator import Emission
 from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.tables_dsl import KTable
 from penstock.topologies.windows import TumblingWindows, duration_ms
-from penstock.topologies.wiring import Flow, as_emission, as_serde, check_function
 
 
 class KGroupedStream:

@@ -10,7 +10,7 @@ them.
 
 Handles are cheap and may be used any number of times. The DSL adds to the graph with ``add_operator`` and
 ``add_stream`` alone, and both are open to the user, so that hand-made operators and the DSL meet in one
-graph. Names: see ``penstock.topologies.wiring``.
+graph. Names: see ``penstock.topologies.dsl.wiring``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.state.store import StoreSpec
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.operators.endpoints import Source, TableSource
-from penstock.topologies.streams_dsl import KStream
-from penstock.topologies.tables_dsl import KTable
-from penstock.topologies.wiring import Flow, Wiring, as_serde
 
 
 class StreamsBuilder:

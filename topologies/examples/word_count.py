@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
 

@@ -6,48 +6,28 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
+from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
 from penstock.topologies.operators.stateless import SelectKey
-from penstock.topologies.wiring import Flow, as_serde, check_function
 
 if TYPE_CHECKING:
-    from penstock.topologies.streams_dsl import KStream
+    from penstock.topologies.dsl.stream import KStream
 
 
-class KTable:
+class KTable(Handle):
     """A handle on a table. Its changes flow on as upserts: the new value, or null when the key is gone."""
 
     def __init__(self, flow: Flow, store: StoreSpec) -> None:
-        self._flow = flow
+        super().__init__(flow)
         self.store = store
         """Where the rows are kept; give it to ``KStream.process(…, stores=…)`` to read them in a
         processor."""
 
     @property
-    def name(self) -> str:
-        """The operator's name."""
-        return self._flow.operator
-
-    @property
     def store_name(self) -> str:
         """The store's name."""
         return self.store.name
-
-    @property
-    def out(self) -> str:
-        """The out port of its changes, as ``add_stream`` takes it."""
-        return self._flow.out
-
-    @property
-    def key_serde(self) -> Serde[Any]:
-        """The serde of its keys on a topic; for windowed tables that of ``Windowed`` keys."""
-        return self._flow.key
-
-    @property
-    def value_serde(self) -> Serde[Any]:
-        """The serde of its values."""
-        return self._flow.value
 
     @property
     def windowed(self) -> bool:
@@ -58,7 +38,7 @@ class KTable:
         self, key_fn: Callable[[Any, Any], Any] | None = None, *, key: Any = None, name: str | None = None
     ) -> KStream:
         """The table's changes as a stream, under ``key_fn(key, value)`` if given, whose serde is ``key``."""
-        from penstock.topologies.streams_dsl import KStream
+        from penstock.topologies.dsl.stream import KStream
 
         flow = self._flow
         if key_fn is None:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from penstock.state.log import Windowed
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.windows import tumbling
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.state.log import Windowed
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
 from penstock.topologies.windows import tumbling

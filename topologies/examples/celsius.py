@@ -6,7 +6,7 @@ console work.
 
 from __future__ import annotations
 
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
 

@@ -7,7 +7,7 @@ care where batches are cut; ``where`` keeps times, headers and order with the re
 from __future__ import annotations
 
 from penstock.topologies.batch import Batch
-from penstock.topologies.builder import StreamsBuilder
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
 

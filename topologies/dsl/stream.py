@@ -1,0 +1,94 @@
+"""Streams in the DSL: ``KStream`` puts together the methods that the files beside this one hold by theme, and those that
+partition, group and write.
+
+Operators that may change the key mark their stream. Grouping or joining a marked stream first sends it through a
+repartition topic, as Kafka Streams does; ``keeps_key=True`` promises that a processor or batch function kept the keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.store import StoreSpec
+from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.dsl.grouped import KGroupedStream
+from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.stateless import StatelessMethods
+from penstock.topologies.dsl.stream_table_joins import StreamTableJoinMethods
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.operators import stateless
+from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.operators.processor import Processor, processor_spec
+
+
+class KStream(StatelessMethods, StreamTableJoinMethods):
+    """A handle on a stream of records."""
+
+    def process(
+        self,
+        factory: Callable[[], Processor],
+        *,
+        stores: tuple[StoreSpec, ...] = (),
+        key: Any = None,
+        value: Any = None,
+        keeps_key: bool = False,
+        name: str | None = None,
+    ) -> ProcessedStream:
+        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: beside those that
+        it declares. The result is its first out port; ``port(name)`` gives the others."""
+        name = self._flow.wiring.name(self._flow, "process", name)
+        spec = processor_spec(check_function(factory, name), stores=stores)
+        self._flow.wiring.add(name, spec, self._flow)
+        flow = self._behind(name, key=key, value=value, rekeyed=not keeps_key)
+        return ProcessedStream(flow, spec.out_ports)
+
+    # -- partitions and groups -------------------------------------------------------------------------------
+
+    def repartition(
+        self, *, key: Any = None, value: Any = None, partitions: int | None = None, name: str | None = None
+    ) -> KStream:
+        """The same records through the topic ``<name>-repartition``, partitioned by key. ``partitions``: how
+        many it gets (``None``: as many as the inputs it is used with)."""
+        flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
+        return KStream(flow.wiring.repartition(flow, partitions=partitions, name=name))
+
+    def group_by(
+        self, fn: Function, *, key: Any = None, partitions: int | None = None, name: str | None = None
+    ) -> KGroupedStream:
+        """Group by ``fn(key, value)``, always through a repartition topic."""
+        keyed = self._then("group-by", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True)
+        return KGroupedStream(keyed._flow.wiring.repartition(keyed._flow, partitions=partitions))
+
+    def group_by_key(self) -> KGroupedStream:
+        """Group by the key, through a repartition topic only where keys may have changed."""
+        return KGroupedStream(self._flow.wiring.by_key(self._flow))
+
+    # -- out -------------------------------------------------------------------------------------------------
+
+    def to(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> None:
+        """Write the records to a topic. Windowed keys are partitioned by their inner key."""
+        name = self._flow.wiring.name(self._flow, "to", name)
+        flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
+        inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
+        flow.wiring.add(name, Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, inner_key=inner), flow)
+
+
+class ProcessedStream(KStream):
+    """What a processor forwards: itself the first out port."""
+
+    def __init__(self, flow: Flow, ports: tuple[str, ...]) -> None:
+        super().__init__(dataclasses.replace(flow, port=ports[0]) if len(ports) > 1 else flow)
+        self._ports = ports
+
+    def port(self, name: str, *, key: Any = None, value: Any = None) -> KStream:
+        """What is forwarded to this out port, under its own serdes if given. Raises ``TopologyError`` for a
+        port that the processor does not declare."""
+        if name not in self._ports:
+            raise TopologyError(
+                f"operator {self.name!r} has no out port {name!r}; it declares: {', '.join(self._ports) or 'none'}"
+            )
+        port = name if len(self._ports) > 1 else None
+        return KStream(self._behind(self.name, port=port, key=key, value=value))

@@ -20,7 +20,8 @@ BY_KEY = -1
 
 @dataclasses.dataclass(slots=True)
 class Output:
-    """Records for one topic, in order. ``partition`` as in ``LogProducer.send``."""
+    """Records for one topic, in order. ``partition`` as in ``LogProducer.send``. ``order`` is the batch's, by which
+    ``Task.causes`` finds the input records; ``None``: no input record is behind them."""
 
     topic: str
     keys: list[bytes | None]
@@ -28,6 +29,7 @@ class Output:
     timestamps: list[int]
     headers: list[Headers] | None = None
     partition: int | list[int] | None = None
+    order: list[int] | None = None
 
 
 class SinkOperator(Operator):
@@ -53,8 +55,9 @@ class SinkOperator(Operator):
             self._one_by_one(port, batch, exc)
             return
         if keys:
+            partition = self._partition(batch, keys)
             self._outputs.append(
-                Output(self._topic, keys, values, batch.timestamps, batch.headers, self._partition(batch, keys))
+                Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
             )
 
     def _one_by_one(self, port: int, batch: Batch, error: Exception) -> None:

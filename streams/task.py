@@ -297,6 +297,14 @@ class Task:
         self._outputs.clear()
         return outputs
 
+    def causes(self, output: Output) -> list[tuple[TopicPartition, int] | None]:
+        """Partition and offset of the input record behind each record of an output of the batch that was just run;
+        ``None`` for what the clock or a commit emitted."""
+        if output.order is None:
+            return [None] * len(output.keys)
+        origins = (self._locate(order // self._plan.stride) for order in output.order)
+        return [None if o is None else (o.partition, o.offset) for o in origins]
+
     def _write_dead_letters(self) -> None:
         letters = self.failures.take_letters()
         if letters:
@@ -423,14 +431,15 @@ def _coalesced(outputs: list[Output]) -> list[Output]:
     owned = False
     for o in outputs:
         last = out[-1] if out else None
-        if last is None or last.topic != o.topic or (last.partition is None) != (o.partition is None):
+        if last is None or last.topic != o.topic or _shape(last) != _shape(o):
             out.append(o)
             owned = False
             continue
         if not owned:
             headers = None if last.headers is None else list(last.headers)
             partition = None if last.partition is None else list(_listed(last))
-            last = Output(last.topic, [*last.keys], [*last.values], [*last.timestamps], headers, partition)
+            order = None if last.order is None else list(last.order)
+            last = Output(last.topic, [*last.keys], [*last.values], [*last.timestamps], headers, partition, order)
             out[-1], owned = last, True
         if o.headers is not None and last.headers is None:
             last.headers = [()] * len(last.keys)
@@ -441,7 +450,14 @@ def _coalesced(outputs: list[Output]) -> list[Output]:
         last.keys += o.keys
         last.values += o.values
         last.timestamps += o.timestamps
+        if last.order is not None and o.order is not None:
+            last.order += o.order
     return out
+
+
+def _shape(output: Output) -> tuple[bool, bool]:
+    """Which of the columns that an output may lack are there: only outputs of one shape can be put together."""
+    return output.partition is None, output.order is None
 
 
 def _listed(output: Output) -> list[int]:

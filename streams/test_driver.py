@@ -4,12 +4,18 @@ It runs the real tasks on the real engine, with in-memory stores (or the backend
 topic has one partition unless ``partitions`` says otherwise. Repartition topics are carried from task to task.
 Commits happen when ``commit()`` is called, on ``close()``, and after each ``pipe`` under ``auto_commit``, which makes
 ``per_commit`` emission visible record by record.
+
+Every piped record has a label: a number that grows. Outputs know the label of the record that caused them, also behind
+repartition topics (``read_caused``). With ``arrival_order`` tasks process records by label instead of by the feed's rule
+of timestamps: exactly as if each piped record had been carried to the end before the next came, in batches as large as
+that allows.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from penstock.state.errors import TopologyError
@@ -19,7 +25,8 @@ from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
 from penstock.state.serde import Serde
 from penstock.state.store import StateBackend, StoreSpec
-from penstock.streams.metadata import CommitMetadata
+from penstock.streams.arrival import ArrivalFeed, in_dependency_order
+from penstock.streams.metadata import CommitMetadata, decode
 from penstock.streams.ports import Chunk, Committed
 from penstock.streams.sink import BY_KEY, Output
 from penstock.streams.task import Task, TaskOptions
@@ -40,6 +47,7 @@ class TopologyTestDriver:
         options: TaskOptions | None = None,
         auto_commit: bool = True,
         open_backend: OpenBackend | None = None,
+        arrival_order: bool = False,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.application_id = application_id
@@ -52,14 +60,23 @@ class TopologyTestDriver:
         self._committed: dict[TopicPartition, Committed] = {}
         self._offsets: dict[TopicPartition, int] = {}
         self._outputs: dict[str, deque[tuple[int, Record]]] = {}
+        """By topic: label of the cause and the record."""
+        self._arrival_order = arrival_order
+        self._label = -1
+        """The highest that was given; also that of what the clock and commits emit."""
+        self._labels: dict[TopicPartition, list[int]] = {}
+        """Of each input partition's records, by offset."""
+        self._dropped: Counter[str] = Counter()
         self._wall_ms = 0
         self._sources = self.topology.source_topics(application_id)
         self.tasks: dict[TaskId, Task] = {}
         for sub in self.topology.subtopologies:
             for p in range(partitions):
-                self._open(TaskId(sub.number, p))
+                self._open(TaskId(sub.number, p), self._open_backend(TaskId(sub.number, p), sub.stores))
+        self._stages = self._in_stages()
 
-    def _open(self, task_id: TaskId) -> None:
+    def _open(self, task_id: TaskId, backend: StateBackend) -> None:
+        """Open a task where its last commit left it."""
         sub = self.topology.subtopologies[task_id.subtopology]
         topics = [self.topology.source(n).topic_name(self.application_id) for n in sub.sources]
         internal = {
@@ -72,13 +89,35 @@ class TopologyTestDriver:
             self.application_id,
             self.topology,
             sub,
-            self._open_backend(task_id, sub.stores),
-            {t: (0, CommitMetadata()) for t in topics},
+            backend,
+            {t: self._start(TopicPartition(t, task_id.partition)) for t in topics},
             self.options,
             internal,
         )
+        task = self.tasks[task_id]
+        if self._arrival_order:
+            labels = {t: self._labels.setdefault(TopicPartition(t, task_id.partition), []) for t in topics}
+            task.feed = ArrivalFeed(topics, task.feed.positions(), labels)
         for t in topics:
-            self.tasks[task_id].feed.set_end(t, 0)
+            task.feed.set_end(t, self._offsets.get(TopicPartition(t, task_id.partition), 0))
+
+    def _start(self, partition: TopicPartition) -> tuple[int, CommitMetadata]:
+        committed = self._committed.get(partition)
+        return (0, CommitMetadata()) if committed is None else (committed.offset, decode(committed.metadata))
+
+    def _in_stages(self) -> list[list[TaskId]]:
+        """The tasks in groups, upstream groups first; those that feed each other, or themselves, are one."""
+        readers = {topic: sub for topic, (sub, _) in self._sources.items()}
+        edges = [
+            (sub.number, readers[topic])
+            for sub in self.topology.subtopologies
+            for topic in (self.topology.sink(n).topic_name(self.application_id) for n in sub.sinks)
+            if topic in readers
+        ]
+        self._looped = {a for a, b in edges if a == b}
+        groups = in_dependency_order([s.number for s in self.topology.subtopologies], edges)
+        self._looped |= {n for group in groups if len(group) > 1 for n in group}
+        return [[t for t in self.tasks if t.subtopology in group] for group in groups]
 
     # -- input ---------------------------------------------------------------------------------------------------
 
@@ -97,25 +136,44 @@ class TopologyTestDriver:
 
     def pipe_all(self, topic: str, records: Sequence[Record], *, partition: int | None = None) -> None:
         """Write records of one topic, then run: they arrive together, so that batches may hold many of them."""
-        source = self._source(topic)
-        raw = [
-            Record(
-                _write(source.key_serde, r.key), _write(source.value_serde, r.value), r.timestamp_ms, tuple(r.headers)
-            )
-            for r in records
-        ]
-        self.pipe_raw({topic: raw}, partition=partition)
+        self.pipe_sequence([(topic, r) for r in records], partition=partition)
+
+    def pipe_sequence(
+        self,
+        records: Sequence[tuple[str, Record]],
+        *,
+        labels: Sequence[int] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Write records of any topics in this order, all at once; then run. ``labels``: ascending numbers above those
+        given before; ``None``: the next ones."""
+        first = self._label + 1
+        given = range(first, first + len(records)) if labels is None else labels
+        raw = []
+        for (topic, r), label in zip(records, given, strict=True):
+            source = self._source(topic)
+            key, value = _write(source.key_serde, r.key), _write(source.value_serde, r.value)
+            p = partition if partition is not None else self._partition_of(key)
+            raw.append((topic, p, Record(key, value, r.timestamp_ms, tuple(r.headers)), label))
+        for (topic, p), run in groupby(raw, key=lambda row: row[:2]):
+            rows = list(run)
+            self._label = max(self._label, rows[-1][3])
+            self._add(topic, p, [row[2] for row in rows], [row[3] for row in rows])
+        self._run()
 
     def pipe_raw(self, records: Mapping[str, Sequence[Record]], *, partition: int | None = None) -> None:
         """Write records of several topics, keys and values as bytes, all at once; then run."""
         for topic, some in records.items():
             self._source(topic)
             by_partition: dict[int, list[Record]] = {}
+            labels: dict[int, list[int]] = {}
             for r in some:
                 p = partition if partition is not None else self._partition_of(r.key)
                 by_partition.setdefault(p, []).append(r)
+                self._label += 1
+                labels.setdefault(p, []).append(self._label)
             for p, rows in by_partition.items():
-                self._add(topic, p, rows)
+                self._add(topic, p, rows, labels[p])
         self._run()
 
     def _source(self, topic: str) -> Any:
@@ -127,10 +185,11 @@ class TopologyTestDriver:
     def _partition_of(self, key: bytes | None) -> int:
         return 0 if key is None or self._partitions == 1 else partition_for(key, self._partitions)
 
-    def _add(self, topic: str, partition: int, rows: Sequence[Record]) -> None:
+    def _add(self, topic: str, partition: int, rows: Sequence[Record], labels: Sequence[int]) -> None:
         task = self.tasks[TaskId(self._sources[topic][0], partition)]
         at = TopicPartition(topic, partition)
         first = self._offsets.get(at, 0)
+        self._labels.setdefault(at, []).extend(labels)
         self._offsets[at] = first + len(rows)
         chunk = Chunk(
             topic,
@@ -153,33 +212,64 @@ class TopologyTestDriver:
             again = self.commit() if self._auto_commit else False
 
     def _drain(self) -> None:
-        busy = True
-        while busy:
-            busy = False
-            for task in self.tasks.values():
-                while task.process(self._wall_ms):
-                    busy = True
-                    self._carry(task)
-                    if task.requests.commit:
-                        self._commit(task)
+        if not self._arrival_order:
+            while self._turn(list(self.tasks)):
+                pass
+            return
+        for stage in self._stages:
+            # in a loop every record must have come round before the next one enters
+            while any(t.subtopology in self._looped for t in stage) and (label := self._next_label(stage)) is not None:
+                self._turn_until(stage, label)
+            self._turn_until(stage, None)
+
+    def _turn_until(self, tasks: Sequence[TaskId], bound: int | None) -> None:
+        for t in tasks:
+            feed = self.tasks[t].feed
+            assert isinstance(feed, ArrivalFeed)
+            feed.bound = bound
+        while self._turn(tasks):
+            pass
+
+    def _next_label(self, tasks: Sequence[TaskId]) -> int | None:
+        feeds = [self.tasks[t].feed for t in tasks]
+        waiting = [feed.next_label() for feed in feeds if isinstance(feed, ArrivalFeed)]
+        return min((label for label in waiting if label is not None), default=None)
+
+    def _turn(self, tasks: Sequence[TaskId]) -> bool:
+        """Let each of the tasks go on as far as it can; returns whether one did."""
+        busy = False
+        for t in tasks:
+            task = self.tasks[t]
+            while task.process(self._wall_ms):
+                busy = True
+                self._carry(task)
+                if task.requests.commit:
+                    self._commit(task)
+        return busy
 
     def _carry(self, task: Task) -> bool:
         outputs = task.take_outputs()
         for o in outputs:
+            labels = [self._label_of(cause) for cause in task.causes(o)]
             if o.topic in self._sources:
-                self._carry_on(o, task.id.partition)
+                self._carry_on(o, labels)
             rows = self._outputs.setdefault(o.topic, deque())
-            rows.extend((task.id.partition, r) for r in _records(o))
+            rows.extend(zip(labels, _records(o), strict=True))
         return bool(outputs)
 
-    def _carry_on(self, output: Output, producer: int) -> None:
-        by_partition: dict[int, list[Record]] = {}
+    def _label_of(self, cause: tuple[TopicPartition, int] | None) -> int:
+        return self._label if cause is None else self._labels[cause[0]][cause[1]]
+
+    def _carry_on(self, output: Output, labels: Sequence[int]) -> None:
+        by_partition: dict[int, tuple[list[Record], list[int]]] = {}
         explicit = output.partition
-        for i, r in enumerate(_records(output)):
+        for i, (r, label) in enumerate(zip(_records(output), labels, strict=True)):
             p = explicit[i] if isinstance(explicit, list) else BY_KEY
-            by_partition.setdefault(p if p != BY_KEY else self._partition_of(r.key), []).append(r)
-        for p, rows in by_partition.items():
-            self._add(output.topic, p, rows)
+            rows = by_partition.setdefault(p if p != BY_KEY else self._partition_of(r.key), ([], []))
+            rows[0].append(r)
+            rows[1].append(label)
+        for p, (records, theirs) in by_partition.items():
+            self._add(output.topic, p, records, theirs)
 
     def commit(self) -> bool:
         """Commit every task, in order of sub-topology; returns whether that gave records to other tasks."""
@@ -199,8 +289,24 @@ class TopologyTestDriver:
         task.committed(work, dict.fromkeys(work.pending, b""))
         return carried and bool(self._sources)
 
-    def advance_wall_time(self, ms: int) -> None:
-        """Move the clock on by ``ms`` and let wall-clock timers fire."""
+    def restart(self) -> None:
+        """Commit, close every task, and open it again from its stores and the committed positions: what it kept
+        anywhere else is gone. Backends must outlive ``close`` or be found again by ``open_backend``; the default ones,
+        in memory, are kept."""
+        self._run()
+        while self.commit():
+            self._drain()
+        for task_id, task in list(self.tasks.items()):
+            task.close()
+            self._dropped += task.dropped
+            memory = isinstance(task.backend, MemoryBackend)
+            stores = self.topology.subtopologies[task_id.subtopology].stores
+            self._open(task_id, task.backend if memory else self._open_backend(task_id, stores))
+
+    def advance_wall_time(self, ms: int, *, label: int | None = None) -> None:
+        """Move the clock on by ``ms`` and let wall-clock timers fire. ``label``: that of what they emit; ``None``: the
+        last record's."""
+        self._label = self._label if label is None else max(self._label, label)
         self._wall_ms += ms
         for task in self.tasks.values():
             if task.punctuate(self._wall_ms):
@@ -211,10 +317,14 @@ class TopologyTestDriver:
 
     def read(self, topic: str) -> list[Record]:
         """What was written to an output topic since the last call, decoded by the sink's serdes."""
-        serdes = self._sink_serdes(topic)
+        return [r for _, r in self.read_caused(topic)]
+
+    def read_caused(self, topic: str) -> list[tuple[int, Record]]:
+        """The same with the label of the piped record, or of the clock's move, that each was caused by."""
+        keys, values = self._sink_serdes(topic)
         return [
-            Record(_read(serdes[0], r.key), _read(serdes[1], r.value), r.timestamp_ms, r.headers)
-            for r in self.read_raw(topic)
+            (label, Record(_read(keys, r.key), _read(values, r.value), r.timestamp_ms, r.headers))
+            for label, r in self._outputs.pop(topic, deque())
         ]
 
     def read_raw(self, topic: str) -> list[Record]:
@@ -229,6 +339,16 @@ class TopologyTestDriver:
                 if sink.topic == topic or sink.topic_name(self.application_id) == topic:
                     return sink.key_serde, sink.value_serde
         raise TopologyError(f"the topology does not write topic {topic!r}")
+
+    @property
+    def dropped_records(self) -> Counter[str]:
+        """How many records semantics dropped since the start, by ``operator.reason``."""
+        return sum((task.dropped for task in self.tasks.values()), self._dropped)
+
+    @property
+    def shutdown_requested(self) -> bool:
+        """Whether an operator asked its worker to stop."""
+        return any(task.requests.shutdown for task in self.tasks.values())
 
     def store(self, name: str, partition: int = 0) -> Any:
         """A store, as a ``KeyValueStore`` or ``WindowStore``, uncommitted writes included."""

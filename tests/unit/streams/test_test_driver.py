@@ -1,0 +1,94 @@
+"""The test driver's own promises: order of arrival, causes of outputs, restarts, the clock, counters."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.state.log import Record
+from penstock.streams.arrival import in_dependency_order
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from penstock.topologies.windows import tumbling
+
+BATCHES = [1, 2, 1000]
+
+
+def lookup() -> Topology:
+    """A stream joined with a table after a repartition, and the plain stream beside it."""
+    b = StreamsBuilder(key=str, value=str)
+    orders = b.stream("orders")
+    users = b.table("users")
+    orders.to("seen")
+    orders.select_key(lambda k, v: v).left_join(users, lambda order, user: f"{order}:{user}").to("joined")
+    return b.build()
+
+
+@pytest.mark.parametrize("size", BATCHES)
+def test_arrival_order_holds_across_topics_and_repartition_topics(size: int) -> None:
+    driver = TopologyTestDriver(lookup(), options=TaskOptions(batch_max_records=size), arrival_order=True)
+    with driver:
+        driver.pipe_sequence(
+            [
+                ("orders", Record("o1", "ann", 900)),
+                ("users", Record("ann", "a1", 500)),
+                ("orders", Record("o2", "ann", 5)),
+                ("users", Record("ann", "a2", 400)),
+                ("orders", Record("o3", "ann", 1)),
+            ]
+        )
+        joined = driver.read_caused("joined")
+        seen = driver.read_caused("seen")
+    assert [(label, r.value, r.timestamp_ms) for label, r in joined] == [
+        (0, "ann:None", 900),
+        (2, "ann:a1", 5),
+        (4, "ann:a2", 1),
+    ]
+    assert [label for label, _ in seen] == [0, 2, 4]
+
+
+def test_without_arrival_order_the_feed_orders_by_time() -> None:
+    b = StreamsBuilder(key=str, value=str)
+    b.stream("one").merge(b.stream("two")).to("out")
+    records = [("one", Record("k", "late", 9)), ("two", Record("k", "early", 3))]
+    with TopologyTestDriver(b.build()) as driver:
+        driver.pipe_sequence(records)
+        assert driver.read_caused("out")[0][1].value == "early"
+    with TopologyTestDriver(b.build(), arrival_order=True) as driver:
+        driver.pipe_sequence(records)
+        assert driver.read_caused("out")[0][1].value == "late"
+
+
+def test_labels_are_those_given() -> None:
+    b = StreamsBuilder(key=str, value=str)
+    b.stream("in").filter(lambda k, v: v != "no").to("out")
+    with TopologyTestDriver(b.build(), arrival_order=True) as driver:
+        driver.pipe_sequence([("in", Record("k", v, 0)) for v in ("a", "no", "b")], labels=[3, 5, 8])
+        assert [label for label, _ in driver.read_caused("out")] == [3, 8]
+        driver.pipe("in", "k", "c")
+        assert [label for label, _ in driver.read_caused("out")] == [9]
+
+
+@pytest.mark.parametrize("size", BATCHES)
+def test_restart_keeps_stores_and_stream_time_and_nothing_else(size: int) -> None:
+    b = StreamsBuilder(key=str, value=str)
+    b.stream("in").group_by_key().windowed_by(tumbling(10, grace=0)).count(name="counts").to("out")
+    driver = TopologyTestDriver(b.build(), options=TaskOptions(batch_max_records=size), arrival_order=True)
+    with driver:
+        driver.pipe_sequence([("in", Record("k", "v", ts)) for ts in (1, 2, 25)])
+        before = dict(driver.tasks)
+        driver.restart()
+        assert all(driver.tasks[t] is not task for t, task in before.items())
+        driver.read("out")
+        driver.pipe_sequence([("in", Record("k", "v", 3)), ("in", Record("k", "v", 26))])
+        assert [(r.key.start_ms, r.value) for r in driver.read("out")] == [(20, 2)]
+        assert sum(driver.dropped_records.values()) == 1
+        driver.restart()
+        assert sum(driver.dropped_records.values()) == 1
+
+
+def test_groups_come_in_order_of_dependency() -> None:
+    assert in_dependency_order([0, 1, 2], [(2, 0), (0, 1)]) == [[2], [0], [1]]
+    assert in_dependency_order([0, 1, 2, 3], [(0, 2), (2, 0), (3, 0), (2, 1)]) == [[3], [0, 2], [1]]
+    assert in_dependency_order([0, 1], []) == [[0], [1]]

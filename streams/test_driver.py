@@ -93,6 +93,7 @@ class TopologyTestDriver:
             {t: self._start(TopicPartition(t, task_id.partition)) for t in topics},
             self.options,
             internal,
+            task_count=self._partitions,
         )
         task = self.tasks[task_id]
         if self._arrival_order:
@@ -303,6 +304,11 @@ class TopologyTestDriver:
             stores = self.topology.subtopologies[task_id.subtopology].stores
             self._open(task_id, task.backend if memory else self._open_backend(task_id, stores))
 
+    @property
+    def wall_ms(self) -> int:
+        """The clock, which begins at 0."""
+        return self._wall_ms
+
     def advance_wall_time(self, ms: int, *, label: int | None = None) -> None:
         """Move the clock on by ``ms`` and let wall-clock timers fire. ``label``: that of what they emit; ``None``: the
         last record's."""
@@ -363,9 +369,10 @@ class TopologyTestDriver:
         self._drain()
         while self.commit():
             self._drain()
-        self._release()
+        self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Release the stores without a commit."""
         for task in self.tasks.values():
             task.close()
 
@@ -376,7 +383,7 @@ class TopologyTestDriver:
         if kind is None:
             self.close()
         else:
-            self._release()
+            self.release()
 
 
 def _records(output: Output) -> list[Record]:

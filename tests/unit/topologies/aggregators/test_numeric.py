@@ -1,0 +1,90 @@
+"""Numbers: types, NaN, and the moving average worked by hand."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+
+from penstock.state.errors import TopologyError
+from penstock.topologies.aggregators import agg, count, ewma, max_, mean, min_, sum_, variance
+
+
+def test_a_column_is_a_field_of_dicts_and_objects_or_a_function() -> None:
+    class Bid:
+        price = 3
+
+    total = sum_("price")
+    assert total.result(total.fold([({"price": 4}, 0), (Bid(), 0), ({"price": None}, 0)])) == 7
+    doubled = sum_(lambda v: v * 2)
+    assert doubled.result(doubled.fold([(1, 0), (2, 0)])) == 6
+
+
+def test_a_missing_field_is_an_error_of_its_record() -> None:
+    with pytest.raises(KeyError):
+        sum_("price").add((0, 0), {"cost": 1}, 0)
+
+
+def test_declared_numbers_refuse_others() -> None:
+    for number, wrong in ((int, 1.5), (Decimal, 1.5), (float, "1"), (None, True)):
+        a = sum_(number=number)
+        with pytest.raises(TypeError, match="takes"):
+            a.add(a.init(), wrong, 0)
+
+
+def test_the_mean_of_decimals_is_a_decimal() -> None:
+    a = mean(number=Decimal)
+    assert a.result(a.fold([(Decimal("0.10"), 0), (Decimal("0.25"), 0)])) == Decimal("0.175")
+
+
+def test_decimal_sums_do_not_round() -> None:
+    a = sum_(number=Decimal)
+    assert a.result(a.fold([(Decimal("1e40"), 0), (Decimal("1e-40"), 0), (Decimal("-1e40"), 0)])) == Decimal("1e-40")
+
+
+def test_variance_of_ints_far_from_zero_does_not_cancel() -> None:
+    a = variance()
+    assert a.result(a.fold([(10**15 + x, 0) for x in (4, 7, 13, 16)])) == 30.0
+
+
+def test_variance_goes_on_in_floats_after_the_first_float() -> None:
+    a = variance()
+    assert a.result(a.fold([(4, 0), (7.0, 0), (13, 0), (16, 0)])) == pytest.approx(30.0)
+
+
+def test_nan_is_above_all_numbers() -> None:
+    for order in ([1.0, math.nan, 2.0], [math.nan, 2.0, 1.0], [2.0, 1.0, math.nan]):
+        low, high = min_(), max_()
+        assert low.result(low.fold([(x, 0) for x in order])) == 1.0
+        assert math.isnan(high.result(high.fold([(x, 0) for x in order])))
+
+
+def test_the_first_value_is_the_first_average() -> None:
+    a = ewma(0.5)
+    seen, acc = [], a.init()
+    for x in (10, 20, None, 40.0):
+        acc = a.add(acc, x, 0)
+        seen.append(a.result(acc))
+    assert seen == [10.0, 15.0, 15.0, 27.5]
+
+
+def test_what_cannot_be_is_refused_at_once() -> None:
+    with pytest.raises(TopologyError, match="alpha"):
+        ewma(0)
+    with pytest.raises(TopologyError, match="number"):
+        sum_(number=str)  # type: ignore[arg-type]  # the refusal is what is tested
+    with pytest.raises(TopologyError, match="field's name"):
+        sum_(3)  # type: ignore[arg-type]  # the refusal is what is tested
+    with pytest.raises(TopologyError, match="by name"):
+        agg()
+    with pytest.raises(TopologyError, match="by name"):
+        agg(n=len)  # type: ignore[arg-type]  # the refusal is what is tested
+
+
+def test_several_lose_what_one_cannot() -> None:
+    both = agg(n=count(), avg=ewma(0.5))
+    assert (both.merge, both.inverse, both.exact_merge, both.ordered) == (None, None, False, True)
+    exact = agg(n=count(), total=sum_(number=int))
+    assert exact.exact_merge and exact.merge and exact.inverse and exact.subtract and not exact.ordered
+    assert not agg(n=count(), total=sum_()).exact_merge

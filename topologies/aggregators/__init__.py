@@ -1,0 +1,46 @@
+"""Ready aggregates: values that say how records are folded, merged, taken out again and written (``base`` has the rules).
+
+Each takes what it is of: a field's name, a function of the value, or nothing for the value itself. ``agg`` joins several
+into one.
+"""
+
+from __future__ import annotations
+
+from penstock.topologies.aggregators.base import Aggregator, agg
+from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_, top_k
+from penstock.topologies.aggregators.numeric import count, ewma, max_, mean, min_, std_dev, sum_, variance
+from penstock.topologies.aggregators.sketches import (
+    approx_distinct,
+    bloom,
+    count_min,
+    frequency,
+    heavy_hitters,
+    might_hold,
+    quantiles,
+)
+
+__all__ = [
+    "Aggregator",
+    "agg",
+    "approx_distinct",
+    "bloom",
+    "count",
+    "count_distinct",
+    "count_min",
+    "ewma",
+    "first",
+    "frequency",
+    "heavy_hitters",
+    "last",
+    "list_",
+    "max_",
+    "mean",
+    "might_hold",
+    "min_",
+    "quantiles",
+    "set_",
+    "std_dev",
+    "sum_",
+    "top_k",
+    "variance",
+]

@@ -1,0 +1,152 @@
+"""What a ready aggregate is: a value that says how records are folded, merged, taken out again and written.
+
+The rules, which every ready aggregate keeps and the tests hold:
+
+* Accumulators are immutable: ``add``, ``inverse``, ``merge`` and ``subtract`` return new ones. They come back equal from
+  their serde, and equal accumulators have equal bytes.
+* Nulls are ignored, as in SQL: an aggregate of a column skips the records in which it is null, and what has seen no
+  value at all is null (counts are 0, collections empty).
+* ``merge(fold(a), fold(b))`` has the same ``result`` as ``fold(a + b)`` for every split when ``exact_merge``. Float sums
+  have no exact merge: addition of floats is not associative.
+* ``inverse(add(acc, x), x)`` has the same ``result`` as ``acc``; for floats up to rounding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any, TypeAlias, cast
+
+from penstock.state.errors import TopologyError
+from penstock.state.serde import Serde
+from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
+
+Column: TypeAlias = "str | Callable[[Any], Any] | None"
+"""What is aggregated of a value: a field's name, a function of the value, or ``None`` for the value itself."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Aggregator:
+    """One aggregate. ``add(acc, value, timestamp_ms)`` takes the whole value of a record and picks its column itself;
+    so does ``inverse``, which takes the record out again. ``merge(a, b)``: of two disjoint sets of records, those of
+    ``b`` after those of ``a``. ``subtract(a, b)``: what ``a`` is without the records of ``b``, all of which it has.
+
+    ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of tasks that run
+    beside each other have no one answer.
+    """
+
+    name: str
+    init: Callable[[], Any]
+    add: Callable[[Any, Any, int], Any]
+    result: Callable[[Any], Any]
+    serde: Serde[Any]
+    result_serde: Serde[Any]
+    merge: Callable[[Any, Any], Any] | None = None
+    inverse: Callable[[Any, Any, int], Any] | None = None
+    subtract: Callable[[Any, Any], Any] | None = None
+    exact_merge: bool = False
+    ordered: bool = False
+
+    def fold(self, rows: Iterable[tuple[Any, int]]) -> Any:
+        """The accumulator of rows ``(value, timestamp_ms)``."""
+        acc = self.init()
+        for value, timestamp_ms in rows:
+            acc = self.add(acc, value, timestamp_ms)
+        return acc
+
+
+def getter(of: Column, name: str) -> Callable[[Any], Any]:
+    """The function that picks the column. Raises ``TopologyError`` for anything but a name, a function or ``None``."""
+    if of is None:
+        return _itself
+    if isinstance(of, str):
+        return _field(of)
+    if callable(of):
+        return of
+    raise TopologyError(
+        f"aggregate {name!r} is to be of {of!r:.100}; give a field's name, a function of the value, or nothing for the "
+        "value itself"
+    )
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _field(field: str) -> Callable[[Any], Any]:
+    item = itemgetter(field)
+
+    def pick(value: Any) -> Any:
+        return item(value) if isinstance(value, dict) else getattr(value, field)
+
+    return pick
+
+
+def named(kind: str, of: Column) -> str:
+    """The aggregate's name: its kind and, where it has a name, its column."""
+    return f"{kind}({of})" if isinstance(of, str) else kind
+
+
+def agg(*positional: Any, **parts: Aggregator) -> Aggregator:
+    """Several aggregates at once: the result is a dict of the parts' results by name.
+
+        agg(total=sum_("price"), bids=count())
+
+    What only some parts can do (merge, inverse, subtract), the whole cannot.
+    """
+    wrong = [f"{n}={p!r:.60}" for n, p in parts.items() if not isinstance(p, Aggregator)]
+    wrong += [f"{p!r:.60}" for p in positional]
+    if wrong or not parts:
+        raise TopologyError(
+            f"agg was given {', '.join(wrong) or 'nothing'}; give it aggregates by name: agg(total=sum_('price'))"
+        )
+    names, members = tuple(parts), tuple(parts.values())
+    adders = tuple(p.add for p in members)
+    results = tuple(p.result for p in members)
+
+    def init() -> tuple[Any, ...]:
+        return tuple(p.init() for p in members)
+
+    def add(acc: tuple[Any, ...], value: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        return tuple([fn(part, value, timestamp_ms) for fn, part in zip(adders, acc, strict=True)])
+
+    def result(acc: tuple[Any, ...]) -> dict[str, Any]:
+        return {name: fn(part) for name, fn, part in zip(names, results, acc, strict=True)}
+
+    return Aggregator(
+        name=f"agg({', '.join(f'{n}={p.name}' for n, p in parts.items())})",
+        init=init,
+        add=add,
+        result=result,
+        serde=joined(tuple(p.serde for p in members)),
+        result_serde=RESULT_JSON,
+        merge=_both([p.merge for p in members]),
+        inverse=_each([p.inverse for p in members]),
+        subtract=_both([p.subtract for p in members]),
+        exact_merge=all(p.exact_merge for p in members),
+        ordered=any(p.ordered for p in members),
+    )
+
+
+def _both(parts: list[Callable[[Any, Any], Any] | None]) -> Callable[[Any, Any], Any] | None:
+    """A function of two accumulators, part by part; ``None`` when one part has none."""
+    if None in parts:
+        return None
+    functions = cast("list[Callable[[Any, Any], Any]]", parts)
+
+    def both(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(fn(x, y) for fn, x, y in zip(functions, a, b, strict=True))
+
+    return both
+
+
+def _each(parts: list[Callable[[Any, Any, int], Any] | None]) -> Callable[[Any, Any, int], Any] | None:
+    if None in parts:
+        return None
+    functions = cast("list[Callable[[Any, Any, int], Any]]", parts)
+
+    def each(acc: tuple[Any, ...], value: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        return tuple(fn(x, value, timestamp_ms) for fn, x in zip(functions, acc, strict=True))
+
+    return each

@@ -1,0 +1,107 @@
+"""How accumulators are written: deterministic, and equal after a round trip.
+
+``PLAIN`` writes what JSON has, and also bytes, integers of any size and ``Decimal``; equal values give equal bytes
+(mappings are written in the order of their keys). Accumulators are flat tuples of such values, or bytes, so that
+nobody can change one in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from penstock.state.serde import Serde
+
+_DECIMAL: Final = 1
+_BIG: Final = 2
+_INT64_MIN, _UINT64_MAX = -(1 << 63), (1 << 64) - 1
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def _prepared(value: Any) -> Any:
+    """The value in msgpack's own types; ``TypeError`` for a type that would come back as another one."""
+    kind = type(value)
+    if kind is str or kind is float or kind is bool or value is None or kind is bytes:
+        return value
+    if kind is int:
+        return value if _INT64_MIN <= value <= _UINT64_MAX else msgspec.msgpack.Ext(_BIG, str(value).encode())
+    if kind is list or kind is tuple:
+        return [_prepared(v) for v in value]
+    if kind is dict:
+        return {_prepared(k): _prepared(v) for k, v in value.items()}
+    if kind is Decimal:
+        return msgspec.msgpack.Ext(_DECIMAL, str(value).encode())
+    raise TypeError(f"a {kind.__name__} is no plain value; name the serde of its type: value=…")
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    text = bytes(data).decode()
+    if code == _DECIMAL:
+        return Decimal(text)
+    if code == _BIG:
+        return int(text)
+    raise ValueError(f"unknown extension {code}")
+
+
+_DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_extension)
+
+
+def _plain(value: Any) -> bytes:
+    return _ENCODER.encode(_prepared(value))
+
+
+def _tuple(data: bytes) -> tuple[Any, ...]:
+    return tuple(_DECODER.decode(data))
+
+
+PLAIN: Serde[Any] = Serde("plain", _plain, _DECODER.decode)
+"""Null, bool, int, float, str, bytes, Decimal, and lists (tuples come back as lists) and dicts of them."""
+
+FLAT: Serde[tuple[Any, ...]] = Serde("flat", _plain, _tuple, immutable=True, exact=tuple)
+"""A tuple of scalars that ``PLAIN`` can write."""
+
+
+def _decimal_text(value: Decimal) -> bytes:
+    if type(value) is not Decimal:
+        raise TypeError(f"expected Decimal, got {type(value).__name__}")
+    return str(value).encode()
+
+
+def _read_decimal(data: bytes) -> Decimal:
+    return Decimal(data.decode())
+
+
+DECIMAL: Serde[Decimal] = Serde("decimal", _decimal_text, _read_decimal, immutable=True, exact=Decimal)
+"""Decimals as text."""
+
+
+RESULT_JSON: Serde[Any] = Serde("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode)
+"""JSON that also takes integers of any size; Decimals go out as text, bytes as base64."""
+
+
+def packed(name: str, tp: Any) -> Serde[Any]:
+    """The serde of accumulators of the tuple type ``tp`` (any that msgspec knows, of immutable members)."""
+    decoder = msgspec.msgpack.Decoder(tp)
+    return Serde(name, msgspec.msgpack.Encoder().encode, decoder.decode, immutable=True, exact=tuple)
+
+
+_PARTS: msgspec.msgpack.Decoder[tuple[bytes, ...]] = msgspec.msgpack.Decoder(tuple[bytes, ...])
+
+
+def joined(serdes: tuple[Serde[Any], ...]) -> Serde[Any]:
+    """The serde of tuples whose members have these serdes."""
+    writers: tuple[Callable[[Any], bytes], ...] = tuple(s.serialize for s in serdes)
+    readers: tuple[Callable[[bytes], Any], ...] = tuple(s.deserialize for s in serdes)
+
+    def serialize(parts: tuple[Any, ...]) -> bytes:
+        return msgspec.msgpack.encode([write(part) for write, part in zip(writers, parts, strict=True)])
+
+    def deserialize(data: bytes) -> tuple[Any, ...]:
+        return tuple(read(part) for read, part in zip(readers, _PARTS.decode(data), strict=True))
+
+    name = f"({','.join(s.name for s in serdes)})"
+    exact = tuple if all(s.exact is not None for s in serdes) else None
+    return Serde(name, serialize, deserialize, immutable=all(s.immutable for s in serdes), exact=exact)

@@ -1,0 +1,207 @@
+"""Aggregates that keep values: first and last, lists and sets, distinct counts, the top k.
+
+Values are kept as bytes, so that nobody can change them in place; ``value`` names their serde (anything that
+``serde_of`` takes), ``None`` stands for plain values (see ``PLAIN``). Two values are the same if their bytes are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any, TypeAlias
+
+from penstock.state.errors import TopologyError
+from penstock.state.serde import INT, Serde, serde_of
+from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
+from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, packed
+
+_TIMED = packed("timed", tuple[int | bytes, ...])
+_LIST = packed("values", tuple[bytes, ...])
+_BAG = packed("bag", tuple[tuple[bytes, int], ...])
+
+Bag: TypeAlias = "tuple[tuple[bytes, int], ...]"
+"""Values and how often each is there, in the order of their bytes."""
+
+
+def first(of: Column = None, *, value: Any = None) -> Aggregator:
+    """The value of the earliest event time; among equal times that of the first record."""
+    return _by_time("first", of, value, later=False)
+
+
+def last(of: Column = None, *, value: Any = None) -> Aggregator:
+    """The value of the latest event time; among equal times that of the last record."""
+    return _by_time("last", of, value, later=True)
+
+
+def _serdes(value: Any) -> tuple[Serde[Any], Serde[Any]]:
+    """The serdes of kept values, and of results."""
+    return (PLAIN, RESULT_JSON) if value is None else (serde_of(value), serde_of(value))
+
+
+def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:
+    """Accumulators ``()`` or ``(timestamp_ms, value bytes)``."""
+    name = named(kind, of)
+    pick, (serde, result_serde) = getter(of, name), _serdes(value)
+
+    def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not a or not b:
+            return a or b
+        return b if (b[0] >= a[0] if later else b[0] < a[0]) else a
+
+    def add(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        x = pick(row)
+        return acc if x is None else merge(acc, (timestamp_ms, serde.serialize(x)))
+
+    def result(acc: tuple[Any, ...]) -> Any:
+        return serde.deserialize(acc[1]) if acc else None
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=result,
+        serde=_TIMED,
+        result_serde=result_serde,
+        merge=merge,
+        exact_merge=True,
+        ordered=True,
+    )
+
+
+def list_(of: Column = None, *, value: Any = None) -> Aggregator:
+    """All values, in the order of the records. Their state grows with the records: group, or window, first."""
+    name = named("list", of)
+    pick, (serde, _) = getter(of, name), _serdes(value)
+
+    def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
+        x = pick(row)
+        return acc if x is None else (*acc, serde.serialize(x))
+
+    def merge(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        return a + b
+
+    def result(acc: tuple[bytes, ...]) -> list[Any]:
+        return [serde.deserialize(v) for v in acc]
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=result,
+        serde=_LIST,
+        result_serde=RESULT_JSON,
+        merge=merge,
+        exact_merge=True,
+        ordered=True,
+    )
+
+
+def set_(of: Column = None, *, value: Any = None) -> Aggregator:
+    """The distinct values as a list: ascending if they can be compared, else in the order of their bytes."""
+    name = named("set", of)
+    serde, _ = _serdes(value)
+
+    def result(acc: Bag) -> list[Any]:
+        values = [serde.deserialize(v) for v, _ in acc]
+        try:
+            return sorted(values)
+        except TypeError:
+            return values
+
+    return _bag(name, of, serde, result, RESULT_JSON)
+
+
+def count_distinct(of: Column = None, *, value: Any = None) -> Aggregator:
+    """The number of distinct values, exactly. Its state holds them all: see ``approx_distinct``."""
+    return _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
+
+
+def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Serde[Any]) -> Aggregator:
+    pick = getter(of, name)
+
+    def changed(acc: Bag, row: Any, by: int) -> Bag:
+        x = pick(row)
+        return acc if x is None else _moved(acc, serde.serialize(x), by)
+
+    def add(acc: Bag, row: Any, timestamp_ms: int) -> Bag:
+        return changed(acc, row, 1)
+
+    def inverse(acc: Bag, row: Any, timestamp_ms: int) -> Bag:
+        return changed(acc, row, -1)
+
+    def merge(a: Bag, b: Bag) -> Bag:
+        return _combined(a, b, 1)
+
+    def subtract(a: Bag, b: Bag) -> Bag:
+        return _combined(a, b, -1)
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=result,
+        serde=_BAG,
+        result_serde=result_serde,
+        merge=merge,
+        inverse=inverse,
+        subtract=subtract,
+        exact_merge=True,
+    )
+
+
+def _moved(bag: Bag, value: bytes, by: int) -> Bag:
+    """The bag with one value's count moved by 1 or -1. Raises ``ValueError`` when there is none to take."""
+    at = bisect_left(bag, (value,))
+    there = at < len(bag) and bag[at][0] == value
+    left = (bag[at][1] if there else 0) + by
+    if left < 0:
+        raise ValueError(f"{value!r:.60} is taken out of a collection that does not hold it")
+    return bag[:at] + (((value, left),) if left else ()) + bag[at + there :]
+
+
+def _combined(a: Bag, b: Bag, sign: int) -> Bag:
+    counts = dict(a)
+    for value, count in b:
+        counts[value] = counts.get(value, 0) + sign * count
+    if any(c < 0 for c in counts.values()):
+        raise ValueError("values are taken out of a collection that does not hold them")
+    return tuple(sorted((v, c) for v, c in counts.items() if c))
+
+
+def top_k(k: int, of: Column = None, *, by: Column = None, largest: bool = True, value: Any = None) -> Aggregator:
+    """The ``k`` values with the largest (or smallest) ``by``, best first, as a list; equal ranks in the order of the
+    values' bytes. ``by`` is of the value that ``of`` picks (``None``: it is its own rank); null ranks are ignored.
+    Values that are there twice count twice."""
+    name = named(f"top-{k}", of)
+    if k < 1:
+        raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
+    pick, rank, (serde, _) = getter(of, name), getter(by, name), _serdes(value)
+
+    def best(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        ranked = [(rank(serde.deserialize(v)), v) for v in sorted(values)]
+        ranked.sort(key=_first, reverse=largest)  # stable both ways
+        return tuple([v for _, v in ranked[:k]])
+
+    def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
+        x = pick(row)
+        return acc if x is None or rank(x) is None else best((*acc, serde.serialize(x)))
+
+    def merge(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        return best(a + b)
+
+    def result(acc: tuple[bytes, ...]) -> list[Any]:
+        return [serde.deserialize(v) for v in acc]
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=result,
+        serde=_LIST,
+        result_serde=RESULT_JSON,
+        merge=merge,
+        exact_merge=True,
+    )
+
+
+def _first(pair: tuple[Any, bytes]) -> Any:
+    return pair[0]

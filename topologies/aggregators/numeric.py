@@ -1,0 +1,322 @@
+"""Aggregates of numbers: count, sum, mean, variance, minimum and maximum, moving average.
+
+``number`` declares what the column holds. ``int`` and ``Decimal`` are exact whatever the order, so partials merge
+exactly; another type is an error of its record. ``float`` takes ints and floats and folds in record order. ``None`` takes
+any number as it comes, and promises nothing of merges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
+from fractions import Fraction
+from typing import Any, TypeAlias, cast
+
+from penstock.state.errors import TopologyError
+from penstock.state.serde import FLOAT, INT, Serde, serde_of
+from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
+from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, RESULT_JSON
+
+Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
+
+_EXACT = Context(prec=2_000, traps=[Inexact, InvalidOperation, Overflow])
+"""Sums of decimals are exact or an error: 2,000 digits reach from cents of everything to the smallest double."""
+_DIVIDING = Context(prec=28, traps=[DivisionByZero, InvalidOperation, Overflow])
+
+
+def count(of: Column = None) -> Aggregator:
+    """The number of records; of a column: of those in which it is not null."""
+    name = named("count", of)
+    pick = None if of is None else getter(of, name)
+
+    def add(acc: int, value: Any, timestamp_ms: int) -> int:
+        return acc + 1 if pick is None or pick(value) is not None else acc
+
+    def inverse(acc: int, value: Any, timestamp_ms: int) -> int:
+        return acc - 1 if pick is None or pick(value) is not None else acc
+
+    return Aggregator(
+        name=name,
+        init=int,
+        add=add,
+        result=int,
+        serde=INT,
+        result_serde=INT,
+        merge=_plus,
+        inverse=inverse,
+        subtract=_minus,
+        exact_merge=True,
+    )
+
+
+def sum_(of: Column = None, *, number: Number = None) -> Aggregator:
+    """The sum; null of no values."""
+
+    def result(acc: tuple[int, Any]) -> Any:
+        return acc[1] if acc[0] else None
+
+    return _total(
+        "sum", of, number, result, FLOAT if number is float else DECIMAL if number is Decimal else RESULT_JSON
+    )
+
+
+def mean(of: Column = None, *, number: Number = None) -> Aggregator:
+    """The mean; null of no values. That of ints is a float, that of decimals a decimal of 28 digits."""
+
+    def result(acc: tuple[int, Any]) -> Any:
+        count, total = acc
+        if not count:
+            return None
+        return _DIVIDING.divide(total, Decimal(count)) if type(total) is Decimal else total / count
+
+    return _total("mean", of, number, result, DECIMAL if number is Decimal else FLOAT)
+
+
+def _total(
+    kind: str, of: Column, number: Number, result: Callable[[tuple[int, Any]], Any], result_serde: Serde[Any]
+) -> Aggregator:
+    """Accumulators ``(count, sum)``."""
+    name = named(kind, of)
+    pick, checked = getter(of, name), _checker(name, number)
+    zero: Any = 0 if number is None else number(0)
+
+    def init() -> tuple[int, Any]:
+        return 0, zero
+
+    def add(acc: tuple[int, Any], value: Any, timestamp_ms: int) -> tuple[int, Any]:
+        x = pick(value)
+        return acc if x is None else (acc[0] + 1, _plus(acc[1], checked(x)))
+
+    def inverse(acc: tuple[int, Any], value: Any, timestamp_ms: int) -> tuple[int, Any]:
+        x = pick(value)
+        return acc if x is None else taken(acc, (1, checked(x)))
+
+    def taken(acc: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
+        # what rounding left behind does not outlive the last value
+        left = acc[0] - other[0]
+        return (left, _minus(acc[1], other[1])) if left else init()
+
+    def merge(a: tuple[int, Any], b: tuple[int, Any]) -> tuple[int, Any]:
+        return a[0] + b[0], _plus(a[1], b[1])
+
+    return Aggregator(
+        name=name,
+        init=init,
+        add=add,
+        result=result,
+        serde=FLAT,
+        result_serde=result_serde,
+        merge=merge,
+        inverse=inverse,
+        subtract=taken,
+        exact_merge=number in (int, Decimal),
+    )
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return _EXACT.add(a, b) if type(a) is Decimal or type(b) is Decimal else a + b
+
+
+def _minus(a: Any, b: Any) -> Any:
+    return _EXACT.subtract(a, b) if type(a) is Decimal or type(b) is Decimal else a - b
+
+
+def _checker(name: str, number: Number) -> Callable[[Any], Any]:
+    """The function that gives a value as the declared type, or raises ``TypeError``."""
+    takes: dict[Any, tuple[type, ...]] = {
+        None: (int, float, Decimal),
+        int: (int,),
+        float: (int, float),
+        Decimal: (int, Decimal),
+    }
+    if number not in takes:
+        raise TopologyError(f"aggregate {name!r}: number={number!r:.60}; use int, float, Decimal or nothing")
+    types, convert = takes[number], cast("Callable[[Any], Any] | None", number)
+
+    def checked(x: Any) -> Any:
+        if not isinstance(x, types) or isinstance(x, bool):
+            shown = "a number" if number is None else number.__name__
+            raise TypeError(f"aggregate {name!r} takes {shown}, not {type(x).__name__} {x!r:.60}")
+        return x if convert is None or type(x) is number else convert(x)
+
+    return checked
+
+
+def variance(of: Column = None, *, population: bool = False, number: Number = None) -> Aggregator:
+    """The sample variance (of one value: null), or that of the whole ``population``; a float.
+
+    Ints and decimals are summed exactly; floats go by Welford's method, as does what follows the first float.
+    """
+    return _moments("variance", of, population, number, _itself)
+
+
+def std_dev(of: Column = None, *, population: bool = False, number: Number = None) -> Aggregator:
+    """The standard deviation: the root of the ``variance``."""
+    return _moments("std-dev", of, population, number, math.sqrt)
+
+
+def _itself(x: float) -> float:
+    return x
+
+
+# Moments are (count, sum, sum of squares, True) while exact, else (count, mean, sum of squared distances, False).
+_Moments: TypeAlias = "tuple[int, Any, Any, bool]"
+
+
+def _moments(kind: str, of: Column, population: bool, number: Number, final: Callable[[float], float]) -> Aggregator:
+    name = named(f"{kind}-population" if population else kind, of)
+    pick, checked = getter(of, name), _checker(name, number)
+    none: _Moments = (0, 0.0, 0.0, False) if number is float else (0, 0, 0, True)
+
+    def one(x: Any) -> _Moments:
+        return (1, x, 0.0, False) if type(x) is float else (1, x, _EXACT.multiply(x, x) if _dec(x) else x * x, True)
+
+    def init() -> _Moments:
+        return none
+
+    def add(acc: _Moments, value: Any, timestamp_ms: int) -> _Moments:
+        x = pick(value)
+        return acc if x is None else _merged(acc, one(checked(x)))
+
+    def inverse(acc: _Moments, value: Any, timestamp_ms: int) -> _Moments:
+        x = pick(value)
+        return acc if x is None else subtract(acc, one(checked(x)))
+
+    def subtract(a: _Moments, b: _Moments) -> _Moments:
+        return none if a[0] == b[0] else _parted(a, b)
+
+    def result(acc: _Moments) -> float | None:
+        n, _, squares, _ = acc if not acc[3] else _as_floats(acc)
+        over = n if population else n - 1
+        return final(max(squares, 0.0) / over) if over > 0 else None
+
+    return Aggregator(
+        name=name,
+        init=init,
+        add=add,
+        result=result,
+        serde=FLAT,
+        result_serde=FLOAT,
+        merge=_merged,
+        inverse=inverse,
+        subtract=subtract,
+        exact_merge=number in (int, Decimal),
+    )
+
+
+def _dec(x: Any) -> bool:
+    return type(x) is Decimal
+
+
+def _as_floats(acc: _Moments) -> _Moments:
+    n, total, squares, exact = acc
+    if not exact:
+        return acc
+    if not n:
+        return 0, 0.0, 0.0, False
+    total = Fraction(total)
+    return n, float(total / n), float(Fraction(squares) - total * total / n), False
+
+
+def _merged(a: _Moments, b: _Moments) -> _Moments:
+    if a[3] and b[3]:
+        return a[0] + b[0], _plus(a[1], b[1]), _plus(a[2], b[2]), True
+    (na, ma, sa, _), (nb, mb, sb, _) = _as_floats(a), _as_floats(b)
+    n = na + nb
+    if not na or not nb:
+        return (nb, mb, sb, False) if nb else (na, ma, sa, False)
+    delta = mb - ma
+    return n, ma + delta * nb / n, sa + sb + delta * delta * na * nb / n, False
+
+
+def _parted(a: _Moments, b: _Moments) -> _Moments:
+    if a[3] and b[3]:
+        return a[0] - b[0], _minus(a[1], b[1]), _minus(a[2], b[2]), True
+    (na, ma, sa, _), (nb, mb, sb, _) = _as_floats(a), _as_floats(b)
+    n = na - nb
+    mean = ma + (ma - mb) * nb / n
+    delta = mb - mean
+    return n, mean, max(sa - sb - delta * delta * n * nb / na, 0.0), False
+
+
+def min_(of: Column = None, *, value: Any = None) -> Aggregator:
+    """The smallest value; null of no values. ``value``: the serde of the column, where it is no plain scalar."""
+    return _extreme("min", of, value, lambda new, old: _above(old, new))
+
+
+def max_(of: Column = None, *, value: Any = None) -> Aggregator:
+    """The greatest value, NaN being above all numbers; null of no values. ``value``: as for ``min_``."""
+    return _extreme("max", of, value, lambda new, old: _above(new, old))
+
+
+def _above(a: Any, b: Any) -> bool:
+    if a != a or b != b:  # NaN
+        return bool(a != a and b == b)
+    return bool(a > b)
+
+
+def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], bool]) -> Aggregator:
+    """Accumulators ``()`` or ``(value,)``."""
+    name = named(kind, of)
+    pick = getter(of, name)
+
+    def add(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        x = pick(row)
+        return acc if x is None or (acc and not better(x, acc[0])) else (x,)
+
+    def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return b if not a or (b and better(b[0], a[0])) else a
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=_only,
+        serde=FLAT if value is None else _maybe(serde_of(value)),
+        result_serde=RESULT_JSON if value is None else serde_of(value),
+        merge=merge,
+        exact_merge=True,
+    )
+
+
+def _only(acc: tuple[Any, ...]) -> Any:
+    return acc[0] if acc else None
+
+
+def _maybe(serde: Serde[Any]) -> Serde[Any]:
+    """The serde of ``()`` and ``(value,)``."""
+
+    def serialize(acc: tuple[Any, ...]) -> bytes:
+        return b"\x01" + serde.serialize(acc[0]) if acc else b"\x00"
+
+    def deserialize(data: bytes) -> tuple[Any, ...]:
+        return (serde.deserialize(data[1:]),) if data[0] else ()
+
+    return Serde(f"maybe({serde.name})", serialize, deserialize, immutable=serde.immutable)
+
+
+def ewma(alpha: float, of: Column = None) -> Aggregator:
+    """The exponentially weighted moving average: ``alpha·x + (1 − alpha)·last``, the first value being the first
+    average. ``0 < alpha <= 1``."""
+    name = named("ewma", of)
+    if not 0 < alpha <= 1:
+        raise TopologyError(f"aggregate {name!r}: alpha={alpha!r}; it must be above 0 and at most 1")
+    pick, checked = getter(of, name), _checker(name, float)
+
+    def add(acc: tuple[float, ...], value: Any, timestamp_ms: int) -> tuple[float, ...]:
+        x = pick(value)
+        if x is None:
+            return acc
+        x = checked(x)
+        return (alpha * x + (1 - alpha) * acc[0],) if acc else (x,)
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=_only,
+        serde=FLAT,
+        result_serde=FLOAT,
+        ordered=True,
+    )

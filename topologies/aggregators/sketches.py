@@ -93,7 +93,8 @@ def approx_distinct(of: Column = None, *, lg_k: int = 12, value: Any = None) -> 
 def quantiles(at: Sequence[float] = (0.5,), of: Column = None, *, compression: int = 500) -> Aggregator:
     """The values at these ranks (0 to 1) by a t-digest, as a list of floats; null of no values. NaN is ignored.
 
-    With ``compression`` 500 the ranks are off by less than 1 %, towards both ends by much less. Merging two is not exact: the result may differ within their error.
+    With ``compression`` 500 the ranks are off by less than 1 %, towards both ends by much less. Merging two is not exact:
+    the result may differ within their error.
     """
     name = named("quantiles", of)
     ranks = tuple(at)

@@ -1,0 +1,79 @@
+"""A pattern as an automaton: states, and edges that an event may take it along.
+
+``take``: the event becomes part of the match, under the name of the edge's state of origin. ``ignore``: it is passed
+over. ``proceed``: the event is looked at again from the target, as if it were already there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from penstock.topologies.patterns.conditions import ALWAYS, Condition
+from penstock.topologies.patterns.skip import Skip
+
+Action = Literal["take", "ignore", "proceed"]
+Kind = Literal["normal", "final", "stop", "pending"]
+"""``final``: a match. ``stop``: what must not come has come. ``pending``: a match unless something comes in time."""
+
+
+@dataclasses.dataclass(eq=False)
+class Edge:
+    """An edge out of a state. The condition may be narrowed while the automaton is built, never afterwards."""
+
+    action: Action
+    target: State
+    condition: Condition
+
+
+@dataclasses.dataclass(eq=False)
+class State:
+    """A state. ``stage``: the place of its name among the pattern's names. ``gap_ms``: an event is taken here only less
+    than this after the one before it."""
+
+    index: int
+    name: str
+    stage: int
+    kind: Kind = "normal"
+    gap_ms: int | None = None
+    edges: list[Edge] = dataclasses.field(default_factory=list)
+    patience_ms: int | None = None
+    """How long after the last event taken anything can still come of being here; ``None``: for ever."""
+
+    def add(self, action: Action, target: State, condition: Condition = ALWAYS) -> None:
+        """Add an edge."""
+        self.edges.append(Edge(action, target, condition))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Automaton:
+    """A compiled pattern. ``names``: of the stages, as paths number them. ``shape`` identifies it in stored state."""
+
+    states: tuple[State, ...]
+    start: State
+    names: tuple[str, ...]
+    within_ms: int | None
+    skip: Skip
+    shape: int
+
+
+def patience_ms(state: State) -> int | None:
+    """What ``State.patience_ms`` is to be: the longest gap of the states that take an event from here."""
+    if state.kind == "pending":
+        return state.gap_ms
+    longest = 0
+    seen: set[int] = set()
+    waiting = [state]
+    while waiting:
+        at = waiting.pop()
+        if at.index in seen or at.kind == "stop":
+            continue
+        seen.add(at.index)
+        for edge in at.edges:
+            if edge.action == "proceed" or (edge.action == "ignore" and edge.target.kind != "final"):
+                waiting.append(edge.target)
+            elif at.gap_ms is None:
+                return None
+            else:
+                longest = max(longest, at.gap_ms)
+    return longest or None

@@ -1,0 +1,351 @@
+"""Patterns to automata.
+
+The states are made from the last stage to the first, each stage being given the state behind it (its sink). What decides
+the semantics:
+
+* A stage that may be left out, or a loop that may be left, has a ``proceed`` edge to its sink. Were an event ignored and
+  the state kept, every event would proceed to the sink anew; so ignoring leads to a twin of the state without that edge.
+* A greedy loop narrows the edges of its sink: no event that the loop takes goes along them. An event that ends the loop by
+  ``until`` goes to a copy of the sink that is not narrowed.
+* ``not_followed_by`` has no state of its own: every state in which it counts has a ``proceed`` edge to a stop state. It
+  counts in the stage behind it, and in those behind optional stages; once such an optional stage has taken an event it no
+  longer does, so the stage leads to a copy of its sink without those edges. In the loop in front of it, it counts from the
+  loop's first event on.
+* The contiguity of a group is that of its first stage; between repetitions of the group, its inner contiguity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+
+from penstock.topologies.patterns.automaton import Automaton, Kind, State, patience_ms
+from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Not
+from penstock.topologies.patterns.pattern import Contiguity, Inner, Pattern, Stage
+
+END = "(end)"
+
+
+def compile_pattern(pattern: Pattern) -> Automaton:
+    """The automaton of a pattern that has passed ``check``."""
+    return _Compiler(pattern).compile()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """The group around a stage. ``first``: whether this is its first repetition."""
+
+    stage: Stage
+    first: bool
+    place: _Place
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """A stage in its sequence; ``following``: the stage that comes next, be it behind the group."""
+
+    stages: tuple[Stage, ...]
+    index: int
+    group: _Group | None
+    following: Stage | None
+
+    @property
+    def stage(self) -> Stage:
+        return self.stages[self.index]
+
+    @property
+    def head(self) -> bool:
+        """Whether it is the first stage of a group."""
+        return self.group is not None and self.index == 0
+
+    @property
+    def until(self) -> Condition | None:
+        """What ends the loop of the group around it."""
+        return None if self.group is None else self.group.stage.until
+
+
+class _Compiler:
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.names = pattern.names()
+        self.states: list[State] = []
+        self.stops: dict[str, State] = {}
+        self.unnarrowed: dict[int, State] = {}
+        """By sink: its copy from before a greedy loop narrowed it."""
+
+    def compile(self) -> Automaton:
+        end = self._state(END, -1, "final")
+        start = self._sequence(self.pattern.stages, None, end, None)
+        for state in self.states:
+            state.patience_ms = patience_ms(state)
+        return Automaton(
+            states=tuple(self.states),
+            start=start,
+            names=self.names,
+            within_ms=self.pattern.within_ms,
+            skip=self.pattern.skip,
+            shape=zlib.crc32(self.pattern.shape().encode()),
+        )
+
+    # -- sequences and stages ------------------------------------------------------------------------------------
+
+    def _sequence(self, stages: tuple[Stage, ...], group: _Group | None, sink: State, following: Stage | None) -> State:
+        """The first state of a sequence that leads to ``sink``."""
+        for index in reversed(range(len(stages))):
+            place = _Place(stages, index, group, following)
+            stage = place.stage
+            if stage.contiguity == "not_followed_by":
+                if sink.kind == "final":
+                    sink = self._pending(place)
+            elif stage.contiguity == "not_next":
+                sink = self._not_next(place, sink)
+            else:
+                sink = self._stage(place, sink)
+            following = stage
+        return sink
+
+    def _pending(self, place: _Place) -> State:
+        """The end of a pattern that ends in ``not_followed_by``."""
+        taken = self._takes(place)
+        state = self._new(place, place.stage.gap_ms, kind="pending")
+        state.add("proceed", self._stop(place.stage, taken), taken)
+        state.add("ignore", state, Not(taken))
+        return state
+
+    def _not_next(self, place: _Place, sink: State) -> State:
+        taken = self._takes(place)
+        state = self._new(place, place.stage.gap_ms)
+        # at the end the event itself has to be waited for, so that it is ignored and not proceeded with
+        state.add("ignore" if sink.kind == "final" else "proceed", sink, Not(taken))
+        state.add("proceed", self._stop(place.stage, taken), taken)
+        return state
+
+    def _stage(self, place: _Place, sink: State) -> State:
+        stage = place.stage
+        if stage.looping:
+            loop = self._loop(place, self._without_nots(place, sink))
+            first = self._repeated(place, loop, sink)
+        elif stage.quantified:
+            first = self._repeated(place, sink, sink)
+        else:
+            gap = self._first_gap(place)
+            first = self._single(place, sink, sink, self._takes(place), self._ignores(place), stage.is_optional, gap)
+        self._add_stops(first, place)
+        return first
+
+    def _repeated(self, place: _Place, sink: State, beyond: State) -> State:
+        """The counted repetitions of a stage, before ``sink``; from those that need not come to ``beyond``."""
+        stage = place.stage
+        ignores = _unless(stage.until, self._inner_ignores(place))
+        takes = _unless(stage.until, self._takes(place)) or ALWAYS
+        low, high = stage.low, stage.low if stage.high is None else stage.high
+        if stage.is_greedy and low != high:
+            if stage.until is not None:
+                self.unnarrowed[sink.index] = self._copy(sink)
+            _narrow(sink, takes)
+        for count in range(high - 1):
+            spare = count < high - low
+            target = beyond if spare else None
+            sink = self._single(place, sink, target, takes, ignores, spare, self._repeat_gap(place), first=False)
+            self._add_stop_of_following(sink, place)
+        own = self._ignores(place)
+        return self._single(place, sink, beyond, takes, own, stage.is_optional, self._first_gap(place))
+
+    def _single(
+        self,
+        place: _Place,
+        sink: State,
+        beyond: State | None,
+        takes: Condition,
+        ignores: Condition | None,
+        optional: bool,
+        gap_ms: int | None,
+        *,
+        first: bool = True,
+    ) -> State:
+        """One repetition of a stage before ``sink``; if optional, with a way past it to ``beyond``."""
+        stage = place.stage
+        if stage.group is not None:
+            head = self._sequence(stage.group.stages, _Group(stage, first, place), sink, place.following)
+            if optional and beyond is not None:
+                head.add("proceed", beyond, self._always(place))
+            return head
+        state = self._new(place, gap_ms)
+        sink = self._without_nots(place, sink)
+        state.add("take", sink, takes)
+        if optional and beyond is not None:
+            self._leave(state, place, beyond, stage.until if stage.is_greedy else None)
+        if ignores is not None:
+            twin = state
+            if optional or self._heads_optional_group(place):
+                twin = self._new(place, gap_ms)
+                twin.add("take", sink, takes)
+                twin.add("ignore", twin, ignores)
+                self._add_stops(twin, place)
+                if place.head and place.group is not None and place.group.first:
+                    self._add_stops(twin, place.group.place)
+            state.add("ignore", twin, ignores)
+        return state
+
+    def _leave(self, state: State, place: _Place, beyond: State, until: Condition | None) -> None:
+        """A way from a state that need not take an event; ``until``: that of a greedy loop."""
+        always = self._always(place)
+        if until is None:
+            state.add("proceed", beyond, always)
+        else:
+            state.add("proceed", self.unnarrowed.get(beyond.index, beyond), Both(always, until))
+            state.add("proceed", beyond, Both(always, Not(until)))
+
+    def _loop(self, place: _Place, sink: State) -> State:
+        """The part of a loop after its counted repetitions."""
+        stage = place.stage
+        if stage.group is not None:
+            back = self._new_named(stage.group.names()[0], None)
+            head = self._sequence(stage.group.stages, _Group(stage, False, place), back, place.following)
+            head.add("proceed", sink, self._always(place))
+            back.add("proceed", head, self._always(place))
+            return head
+        ignores = _unless(stage.until, self._inner_ignores(place))
+        takes = _unless(stage.until, self._takes(place)) or ALWAYS
+        state = self._new(place, stage.repeat_gap_ms)
+        if stage.is_greedy and stage.until is not None:
+            self.unnarrowed[sink.index] = self._copy(sink)
+        self._leave(state, place, sink, stage.until if stage.is_greedy else None)
+        if stage.is_greedy:
+            _narrow(sink, self._takes(place))
+        state.add("take", state, takes)
+        self._add_stop_of_following(state, place)
+        if ignores is not None:
+            twin = self._new(place, stage.repeat_gap_ms)
+            twin.add("take", state, takes)
+            twin.add("ignore", twin, ignores)
+            state.add("ignore", twin, ignores)
+            self._add_stop_of_following(twin, place)
+        return state
+
+    # -- what must not come --------------------------------------------------------------------------------------
+
+    def _nots(self, place: _Place) -> list[tuple[str, Condition]]:
+        """What must not come before the stage: right in front of it, or in front of optional stages in front of it."""
+        found: list[tuple[str, Condition]] = []
+        for index in reversed(range(place.index)):
+            stage = place.stages[index]
+            if stage.contiguity == "not_followed_by":
+                before = _Place(place.stages, index, place.group, None)
+                found.append((str(stage.name), self._takes(before)))
+            elif not stage.is_optional:
+                break
+        return found
+
+    def _stop(self, stage: Stage, condition: Condition) -> State:
+        name = str(stage.name)
+        if name not in self.stops:
+            stop = self.stops[name] = self._state(name, self.names.index(name), "stop")
+            stop.add("take", stop, condition)
+        return self.stops[name]
+
+    def _add_stops(self, state: State, place: _Place) -> None:
+        for name, condition in self._nots(place):
+            state.add("proceed", self._stop(Stage(name, "not_followed_by"), condition), condition)
+
+    def _add_stop_of_following(self, state: State, place: _Place) -> None:
+        following = place.following
+        if following is not None and following.contiguity == "not_followed_by":
+            condition = following.takes if place.until is None else Both(Not(place.until), following.takes)
+            state.add("proceed", self._stop(following, condition), condition)
+
+    def _without_nots(self, place: _Place, sink: State) -> State:
+        nots = {name for name, _ in self._nots(place)}
+        if not nots or not place.stage.is_optional:
+            return sink
+        return self._copy_without(sink, nots, {})
+
+    def _copy_without(self, state: State, nots: set[str], made: dict[int, State]) -> State:
+        if state.index in made:
+            return made[state.index]
+        if state.kind == "final":
+            return state
+        copy = made[state.index] = self._state(state.name, state.stage, state.kind, state.gap_ms)
+        for edge in state.edges:
+            target = edge.target
+            if target is state:
+                target = copy
+            elif edge.action == "proceed":
+                if target.kind == "stop" and target.name in nots:
+                    continue
+                if target.kind != "stop":
+                    target = self._copy_without(target, nots, made)
+            copy.add(edge.action, target, edge.condition)
+        return copy
+
+    # -- conditions ----------------------------------------------------------------------------------------------
+
+    def _takes(self, place: _Place) -> Condition:
+        return _unless(place.until, place.stage.takes) or ALWAYS
+
+    def _always(self, place: _Place) -> Condition:
+        return ALWAYS if place.until is None else Not(place.until)
+
+    def _ignores(self, place: _Place) -> Condition | None:
+        """Which events may be passed over while the stage is waited for; ``None``: no event may."""
+        contiguity: Contiguity | Inner = place.stage.contiguity
+        if place.head and place.group is not None:
+            contiguity = place.group.stage.contiguity if place.group.first else place.group.stage.inner
+        return _unless(place.until, _passing(contiguity, place.stage))
+
+    def _inner_ignores(self, place: _Place) -> Condition | None:
+        """The same between repetitions."""
+        inner = place.group.stage.inner if place.head and place.group is not None else place.stage.inner
+        return _unless(place.until, _passing(inner, place.stage))
+
+    def _heads_optional_group(self, place: _Place) -> bool:
+        group = place.group
+        return place.head and group is not None and group.first and group.stage.is_optional
+
+    def _first_gap(self, place: _Place) -> int | None:
+        if place.head and place.group is not None:
+            around = place.group
+            return around.stage.repeat_gap_ms if not around.first else around.stage.gap_ms
+        return place.stage.gap_ms
+
+    def _repeat_gap(self, place: _Place) -> int | None:
+        return place.stage.repeat_gap_ms
+
+    # -- states --------------------------------------------------------------------------------------------------
+
+    def _new(self, place: _Place, gap_ms: int | None, *, kind: Kind = "normal") -> State:
+        return self._new_named(str(place.stage.name), gap_ms, kind)
+
+    def _new_named(self, name: str, gap_ms: int | None, kind: Kind = "normal") -> State:
+        return self._state(name, self.names.index(name), kind, gap_ms)
+
+    def _state(self, name: str, stage: int, kind: Kind, gap_ms: int | None = None) -> State:
+        state = State(len(self.states), name, stage, kind, gap_ms)
+        self.states.append(state)
+        return state
+
+    def _copy(self, state: State) -> State:
+        if state.kind == "final":
+            return state
+        copy = self._state(state.name, state.stage, state.kind, state.gap_ms)
+        for edge in state.edges:
+            copy.add(edge.action, copy if edge.target is state else edge.target, edge.condition)
+        return copy
+
+
+def _passing(contiguity: Contiguity | Inner, stage: Stage) -> Condition | None:
+    """The events that this contiguity passes over."""
+    if contiguity in ("followed_by", "relaxed"):
+        return Not(stage.takes)
+    if contiguity in ("followed_by_any", "combinations"):
+        return ALWAYS
+    return None
+
+
+def _unless(until: Condition | None, condition: Condition | None) -> Condition | None:
+    return condition if until is None or condition is None else Both(Not(until), condition)
+
+
+def _narrow(sink: State, takes: Condition) -> None:
+    for edge in sink.edges:
+        edge.condition = Both(edge.condition, Not(takes))

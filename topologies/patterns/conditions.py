@@ -1,0 +1,140 @@
+"""Conditions on an event, and what they may ask of the partial match that the event would be added to.
+
+A user's condition is a function of the event, or of the event and a ``MatchContext``. It must be pure: it is called once
+per event and partial match (once per event if it takes the event alone), whatever number of edges ask for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from penstock.state.errors import TopologyError
+
+
+class MatchContext(Protocol):
+    """What an iterative condition may ask."""
+
+    @property
+    def timestamp(self) -> int:
+        """Event time of the event at hand, in milliseconds."""
+
+    @property
+    def processing_time(self) -> int:
+        """The task's processing time, in milliseconds since 1970: the journal's, the same at a replay."""
+
+    def events(self, name: str | None = None) -> list[Any]:
+        """The events that the partial match has taken so far for the stage ``name``, or for all stages, oldest first.
+        The event at hand is not among them. Fresh objects at every call."""
+
+
+class Scope(Protocol):
+    """One event before one partial match, as conditions see it."""
+
+    def holds(self, condition: User) -> bool:
+        """Whether the user's condition is true of the event."""
+
+
+class Condition:
+    """A condition on an edge of the automaton."""
+
+    def test(self, scope: Scope) -> bool:
+        """Whether it is true of the scope's event. Raises what the user's function raises."""
+        raise AssertionError(f"{type(self).__name__} has no test")
+
+    def users(self) -> tuple[User, ...]:
+        """The users' conditions in it."""
+        return ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class User(Condition):
+    """A function of the user's; ``iterative`` if it takes the context too. Two of them are equal only if they are one."""
+
+    fn: Callable[..., Any]
+    iterative: bool
+
+    def test(self, scope: Scope) -> bool:
+        return scope.holds(self)
+
+    def users(self) -> tuple[User, ...]:
+        return (self,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Always(Condition):
+    """True of every event."""
+
+    def test(self, scope: Scope) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Both(Condition):
+    """The first and, if that is true, the second."""
+
+    first: Condition
+    second: Condition
+
+    def test(self, scope: Scope) -> bool:
+        return self.first.test(scope) and self.second.test(scope)
+
+    def users(self) -> tuple[User, ...]:
+        return self.first.users() + self.second.users()
+
+
+@dataclasses.dataclass(frozen=True)
+class Either(Condition):
+    """The first or, if that is false, the second."""
+
+    first: Condition
+    second: Condition
+
+    def test(self, scope: Scope) -> bool:
+        return self.first.test(scope) or self.second.test(scope)
+
+    def users(self) -> tuple[User, ...]:
+        return self.first.users() + self.second.users()
+
+
+@dataclasses.dataclass(frozen=True)
+class Not(Condition):
+    """The opposite."""
+
+    inner: Condition
+
+    def test(self, scope: Scope) -> bool:
+        return not self.inner.test(scope)
+
+    def users(self) -> tuple[User, ...]:
+        return self.inner.users()
+
+
+ALWAYS = Always()
+
+
+def user_condition(fn: Callable[..., Any], where: str) -> User:
+    """The condition of a function of ``(event)`` or ``(event, ctx)``; what a callable without a signature takes is the
+    event alone. Raises ``TopologyError`` for anything else; ``where`` says for which stage."""
+    if not callable(fn):
+        raise TopologyError(f"{where}: a condition is a function of (event) or (event, ctx), not {fn!r:.100}")
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return User(fn, iterative=False)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    spread = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if keywords or len(required) > 2 or not (positional or spread):
+        raise TopologyError(f"{where}: a condition takes (event) or (event, ctx), but this one takes {parameters}")
+    return User(fn, iterative=len(required) == 2)
+
+
+def instance_of(cls: type) -> User:
+    """True of the events of a class."""
+    if not isinstance(cls, type):
+        raise TopologyError(f"subtype takes a class, not {cls!r:.100}")
+    return User(lambda event: isinstance(event, cls), iterative=False)

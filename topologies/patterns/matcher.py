@@ -1,0 +1,324 @@
+"""The matcher: a pure function of a key's partial matches and an event, or a time.
+
+Rules:
+
+* ``step`` shows an event to every partial match, and to the start, from which a new one may begin at each event. The edges
+  that are open to the event are those of the partial match's state and, over ``proceed`` edges, of the states behind it.
+  Each open ``take`` or ``ignore`` edge gives one partial match; one whose path can already proceed to the end is a match.
+* An event for which an edge to a stop state is open ends the partial match; matches that it completes still count.
+* Two partial matches with the same path in the same state are one.
+* ``advance`` says what time it is. A partial match whose first event is ``within`` or more ago, or whose last event is so
+  long ago that no stage it waits for will take another, is timed out; one that waits for something not to come has then
+  become a match. Call it with an event's timestamp before ``step`` takes the event.
+* Found matches go through the skip strategy (``penstock.topologies.patterns.skip``).
+
+A step either succeeds or raises what the user's condition raised, and changes nothing of what it was given.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.state.errors import ProcessingError
+from penstock.topologies.patterns.automaton import Automaton, Edge, State
+from penstock.topologies.patterns.conditions import User
+from penstock.topologies.patterns.skip import Skip
+from penstock.topologies.patterns.state import NOTHING, Kept, KeyState, Node, Partial
+
+Events = dict[str, list[Any]]
+"""The events of a match by the name of their stage: names in the order of their first events, events oldest first."""
+
+
+class Match(NamedTuple):
+    """A match, or a partial one that timed out. ``ts``: of its last event, or when its time was up."""
+
+    events: Events
+    ts: int
+
+
+class Outcome(NamedTuple):
+    """The next state of the key, the matches found and the partial matches timed out, in order."""
+
+    state: KeyState
+    matches: tuple[Match, ...]
+    timeouts: tuple[Match, ...]
+
+
+class _Event(NamedTuple):
+    value: Any
+    ts: int
+    number: int
+
+
+class Matcher:
+    """Runs an automaton. ``encode`` and ``decode`` are those of the events' serde; what is handed out is decoded anew."""
+
+    def __init__(self, automaton: Automaton, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
+        self.automaton = automaton
+        self._encode = encode
+        self._decode = decode
+
+    def advance(self, state: KeyState, now_ms: int) -> Outcome:
+        """The time is ``now_ms``."""
+        if state.empty or (state.partials and self._first_end(state.partials) > now_ms and not state.held):
+            return Outcome(state, (), ())
+        timeouts: list[Match] = []
+        certain: list[tuple[Partial, int]] = []
+        left: list[Partial] = []
+        for partial in state.partials:
+            end = self._ends_at(partial)
+            if end > now_ms:
+                left.append(partial)
+            elif self.automaton.states[partial.state].kind == "pending":
+                certain.append((partial, int(end)))
+            else:
+                timeouts.append(Match(self._events(state, partial.node), int(end)))
+        if len(left) == len(state.partials):
+            return Outcome(state, (), ())
+        at = {id(p.node): end for p, end in certain}
+        found = [p for p, _ in certain]
+        matches, partials, held = self._skip(state, found, left, at)
+        return Outcome(self._next(state, partials, held), tuple(matches), tuple(timeouts))
+
+    def step(self, state: KeyState, value: Any, ts: int, processing_time: int = 0) -> Outcome:
+        """An event; the time has been advanced to ``ts``."""
+        event = _Event(value, ts, state.next_event)
+        shared: dict[int, bool] = {}
+        taken: dict[tuple[int, int], Node] = {}
+        partials: dict[tuple[int, int], Partial] = {}
+        found: dict[int, Partial] = {}
+        for partial in (*state.partials, None):
+            scope = _Scope(self, state, partial, event, processing_time, shared)
+            stopped = False
+            reached: list[Partial] = []
+            for edge, source in self._open(partial, scope, ts):
+                new = self._follow(partial, edge, source, event, taken)
+                if new is None:
+                    continue
+                kind = edge.target.kind
+                if kind == "final":
+                    found.setdefault(id(new.node), new)
+                elif kind == "stop":
+                    stopped = True
+                else:
+                    reached.append(new)
+                    if edge.action == "take" and self._proceeds_to_end(edge.target, scope):
+                        found.setdefault(id(new.node), new)
+            if not stopped:
+                for new in reached:
+                    partials.setdefault((new.state, id(new.node)), new)
+        if not taken and not found and _same(state.partials, partials):
+            return Outcome(state, (), ())
+        events = state.events
+        if taken:
+            events = {**events, event.number: Kept(ts, self._encode(value))}
+        now = state._replace(next_event=event.number + 1, events=events)
+        matches, left, held = self._skip(now, list(found.values()), list(partials.values()), {})
+        return Outcome(self._next(now, left, held), tuple(matches), ())
+
+    def next_end_ms(self, state: KeyState) -> int | None:
+        """When the first of the partial matches times out; ``None``: none ever does."""
+        end = self._first_end(state.partials)
+        return None if end == _NEVER else int(end)
+
+    # -- edges ---------------------------------------------------------------------------------------------------
+
+    def _open(self, partial: Partial | None, scope: _Scope, ts: int) -> list[tuple[Edge, State]]:
+        """The edges that the event may go along, with their states of origin. Loops first, then what is behind."""
+        start = self.automaton.start if partial is None else self.automaton.states[partial.state]
+        found: list[tuple[Edge, State]] = []
+        seen = {start.index}
+        waiting = [start]
+        while waiting:
+            at = waiting.pop()
+            late = partial is not None and at.gap_ms is not None and ts - partial.last_ms >= at.gap_ms
+            for edge in at.edges:
+                if edge.action == "proceed":
+                    if edge.target.index not in seen and edge.condition.test(scope):
+                        seen.add(edge.target.index)
+                        waiting.append(edge.target)
+                elif not (late and edge.action == "take") and edge.condition.test(scope):
+                    found.append((edge, at))
+        return found
+
+    def _proceeds_to_end(self, state: State, scope: _Scope) -> bool:
+        seen = {state.index}
+        waiting = [state]
+        while waiting:
+            for edge in waiting.pop().edges:
+                if edge.action == "proceed" and edge.target.index not in seen and edge.condition.test(scope):
+                    if edge.target.kind == "final":
+                        return True
+                    seen.add(edge.target.index)
+                    waiting.append(edge.target)
+        return False
+
+    @staticmethod
+    def _follow(
+        partial: Partial | None, edge: Edge, source: State, event: _Event, taken: dict[tuple[int, int], Node]
+    ) -> Partial | None:
+        """The partial match behind the edge; ``None`` for an event that the start passes over."""
+        if edge.action == "ignore":
+            if partial is None or partial.state == edge.target.index:
+                return partial
+            return partial._replace(state=edge.target.index)
+        parent = None if partial is None else partial.node
+        if edge.target.kind == "stop":
+            node = parent or Node(source.stage, event.number, None, event.number)
+        else:
+            at = (source.stage, id(parent))
+            if at not in taken:
+                first = event.number if parent is None else parent.first
+                taken[at] = Node(source.stage, event.number, parent, first)
+            node = taken[at]
+        return Partial(edge.target.index, event.ts if partial is None else partial.start_ms, event.ts, node)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _ends_at(self, partial: Partial) -> float:
+        within, patience = self.automaton.within_ms, self.automaton.states[partial.state].patience_ms
+        end = _NEVER if within is None else partial.start_ms + within
+        return end if patience is None else min(end, partial.last_ms + patience)
+
+    def _first_end(self, partials: tuple[Partial, ...]) -> float:
+        return min(map(self._ends_at, partials), default=_NEVER)
+
+    # -- matches -------------------------------------------------------------------------------------------------
+
+    def _skip(
+        self, state: KeyState, found: list[Partial], partials: list[Partial], at: dict[int, int]
+    ) -> tuple[list[Match], list[Partial], list[Partial]]:
+        """The matches to give out, and the partial and the held ones that are left. ``at``: when those that something
+        did not come for became certain, by their node."""
+        skip = self.automaton.skip
+        held = sorted((*state.held, *found), key=_first_event)
+        matches: list[Match] = []
+        while held and (skip.strategy == "no_skip" or not any(p.node.first < held[0].node.first for p in partials)):
+            match = held.pop(0)
+            matches.append(Match(self._events(state, match.node), at.get(id(match.node), match.last_ms)))
+            bar = _bar(skip, match.node, self.automaton.names)
+            if bar is not None:
+                held = [p for p in held if p.node.first >= bar]
+                partials = [p for p in partials if p.node.first >= bar]
+        return matches, partials, held
+
+    def _next(self, state: KeyState, partials: list[Partial], held: list[Partial]) -> KeyState:
+        """The state with these partial matches, and only the events that they hold."""
+        if not partials and not held:
+            return NOTHING._replace(alarm_ms=state.alarm_ms)
+        live: set[int] = set()
+        seen: set[int] = set()
+        for partial in (*partials, *held):
+            node: Node | None = partial.node
+            while node is not None and id(node) not in seen:
+                seen.add(id(node))
+                live.add(node.event)
+                node = node.parent
+        events = state.events
+        if len(live) != len(events):
+            events = {number: kept for number, kept in events.items() if number in live}
+        return state._replace(partials=tuple(partials), held=tuple(held), events=events)
+
+    def _events(self, state: KeyState, node: Node) -> Events:
+        events: Events = {}
+        for at in _path(node):
+            events.setdefault(self.automaton.names[at.stage], []).append(self._decode(state.events[at.event].data))
+        return events
+
+    def taken(self, state: KeyState, partial: Partial | None, name: str | None) -> list[Any]:
+        """The events of a partial match, of one stage or of all, decoded."""
+        if partial is None:
+            return []
+        stage = None if name is None else self._stage(name)
+        path = [n for n in _path(partial.node) if stage is None or n.stage == stage]
+        return [self._decode(state.events[n.event].data) for n in path]
+
+    def _stage(self, name: str) -> int:
+        names = self.automaton.names
+        if name not in names:
+            raise ProcessingError(
+                f"a condition asks for the events of {name!r}, but the stages of the pattern are: {', '.join(names)}"
+            )
+        return names.index(name)
+
+
+class _Scope:
+    """One event before one partial match: the ``Scope`` of conditions and the user's ``MatchContext``."""
+
+    __slots__ = ("_event", "_matcher", "_own", "_partial", "_shared", "_state", "processing_time")
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        state: KeyState,
+        partial: Partial | None,
+        event: _Event,
+        processing_time: int,
+        shared: dict[int, bool],
+    ) -> None:
+        self._matcher = matcher
+        self._state = state
+        self._partial = partial
+        self._event = event
+        self._shared = shared
+        self._own: dict[int, bool] = {}
+        self.processing_time = processing_time
+
+    @property
+    def timestamp(self) -> int:
+        return self._event.ts
+
+    def events(self, name: str | None = None) -> list[Any]:
+        return self._matcher.taken(self._state, self._partial, name)
+
+    def holds(self, condition: User) -> bool:
+        known = self._own if condition.iterative else self._shared
+        if id(condition) not in known:
+            value = self._event.value
+            known[id(condition)] = bool(condition.fn(value, self) if condition.iterative else condition.fn(value))
+        return known[id(condition)]
+
+
+_NEVER = float("inf")
+
+
+def _same(before: tuple[Partial, ...], after: dict[tuple[int, int], Partial]) -> bool:
+    return len(before) == len(after) and all(map(operator.is_, before, after.values()))
+
+
+def _first_event(partial: Partial) -> int:
+    return partial.node.first
+
+
+def _path(node: Node) -> list[Node]:
+    """The nodes of a path, oldest first."""
+    path = []
+    at: Node | None = node
+    while at is not None:
+        path.append(at)
+        at = at.parent
+    path.reverse()
+    return path
+
+
+def _bar(skip: Skip, node: Node, names: tuple[str, ...]) -> int | None:
+    """The first event with which others may still begin once this match was given out; ``None``: any."""
+    if skip.strategy == "no_skip":
+        return None
+    if skip.strategy == "skip_to_next":
+        return node.first + 1
+    if skip.strategy == "skip_past_last_event":
+        return node.event + 1
+    there = [n.event for n in _path(node) if names[n.stage] == skip.stage]
+    if not there:
+        if skip.fails_on_miss:
+            raise ProcessingError(f"{skip}: the match has no event of this stage; its skip strategy says that it must")
+        return None
+    bar = there[0] if skip.strategy == "skip_to_first" else there[-1]
+    if skip.fails_on_miss and bar == node.first:
+        raise ProcessingError(
+            f"{skip}: this is the match's first event, from which the same match would be found again; skip to a later stage"
+        )
+    return bar

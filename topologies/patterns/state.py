@@ -1,0 +1,124 @@
+"""The partial matches of one key, as a value, and their bytes.
+
+Nothing here is changed in place: a step makes a new state that shares what stayed. Paths share their beginnings as linked
+nodes; events are kept once, as the bytes of their serde, under a number that only grows while any event is kept.
+
+Bytes: msgpack ``[version, shape, next_event, alarm_ms, events, nodes, partials, held]``; events ``[number, ts, bytes]``,
+nodes ``[stage, event number, place of the parent or -1]``, parents first; partial matches ``[state, start ms, last ms, place
+of the node]``, held ones without state. The order of everything is that in which it came to be, so equal histories give
+equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.state.errors import IncompatibleError
+from penstock.state.serde import Serde
+
+VERSION = 1
+
+
+class Node(NamedTuple):
+    """An event in a path: taken for ``stage`` (its place among the pattern's names), after those of ``parent``."""
+
+    stage: int
+    event: int
+    parent: Node | None
+    first: int
+    """The number of the path's first event."""
+
+
+class Partial(NamedTuple):
+    """A path at a state of the automaton. ``start_ms`` and ``last_ms``: timestamps of its first and last events."""
+
+    state: int
+    start_ms: int
+    last_ms: int
+    node: Node
+
+
+class Kept(NamedTuple):
+    """An event that a path holds: its timestamp and its bytes."""
+
+    ts: int
+    data: bytes
+
+
+class KeyState(NamedTuple):
+    """All there is of one key. ``held``: matches that wait for earlier partial ones (under a skip strategy; their
+    ``state`` means nothing). ``alarm_ms``: the operator's timer for this key."""
+
+    next_event: int = 0
+    partials: tuple[Partial, ...] = ()
+    held: tuple[Partial, ...] = ()
+    events: Mapping[int, Kept] = {}  # a NamedTuple's default, never changed
+    alarm_ms: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is lost if it is forgotten."""
+        return not self.partials and not self.held
+
+
+NOTHING = KeyState()
+
+
+def encode(state: KeyState, shape: int) -> bytes:
+    """The bytes of a state of the pattern with this ``shape``."""
+    places: dict[int, int] = {}
+    nodes: list[tuple[int, int, int]] = []
+
+    def place(node: Node) -> int:
+        chain = []
+        at: Node | None = node
+        while at is not None and id(at) not in places:
+            chain.append(at)
+            at = at.parent
+        for new in reversed(chain):
+            parent = -1 if new.parent is None else places[id(new.parent)]
+            places[id(new)] = len(nodes)
+            nodes.append((new.stage, new.event, parent))
+        return places[id(node)]
+
+    partials = [(p.state, p.start_ms, p.last_ms, place(p.node)) for p in state.partials]
+    held = [(p.start_ms, p.last_ms, place(p.node)) for p in state.held]
+    events = [(number, kept.ts, kept.data) for number, kept in state.events.items()]
+    return msgspec.msgpack.encode((VERSION, shape, state.next_event, state.alarm_ms, events, nodes, partials, held))
+
+
+def decode(data: bytes, shape: int, operator: str) -> KeyState:
+    """The state in these bytes. Raises ``IncompatibleError`` if they are of another pattern or format."""
+    version, found, *rest = msgspec.msgpack.decode(data)
+    if version != VERSION or found != shape:
+        raise IncompatibleError(
+            f"operator {operator!r}: its store holds partial matches of another pattern (shape {found}, format {version}; "
+            f"this one is {shape}, format {VERSION}); give the operator a new name, which starts it with empty state, or go "
+            "back to the pattern that wrote them"
+        )
+    next_event, alarm_ms, events, raw_nodes, partials, held = rest
+    nodes: list[Node] = []
+    for stage, event, parent in raw_nodes:
+        before = None if parent < 0 else nodes[parent]
+        nodes.append(Node(stage, event, before, event if before is None else before.first))
+    return KeyState(
+        next_event,
+        tuple(Partial(s, start, last, nodes[n]) for s, start, last, n in partials),
+        tuple(Partial(-1, start, last, nodes[n]) for start, last, n in held),
+        {number: Kept(ts, kept) for number, ts, kept in events},
+        alarm_ms,
+    )
+
+
+def key_state_serde(shape: int, operator: str) -> Serde[Any]:
+    """The serde of the states of a pattern with this ``shape``."""
+    return Serde(
+        f"partial-matches:{shape:08x}",
+        lambda state: encode(state, shape),
+        lambda data: decode(data, shape, operator),
+        immutable=True,
+        exact=KeyState,
+    )

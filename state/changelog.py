@@ -1,19 +1,17 @@
 """Stores and their changelog topics: names, topic settings, and entries to records and back.
 
-Names and bytes are Kafka Streams', so that either side can read what the other wrote:
+Names and bytes are Kafka Streams', so that either side can read what the other wrote. Changelog keys (store keys: see
+``penstock.state.store``):
 
-==========  =======================  =======================  ====================
-============================ store kind  store key                stored value             changelog key
-  changelog value, timestamp ==========  =======================  =======================
-  ====================  ============================
-key_value   key                      timestamp (8) | value    key                   value, timestamp
-window      window start (8) | key   timestamp (8) | value    key | start (8) | 0   value, timestamp
-==========  =======================  =======================  ====================
-============================
+* ``key_value``, ``versioned``: key; the version's valid-from is the record's timestamp
+* ``window``, ``key_window``: key | start (8) | 0 (4)
+* ``session``: key | end (8) | start (8)
+* ``list``: key | timestamp (8) | sequence (4)
 
-The 0 is a four-byte sequence number, which only stores that keep duplicates use. Numbers are big-endian. A
-null value deletes. A source topic that serves as changelog has the same form as a key_value changelog, and
-may hold records with a null key, which mean nothing to a table.
+The value is the stored one without its timestamp, which is the record's. Numbers are big-endian. A null value deletes (a
+versioned row: from then on). A source topic that serves as changelog has the same form as a key-value changelog, and may
+hold records with a null key, which mean nothing to a table. Dropping an old version is not logged: every reader of the
+changelog drops it by the same rule.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import struct
 from collections.abc import Sequence
 
 from penstock.state.errors import IncompatibleError, TopologyError
-from penstock.state.store import StoreSpec
+from penstock.state.store import SEGMENTED, StoreSpec
 
 WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
 """How much longer than the store a window's changelog keeps its records: a margin for clocks that
@@ -38,6 +36,9 @@ _TIMESTAMP = struct.Struct(">q")
 _START_BYTES = 8
 _SEQUENCE = b"\x00\x00\x00\x00"
 _SUFFIX_BYTES = _START_BYTES + len(_SEQUENCE)
+_SEGMENT_BYTES = 8
+_SUFFIX_LENGTHS = {"window": _SUFFIX_BYTES, "key_window": _SUFFIX_BYTES, "session": 16, "list": 12}
+"""How much of a changelog key stands behind the key's own bytes."""
 
 
 def changelog_topic(application_id: str, spec: StoreSpec) -> str:
@@ -72,9 +73,18 @@ def changelog_configs(spec: StoreSpec) -> dict[str, str]:
     if spec.kind == "key_value":
         return {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
     if spec.retention_ms is None:
-        raise TopologyError(f"window store {spec.name!r} has no retention_ms; say how long its windows are kept")
+        raise TopologyError(
+            f"{spec.kind} store {spec.name!r} has no retention_ms; say for how long its entries are kept"
+        )
+    if spec.kind == "versioned":
+        lag_ms = spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS
+        return {
+            "cleanup.policy": "compact",
+            "message.timestamp.type": "CreateTime",
+            "min.compaction.lag.ms": str(lag_ms),
+        }
     return {
-        "cleanup.policy": "compact,delete",
+        "cleanup.policy": "delete" if spec.kind == "list" else "compact,delete",
         "message.timestamp.type": "CreateTime",
         "retention.ms": str(spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS),
     }
@@ -114,10 +124,18 @@ def to_changelog(
 def to_changelog_columns(
     spec: StoreSpec, store_keys: Sequence[bytes], stored_values: Sequence[bytes | None]
 ) -> tuple[list[bytes], list[bytes | None]]:
-    """The records' keys and values of many entries, in their order. The timestamps are those of the
-    changes."""
-    if spec.kind == "window":
+    """The records' keys and values of many entries, in their order. The timestamps are those of the changes. Of a
+    versioned store no deletions may be given: they are not logged."""
+    kind = spec.kind
+    if kind == "window":
         keys = [k[_START_BYTES:] + k[:_START_BYTES] + _SEQUENCE for k in store_keys]
+    elif kind == "key_window":
+        keys = [k[_SEGMENT_BYTES:] + _SEQUENCE for k in store_keys]
+    elif kind in SEGMENTED:
+        keys = [k[_SEGMENT_BYTES:] for k in store_keys]
+    elif kind == "versioned":
+        keys = [k[:-_START_BYTES] for k in store_keys]
+        return keys, [None if v is None or v[8] == 0 else v[9:] for v in stored_values]
     else:
         keys = list(store_keys)
     return keys, [None if v is None else v[8:] for v in stored_values]
@@ -143,6 +161,8 @@ def from_changelog_columns(
     kind wrote.
     """
     pack = _TIMESTAMP.pack
+    if spec.kind == "versioned":
+        return _versions(spec, keys, values, timestamps_ms)
     stored = [None if v is None else pack(t) + v for v, t in zip(values, timestamps_ms, strict=True)]
     last = dict(zip(keys, stored, strict=True))
     if None in last:
@@ -153,9 +173,36 @@ def from_changelog_columns(
     if spec.kind == "key_value":
         return list(entries.items())
     for key in entries:
-        if len(key) < _SUFFIX_BYTES or not key.endswith(_SEQUENCE):
+        sequenced = spec.kind in ("window", "key_window")
+        if len(key) < _SUFFIX_LENGTHS[spec.kind] or (sequenced and not key.endswith(_SEQUENCE)):
             raise IncompatibleError(_foreign(spec, key))
-    return [(k[-_SUFFIX_BYTES:-4] + k[:-_SUFFIX_BYTES], v) for k, v in entries.items()]
+    if spec.kind == "window":
+        return [(k[-_SUFFIX_BYTES:-4] + k[:-_SUFFIX_BYTES], v) for k, v in entries.items()]
+    return _segmented(spec, entries)
+
+
+def _segmented(spec: StoreSpec, entries: dict[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
+    """The entries of a segmented store: the segment, which follows from the time in the key, in front."""
+    pack, unpack, segment_ms = _TIMESTAMP.pack, _TIMESTAMP.unpack_from, spec.segment_ms
+    back, cut = _SUFFIX_LENGTHS[spec.kind], -4 if spec.kind == "key_window" else None
+    return [(pack(unpack(k, len(k) - back)[0] // segment_ms) + k[:cut], v) for k, v in entries.items()]
+
+
+def _versions(
+    spec: StoreSpec,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int],
+) -> list[tuple[bytes, bytes | None]]:
+    """The entries of a versioned store: every record is a version, a null value one that says that the row is gone."""
+    pack = _TIMESTAMP.pack
+    last: dict[bytes, bytes | None] = {}
+    for key, value, ts in zip(keys, values, timestamps_ms, strict=True):
+        if key is not None:
+            last[key + pack(ts)] = pack(ts) + (b"\x00" if value is None else b"\x01" + value)
+        elif spec.source_topic is None:
+            raise IncompatibleError(_foreign(spec, None))
+    return list(last.items())
 
 
 def _foreign(spec: StoreSpec, key: bytes | None) -> str:

@@ -119,6 +119,20 @@ def typed_json(tp: type[T]) -> Serde[T]:
     return Serde(f"json:{name}", encoder.encode, decoder.decode, immutable=_is_frozen(tp))
 
 
+def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:
+    """The serde of ``(value,)`` and ``(None,)``: where a null is a value of its own and not an absence. One byte, 1 or 0,
+    before the value's."""
+    write, read = inner.serialize, inner.deserialize
+
+    def serialize(boxed: tuple[Any]) -> bytes:
+        return b"\x00" if boxed[0] is None else b"\x01" + write(boxed[0])
+
+    def deserialize(data: bytes) -> tuple[Any]:
+        return (None,) if data[0] == 0 else (read(data[1:]),)
+
+    return Serde(f"optional({inner.name})", serialize, deserialize, immutable=inner.immutable)
+
+
 def serde_of(like: Any) -> Serde[Any]:
     """The serde that a user means by ``like``: a ``Serde``, a type (``str``, ``int``, ``float``, ``bytes``, ``dict``,
     ``list``, a Struct, a dataclass) or a name (``"string"``, ``"json"``…). Raises ``SerdeError`` for anything else."""

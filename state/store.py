@@ -8,6 +8,12 @@ Keys at this interface are the store's own keys without RocksDB's leading byte; 
 
 * ``key_value``: key = key bytes; value = timestamp (8, big-endian, signed) | value bytes.
 * ``window``: key = window start (8, big-endian) | key bytes, so that expiry is one range; value as above.
+* ``key_window``, ``session``, ``list``: key = segment (8) | key bytes | time (8) | suffix, the time being the window's
+  start, the session's end, the record's timestamp, and the suffix nothing, the session's start (8), a sequence number
+  (4). The segment is time // ``segment_ms``, so that one key's entries within a time range are a few short ranges, and
+  expiry is one. Value as above.
+* ``versioned``: key = key bytes | valid from (8); value = timestamp (8) | 1 | value bytes, or timestamp | 0 for a
+  version that says that the row was gone.
 """
 
 from __future__ import annotations
@@ -18,14 +24,15 @@ from typing import Any, Literal, Protocol
 
 from penstock.state.serde import Serde
 
-StoreKind = Literal["key_value", "window"]
+StoreKind = Literal["key_value", "window", "key_window", "session", "list", "versioned"]
+SEGMENTED: frozenset[StoreKind] = frozenset({"key_window", "session", "list"})
 
 
 @dataclasses.dataclass(frozen=True)
 class StoreSpec:
     """One store of a topology.
 
-    ``retention_ms`` (window stores): windows whose start is below stream time - retention may be dropped.
+    ``retention_ms`` (all but key-value stores): what is older than stream time - retention may be dropped.
     ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic reuses
     it as its changelog, and writes none of its own.
     """
@@ -38,6 +45,11 @@ class StoreSpec:
     source_topic: str | None = None
     window_size_ms: int | None = None
     retention_ms: int | None = None
+
+    @property
+    def segment_ms(self) -> int:
+        """How much time one segment holds: half the retention, so that a few segments hold all."""
+        return max((self.retention_ms or 0) // 2, 1)
 
 
 @dataclasses.dataclass(slots=True)

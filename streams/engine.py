@@ -16,12 +16,15 @@ from penstock.topologies.plan import Plan
 
 
 class BatchTime:
-    """Stream time of the task, by place of the batch at hand."""
+    """Stream time and watermark of the task, by place of the batch at hand, and its processing time."""
 
     def __init__(self, stride: int) -> None:
         self.stride = stride
         self.before_ms = NO_TIME
         self.by_place_ms: list[int] = []
+        self.watermark_before_ms = NO_TIME
+        self.watermark_by_place_ms: list[int] = []
+        self.wall_ms = NO_TIME
 
 
 Opener = Callable[[int, OperatorSpec], Operator]
@@ -37,7 +40,7 @@ class Engine:
         self._out: list[list[tuple[int, Batch]]] = [[] for _ in plan.names]
         self._inbox: list[dict[tuple[int, int], list[Batch]]] = [{} for _ in plan.names]
         self.operators = [open_operator(i, spec) for i, spec in enumerate(plan.specs)]
-        self._timed = [i for i, s in enumerate(plan.specs) if s.uses_stream_time]
+        self._timed = [i for i, s in enumerate(plan.specs) if s.timed]
 
     def emitted(self, index: int, batch: Batch, port: int) -> None:
         """An operator emits; delivered when its method returns."""
@@ -60,10 +63,11 @@ class Engine:
             self._pass_on(index)
 
     def punctuate(self, now_ms: int, before_ms: int) -> None:
-        """The clock went on: wall-clock timers fire, operator by operator."""
+        """The clock went on: wall-clock timers fire, and what sources that became idle held back, operator by operator."""
         self.time.by_place_ms = []
+        self.time.watermark_by_place_ms = []
         for index, operator in enumerate(self.operators):
-            if self.plan.specs[index].uses_wall_time:
+            if self.plan.specs[index].uses_wall_time or self.plan.specs[index].uses_watermark:
                 operator.punctuate(now_ms, before_ms)
                 self._pass_on(index)
 
@@ -77,7 +81,7 @@ class Engine:
 
     def _run_groups(self, places: int) -> None:
         for number, members in enumerate(self.plan.groups):
-            timed = [i for i in members if self.plan.specs[i].uses_stream_time] if places else []
+            timed = [i for i in members if self.plan.specs[i].timed] if places else []
             if len(members) > 1 and timed:
                 self._run_timed_group(number, members, timed, places)
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk
 
@@ -45,8 +47,4 @@ def check_timestamps(
     if not wrong:
         return chunk, time, {}
     marked = {} if policies.timestamp == "clamp" else wrong
-    return (
-        Chunk(chunk.topic, chunk.partition, chunk.offsets, chunk.keys, chunk.values, usable, chunk.headers),
-        time,
-        marked,
-    )
+    return dataclasses.replace(chunk, timestamps=usable), time, marked

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ _PLAIN_CHARS = 2_000
 class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     """``stream_time_ms`` of the task, ``operators``: own stream time by operator name, ``partition_time_ms`` of this
     input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``: next changelog offset by store,
-    ``journal``: next journal offset."""
+    ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``."""
 
     version: int = msgspec.field(default=0, name="v")
     stream_time_ms: int = msgspec.field(default=NO_TIME, name="t")
@@ -29,6 +30,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     operators: dict[str, int] = msgspec.field(default_factory=dict, name="o")
     changelogs: dict[str, int] = msgspec.field(default_factory=dict, name="c")
     journal: int | None = msgspec.field(default=None, name="j")
+    watermarks: dict[str, list[Any]] = msgspec.field(default_factory=dict, name="m")
 
 
 class _Version(msgspec.Struct):

@@ -41,6 +41,8 @@ class Chunk:
     values: list[bytes | None]
     timestamps: list[int]
     headers: list[Headers] | None = None
+    marks: list[Any] | None = None
+    """Filled by the task: what the records say about the watermark (``penstock.streams.watermarks``)."""
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -36,7 +36,8 @@ class Layout:
 
 def needs_journal(topology: Topology, sub: Subtopology) -> bool:
     """Whether the order of its tasks depends on more than one partition's log."""
-    return len(sub.sources) > 1 or any(topology.operators[n].uses_wall_time for n in sub.operators)
+    idle = any(s.watermark is not None and s.watermark.idle_ms is not None for s in map(topology.source, sub.sources))
+    return len(sub.sources) > 1 or idle or any(topology.operators[n].uses_wall_time for n in sub.operators)
 
 
 def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:

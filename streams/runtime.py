@@ -406,6 +406,7 @@ class Runtime:
             self._starts[task_id],
             self.options.task,
             self.layout.topics,
+            task_count=self.layout.tasks[task_id.subtopology],
         )
         self._states[task_id] = state
         self._tasks[task_id] = task

@@ -10,8 +10,9 @@ from penstock.state.log import Headers
 from penstock.state.partitioner import partition_for
 from penstock.state.serde import Serde
 from penstock.streams.task_context import NodeContext
+from penstock.streams.watermarks import Mark, TaskWatermarks
 from penstock.topologies.batch import Batch
-from penstock.topologies.operator import Operator
+from penstock.topologies.operator import Operator, TaskTime
 from penstock.topologies.operators.endpoints import Sink
 
 BY_KEY = -1
@@ -32,11 +33,64 @@ class Output:
     order: list[int] | None = None
 
 
-class SinkOperator(Operator):
-    """Collects into ``outputs``. ``partitions``: the topic's partition count, needed where partitions are explicit."""
+class WatermarkTeller:
+    """Tells the readers of a repartition topic how far event time has come: a record in every partition whenever the
+    watermark has passed a multiple of the interval."""
 
     def __init__(
-        self, ctx: NodeContext, spec: Sink, topic: str, outputs: list[Output], partitions: int | None, max_bytes: int
+        self, time: TaskTime, topic: str, partitions: int, writer: int, writers: int, watermarks: TaskWatermarks
+    ) -> None:
+        self.place = 0
+        self._time = time
+        self._topic = topic
+        self._partitions = partitions
+        self._writer, self._writers = writer, writers
+        self._watermarks = watermarks
+        self._told_ms = time.watermark_before_ms
+        self._told_idle = watermarks.idle
+
+    def told(self, place: int) -> list[Output]:
+        """What the records before ``place`` bring about."""
+        marks, times, interval = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.interval_ms
+        out: list[Output] = []
+        while self.place < place:
+            mark_ms = marks[self.place]
+            if mark_ms // interval > self._told_ms // interval or self._told_idle:
+                self._told_ms, self._told_idle = mark_ms, False
+                out.append(self.output(mark_ms, max(times[self.place], 0), idle=False))
+            self.place += 1
+        return out
+
+    def told_at_reading(self) -> list[Output]:
+        """What a reading of the clock brings about: sources became idle."""
+        now_ms, idle = self._time.watermark_before_ms, self._watermarks.idle
+        if now_ms <= self._told_ms and idle == self._told_idle:
+            return []
+        self._told_ms, self._told_idle = max(now_ms, self._told_ms), idle
+        return [self.output(self._told_ms, max(self._time.before_ms, 0), idle=idle)]
+
+    def output(self, watermark_ms: int, timestamp_ms: int, *, idle: bool) -> Output:
+        """The records that say it."""
+        count = self._partitions
+        headers = Mark(self._writer, self._writers, watermark_ms, idle).headers
+        return Output(
+            self._topic, [None] * count, [None] * count, [timestamp_ms] * count, [headers] * count, list(range(count))
+        )
+
+
+class SinkOperator(Operator):
+    """Collects into ``outputs``. ``partitions``: the topic's partition count, needed where partitions are explicit.
+    ``teller``: of a repartition topic through which watermarks travel."""
+
+    def __init__(
+        self,
+        ctx: NodeContext,
+        spec: Sink,
+        topic: str,
+        outputs: list[Output],
+        partitions: int | None,
+        max_bytes: int,
+        teller: WatermarkTeller | None = None,
     ) -> None:
         super().__init__(ctx)
         self._spec = spec
@@ -44,9 +98,37 @@ class SinkOperator(Operator):
         self._outputs = outputs
         self._partitions = partitions
         self._max_bytes = max_bytes
+        self._teller = teller
 
     def process(self, port: int, batch: Batch) -> None:
         """Serialize; rows that cannot be written meet the policy one by one."""
+        if self._teller is None:
+            self._write(port, batch)
+            return
+        # watermarks stand between the records at which they were reached
+        stride, start = self.ctx.time.stride, 0
+        for i, order in enumerate(batch.order):
+            if order // stride > self._teller.place:
+                marks = self._teller.told(order // stride)
+                if marks:
+                    self._write(port, batch.slice(start, i))
+                    self._outputs.extend(marks)
+                    start = i
+        self._write(port, batch.slice(start, len(batch)))
+
+    def advance(self, place: int) -> None:
+        if self._teller is not None:
+            self._outputs.extend(self._teller.told(place))
+
+    def end_batch(self) -> None:
+        if self._teller is not None:
+            self._teller.place = 0
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        if self._teller is not None:
+            self._outputs.extend(self._teller.told_at_reading())
+
+    def _write(self, port: int, batch: Batch) -> None:
         try:
             keys = self._spec.key_serde.serialize_all(batch.keys)
             values = self._spec.value_serde.serialize_all(batch.values)
@@ -66,7 +148,7 @@ class SinkOperator(Operator):
             self.ctx.failed(batch, 0, ProcessingError(f"topic {self._topic}: {error}"))
             return
         for i in range(len(batch)):
-            self.process(port, batch.slice(i, i + 1))
+            self._write(port, batch.slice(i, i + 1))
 
     def _check_size(self, values: list[bytes | None]) -> None:
         largest = max(map(len, filter(None, values)), default=0)
@@ -87,3 +169,43 @@ class SinkOperator(Operator):
             own = self.ctx.task.partition % self._partitions
             return [own if k is None else BY_KEY for k in keys]
         return None
+
+
+def coalesced(outputs: list[Output]) -> list[Output]:
+    """Neighbours for one topic as one, in linear time; lists that came from batches are left as they are."""
+    out: list[Output] = []
+    owned = False
+    for o in outputs:
+        last = out[-1] if out else None
+        if last is None or last.topic != o.topic or _shape(last) != _shape(o):
+            out.append(o)
+            owned = False
+            continue
+        if not owned:
+            headers = None if last.headers is None else list(last.headers)
+            partition = None if last.partition is None else list(_listed(last))
+            order = None if last.order is None else list(last.order)
+            last = Output(last.topic, [*last.keys], [*last.values], [*last.timestamps], headers, partition, order)
+            out[-1], owned = last, True
+        if o.headers is not None and last.headers is None:
+            last.headers = [()] * len(last.keys)
+        if last.headers is not None:
+            last.headers += o.headers if o.headers is not None else [()] * len(o.keys)
+        if isinstance(last.partition, list):
+            last.partition += _listed(o)
+        last.keys += o.keys
+        last.values += o.values
+        last.timestamps += o.timestamps
+        if last.order is not None and o.order is not None:
+            last.order += o.order
+    return out
+
+
+def _shape(output: Output) -> tuple[bool, bool]:
+    """Which of the columns that an output may lack are there: only outputs of one shape can be put together."""
+    return output.partition is None, output.order is None
+
+
+def _listed(output: Output) -> list[int]:
+    partition = output.partition
+    return partition if isinstance(partition, list) else [partition if partition is not None else -1] * len(output.keys)

@@ -12,17 +12,17 @@ the chunks, the batch size or the runner.
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
 from penstock.state.errors import ProcessingError
-from penstock.state.log import Headers, TaskId, TopicPartition
+from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
 from penstock.streams import journal, metadata
+from penstock.streams.batch_input import BatchInput
 from penstock.streams.engine import BatchTime, Engine
 from penstock.streams.event_time import with_event_times
 from penstock.streams.feed import Feed, Run
@@ -30,25 +30,28 @@ from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk, Committed
-from penstock.streams.sink import Output, SinkOperator
-from penstock.streams.task_context import Failures, NodeContext, Origin, TaskRequests
-from penstock.topologies.batch import Batch, concat
+from penstock.streams.sink import Output, SinkOperator, WatermarkTeller, coalesced
+from penstock.streams.task_context import Failures, NodeContext, TaskRequests
+from penstock.streams.watermarks import TaskWatermarks, with_marks
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
 from penstock.topologies.plan import plan_of
+from penstock.topologies.watermarks import Carried, carried_topics
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
     """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
-    cached reads of the task (an early commit is asked for, then clean entries are dropped)."""
+    cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
+    processing time goes in steps of it, so that at most one reading of the clock is journaled per step."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
     state_cache_max_bytes: int = 64 * 1024 * 1024
     max_task_idle_ms: int = 0
     live: bool = False
+    wall_resolution_ms: int = 10
 
 
 @dataclasses.dataclass
@@ -63,7 +66,8 @@ class CommitWork:
 
 class Task:
     """See the module. ``start`` holds the committed position of every input; ``partition_counts`` those of the
-    internal topics that it writes; ``replay`` the journal entries from ``start`` on."""
+    internal topics that it writes; ``replay`` the journal entries from ``start`` on; ``task_count`` how many tasks the
+    sub-topology has."""
 
     def __init__(
         self,
@@ -76,6 +80,8 @@ class Task:
         options: TaskOptions,
         partition_counts: Mapping[str, int],
         replay: Sequence[journal.Entry] = (),
+        *,
+        task_count: int = 1,
     ) -> None:
         self.id = task_id
         self.application_id = application_id
@@ -87,24 +93,36 @@ class Task:
             topology.source(n).topic_name(application_id): self._plan.names.index(n) for n in subtopology.sources
         }
         self.topics = tuple(sorted(self._sources))
+        self._carried = carried_topics(topology)
+        self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
+        self._task_count = task_count
         self.stores = {s.name: KeyValueState(s, backend) for s in subtopology.stores}
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
-        self.failures = Failures(task_id, options.policies, self._locate)
+        self.failures = Failures(task_id, options.policies, lambda place: self._input.locate(place))
         self.changelog_ends: dict[str, int] = {}
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
-        self._runs: list[Run] = []
-        self._bases: list[int] = []
         self._time = BatchTime(self._plan.stride)
         self._start = dict(start)
         self._replay = replay
         self._begin()
 
+    def _source_spec(self, index: int) -> Source:
+        spec = self._plan.specs[index]
+        assert isinstance(spec, Source)
+        return dataclasses.replace(spec, watermark=Carried()) if spec.topic in self._carried else spec
+
     def _begin(self) -> None:
         """Everything that is not in a store or in the log, as the last commit left it."""
         recorded = [m for _, m in self._start.values()]
         self._contexts: list[NodeContext] = []
+        saved = {t: w for m in recorded for t, w in m.watermarks.items()}
+        self._watermarks = TaskWatermarks(self._source_specs, saved)
+        self.stream_time_ms = max((m.stream_time_ms for m in recorded), default=NO_TIME)
+        self._wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
+        self._time.before_ms, self._time.watermark_before_ms = self.stream_time_ms, self.watermark_ms
+        self._time.wall_ms = max(self._wall_ms, 0)
         self._engine = Engine(self._plan, self._time, self._open_operator)
         for ctx in self._contexts:
             ctx.engine = self._engine
@@ -115,13 +133,12 @@ class Task:
             max_task_idle_ms=self.options.max_task_idle_ms,
             replay=self._replay,
         )
-        self._rejected: dict[TopicPartition, dict[int, str]] = {}
+        watermarks = {t: s.watermark for t, s in self._source_specs.items()}
+        self._input = BatchInput(self._plan.stride, self._plan.names, self._sources, watermarks)
         self._partition_time_ms = {t: self._start[t][1].partition_time_ms for t in self.topics}
         self._consumed_time_ms = dict(self._partition_time_ms)
         """Of each input, as of what was processed: what is buffered is judged again after a restart."""
         self._journal_end = max((m.journal for m in recorded if m.journal is not None), default=None)
-        self.stream_time_ms = max((m.stream_time_ms for m in recorded), default=NO_TIME)
-        self._wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
         for m in recorded:
             self.changelog_ends.update(m.changelogs)
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
@@ -153,39 +170,53 @@ class Task:
                 self._outputs,
                 self._partition_counts.get(topic),
                 self.options.policies.max_record_bytes,
+                self._teller(spec, topic),
             )
         self._contexts.append(ctx)
         return spec.open(ctx)
+
+    def _teller(self, spec: Sink, topic: str) -> WatermarkTeller | None:
+        if not spec.uses_watermark:
+            return None
+        count = self._partition_counts[topic]
+        return WatermarkTeller(self._time, topic, count, self.id.partition, self._task_count, self._watermarks)
+
+    @property
+    def watermark_ms(self) -> int:
+        """How far event time has come: no record with a timestamp up to it is expected."""
+        if self._watermarks.strategies:
+            return self._watermarks.watermark_ms
+        return max(self.stream_time_ms - 1, NO_TIME)
 
     # -- input ---------------------------------------------------------------------------------------------------
 
     def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
         """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
-        source = self._plan.specs[self._sources[chunk.topic]]
-        assert isinstance(source, Source)
+        source = self._source_specs[chunk.topic]
         chunk, unmade = with_event_times(chunk, source)
         checked, time, wrong = check_timestamps(
             chunk, self._partition_time_ms[chunk.topic], self.options.policies, now_ms if self.options.live else None
         )
         self._partition_time_ms[chunk.topic] = time
+        if source.watermark is not None:
+            checked = with_marks(checked, source)
         if self.options.policies.timestamp != "clamp":
             wrong = {**wrong, **unmade}
-        if wrong:
-            self._rejected.setdefault(TopicPartition(chunk.topic, chunk.partition), {}).update(wrong)
+        self._input.reject(TopicPartition(chunk.topic, chunk.partition), wrong)
         self.feed.add(checked, next_offset)
 
     def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
         """Run one batch; returns how many input records it took (0: nothing to do now)."""
         most = max_records or self.options.batch_max_records
+        if self._plan.reads_wall_time and not self._replay and any(map(self.feed.buffered, self.topics)):
+            self._read_clock(now_ms)
         runs = self.feed.take(most, now_ms)
         while not runs and self._replay_scripted():
             runs = self.feed.take(most, now_ms)
         if not runs:
             return 0
-        self._runs = runs
-        self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
-        count = self._bases[-1]
-        batches = self._source_batches(runs)
+        count = self._input.set(runs)
+        batches = self._input.batches(self.failures)
         self._advance_time(runs)
         self._engine.run(batches, count)
         self._write_dead_letters()
@@ -201,46 +232,11 @@ class Task:
             self._fire_clock(entry.before_ms, entry.now_ms)
         return entry is not None
 
-    def _source_batches(self, runs: list[Run]) -> dict[int, Batch]:
-        stride = self._plan.stride
-        parts: dict[int, list[Batch]] = {}
-        for run, base in zip(runs, self._bases, strict=False):
-            chunk, start, stop = run.chunk, run.start, run.stop
-            order = list(range(base * stride, (base + stop - start) * stride, stride))
-            whole = start == 0 and stop == len(chunk.offsets)
-            batch = Batch(
-                chunk.keys if whole else chunk.keys[start:stop],
-                chunk.values if whole else chunk.values[start:stop],
-                chunk.timestamps if whole else chunk.timestamps[start:stop],
-                order,
-                chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
-            )
-            if self._rejected:
-                batch = self._without_rejected(run, batch)
-            parts.setdefault(self._sources[chunk.topic], []).append(batch)
-        return {index: concat(batches) for index, batches in parts.items()}
-
-    def _without_rejected(self, run: Run, batch: Batch) -> Batch:
-        """Records whose timestamp was refused meet the policy here, at their place in the order."""
-        partition = TopicPartition(run.chunk.topic, run.chunk.partition)
-        wrong = self._rejected.get(partition)
-        if not wrong:
-            return batch
-        source = self._plan.names[self._sources[run.chunk.topic]]
-        mask = []
-        for offset, order in zip(run.chunk.offsets[run.start : run.stop], batch.order, strict=True):
-            problem = wrong.pop(offset, None)
-            if problem is not None:
-                self.failures.bad_timestamp(source, order // self._plan.stride, problem)
-            mask.append(problem is None)
-        if not wrong:
-            del self._rejected[partition]
-        return batch.where(mask)
-
     def _advance_time(self, runs: list[Run]) -> None:
         time = self._time
         time.before_ms = self.stream_time_ms
-        if self._plan.uses_stream_time:
+        time.watermark_before_ms = self.watermark_ms
+        if self._plan.timed:
             every = (ts for r in runs for ts in r.chunk.timestamps[r.start : r.stop])
             time.by_place_ms = list(accumulate(every, max, initial=self.stream_time_ms))[1:]
         consumed = self._consumed_time_ms
@@ -248,42 +244,61 @@ class Task:
             latest = max(r.chunk.timestamps[r.start : r.stop])
             consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
             self.stream_time_ms = max(self.stream_time_ms, latest)
-
-    def _locate(self, place: int) -> Origin | None:
-        """The input record at a place of the batch at hand."""
-        if not self._runs:
-            return None
-        number = bisect_right(self._bases, place) - 1
-        run = self._runs[number]
-        chunk, i = run.chunk, run.start + place - self._bases[number]
-        headers: Headers = () if chunk.headers is None else chunk.headers[i]
-        return Origin(
-            TopicPartition(chunk.topic, chunk.partition),
-            chunk.offsets[i],
-            chunk.keys[i],
-            chunk.values[i],
-            chunk.timestamps[i],
-            headers,
-        )
+        if self._watermarks.strategies:
+            marks = [self._watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
+            time.watermark_by_place_ms = [m for some in marks for m in some]
+        elif self._plan.uses_watermark:
+            time.watermark_by_place_ms = [max(ts - 1, NO_TIME) for ts in time.by_place_ms]
 
     # -- clock ---------------------------------------------------------------------------------------------------
 
     def punctuate(self, now_ms: int) -> bool:
-        """Show the clock to wall-clock timers; returns whether any was due. What fires is journaled."""
-        intervals = [i for o in self._engine.operators for i in o.wall_intervals_ms()]
-        if not intervals or now_ms <= self._wall_ms:
+        """Show the clock to wall-clock timers and idle sources; returns whether any was due. What fires is journaled."""
+        if now_ms <= self._wall_ms or not self._asks_clock():
             return False
-        if self._wall_ms == NO_TIME:
+        if self._wall_ms == NO_TIME and not self._plan.reads_wall_time:
             self._wall_ms = now_ms
             return False
-        if all(now_ms // i == self._wall_ms // i for i in intervals):
+        if not self._due(now_ms):
             return False
         self.feed.note_clock(self._wall_ms, now_ms)
         self._fire_clock(self._wall_ms, now_ms)
         return True
 
+    def _asks_clock(self) -> bool:
+        return self._plan.uses_wall_time or self._watermarks.idle_interval_ms() is not None
+
+    def _due(self, now_ms: int) -> bool:
+        if self._wall_ms == NO_TIME:
+            return False  # the first record brings the first reading
+        operators = self._engine.operators
+        intervals = [i for o in operators for i in o.wall_intervals_ms()]
+        if (idle_ms := self._watermarks.idle_interval_ms()) is not None:
+            intervals.append(idle_ms)
+        if any(now_ms // i != self._wall_ms // i for i in intervals):
+            return True
+        return any(due is not None and due <= now_ms for due in (o.next_wall_ms() for o in operators))
+
+    def _read_clock(self, now_ms: int) -> None:
+        """Before records that are stamped with processing time are taken."""
+        now_ms -= now_ms % self.options.wall_resolution_ms
+        if now_ms > max(self._wall_ms, 0):
+            self.feed.note_clock(self._wall_ms, now_ms)
+            self._fire_clock(self._wall_ms, now_ms)
+
+    def replay_clock(self, before_ms: int, now_ms: int) -> bool:
+        """Let a journaled reading happen again; ``False`` when nothing here asks the clock."""
+        if not self._asks_clock():
+            return False
+        self._fire_clock(before_ms, now_ms)
+        return True
+
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
-        self._runs = []
+        self._input.set([])
+        self._watermarks.read_clock(now_ms)
+        time = self._time
+        time.wall_ms = now_ms
+        time.before_ms, time.watermark_before_ms = self.stream_time_ms, self.watermark_ms
         self._engine.punctuate(now_ms, before_ms)
         self._write_dead_letters()
         self._wall_ms = now_ms
@@ -293,7 +308,7 @@ class Task:
 
     def take_outputs(self) -> list[Output]:
         """What sinks were given since the last call, in order; neighbours for one topic as one."""
-        outputs = _coalesced(self._outputs)
+        outputs = coalesced(self._outputs)
         self._outputs.clear()
         return outputs
 
@@ -302,7 +317,7 @@ class Task:
         ``None`` for what the clock or a commit emitted."""
         if output.order is None:
             return [None] * len(output.keys)
-        origins = (self._locate(order // self._plan.stride) for order in output.order)
+        origins = (self._input.locate(order // self._plan.stride) for order in output.order)
         return [None if o is None else (o.partition, o.offset) for o in origins]
 
     def _write_dead_letters(self) -> None:
@@ -323,7 +338,7 @@ class Task:
     def prepare_commit(self, now_ms: int = 0) -> CommitWork:
         """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
         dates the journal record, so that the journal's retention counts from when it was written."""
-        self._runs = []
+        self._input.set([])
         self._engine.flush()
         self._write_dead_letters()
         partition = self.id.partition
@@ -335,6 +350,10 @@ class Task:
             if not keys and state.drop_below is None:
                 continue
             pending[spec.name] = (keys, values)
+            if spec.kind == "versioned" and None in values:
+                # what history no longer holds is dropped by every reader of the changelog: see penstock.state.changelog
+                logged = [(k, v, t) for k, v, t in zip(keys, values, times, strict=True) if v is not None]
+                keys, values, times = ([row[i] for row in logged] for i in range(3))  # type: ignore[assignment]  # columns
             if spec.changelog and spec.source_topic is None and keys:
                 self._check_sizes(spec, values)
                 topic = changelog_topic(self.application_id, spec)
@@ -381,6 +400,7 @@ class Task:
                 operators=operators,
                 changelogs=self.changelog_ends,
                 journal=self._journal_end,
+                watermarks=self._watermarks.saved(),
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, partition)] = Committed(offset, metadata.encode(noted))
@@ -423,43 +443,3 @@ class Task:
     def close(self) -> None:
         """Release the stores."""
         self.backend.close()
-
-
-def _coalesced(outputs: list[Output]) -> list[Output]:
-    """Neighbours for one topic as one, in linear time; lists that came from batches are left as they are."""
-    out: list[Output] = []
-    owned = False
-    for o in outputs:
-        last = out[-1] if out else None
-        if last is None or last.topic != o.topic or _shape(last) != _shape(o):
-            out.append(o)
-            owned = False
-            continue
-        if not owned:
-            headers = None if last.headers is None else list(last.headers)
-            partition = None if last.partition is None else list(_listed(last))
-            order = None if last.order is None else list(last.order)
-            last = Output(last.topic, [*last.keys], [*last.values], [*last.timestamps], headers, partition, order)
-            out[-1], owned = last, True
-        if o.headers is not None and last.headers is None:
-            last.headers = [()] * len(last.keys)
-        if last.headers is not None:
-            last.headers += o.headers if o.headers is not None else [()] * len(o.keys)
-        if isinstance(last.partition, list):
-            last.partition += _listed(o)
-        last.keys += o.keys
-        last.values += o.values
-        last.timestamps += o.timestamps
-        if last.order is not None and o.order is not None:
-            last.order += o.order
-    return out
-
-
-def _shape(output: Output) -> tuple[bool, bool]:
-    """Which of the columns that an output may lack are there: only outputs of one shape can be put together."""
-    return output.partition is None, output.order is None
-
-
-def _listed(output: Output) -> list[int]:
-    partition = output.partition
-    return partition if isinstance(partition, list) else [partition if partition is not None else -1] * len(output.keys)

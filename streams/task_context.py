@@ -165,6 +165,10 @@ class NodeContext:
         if count:
             self._counters[f"{self.name}.{reason}"] += count
 
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of the user's."""
+        self._counters[f"{self.name}.user.{name}"] += amount
+
     def request_commit(self) -> None:
         """Early commit."""
         self._requests.commit = True

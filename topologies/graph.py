@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from penstock.state.errors import TopologyError
 from penstock.state.store import StoreSpec
+from penstock.topologies.edges import edge_kinds
 from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
 
@@ -127,6 +128,16 @@ class GraphBuilder:
         self._operators[name] = op
         return name
 
+    def replace_operator(self, name: str, op: OperatorSpec) -> None:
+        """Put another operator of equal ports in the place of one: what stands behind it asks for more of it."""
+        before = self._operators[name]
+        assert (before.in_ports, before.out_ports) == (op.in_ports, op.out_ports), name
+        self._operators[name] = op
+
+    def operator(self, name: str) -> OperatorSpec:
+        """The operator of this name."""
+        return self._operators[name]
+
     def add_stream(self, name: str, out: str, *ins: str) -> str:
         """Connect an out port to in ports, each as ``operator.port`` or, where there is only one, ``operator``."""
         _checked(name, "stream")
@@ -157,6 +168,7 @@ class GraphBuilder:
     def build(self) -> Topology:
         """Validate the graph and freeze it. Raises ``TopologyError``."""
         order = self._topological_order()
+        edge_kinds(self._operators, order, [(s.out.operator, p.operator) for s in self._streams for p in s.ins])
         self._check_connected()
         self._check_endpoints()
         subtopologies = self._subtopologies(order)

@@ -5,7 +5,8 @@ one task. The engine calls it in one thread:
 
 * ``process(port, batch)`` for every run of records on an input port, in task order. A run may have any length from 1 to
   the whole batch; the answer must not depend on where runs are cut.
-* ``advance(place)`` and, after the last run of a task batch, ``end_batch()``, for operators with event-time timers.
+* ``advance(place)`` and, after the last run of a task batch, ``end_batch()``, for operators with event-time timers
+  (``uses_stream_time``, ``uses_watermark``).
 * ``flush()`` right before a commit, for operators that emit per commit.
 * ``prefetch(port, batch)`` may come before ``process`` for records that will be given later, to load their state at once.
 
@@ -23,8 +24,9 @@ from penstock.state.log import TaskId
 from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import Batch
+from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
 
-Emission = Literal["every_update", "per_commit"]
+Emission = Literal["every_update", "per_commit", "on_close"]
 NO_TIME = -1
 """Stream time before the first record."""
 
@@ -43,7 +45,21 @@ class TaskTime(Protocol):
     @property
     def by_place_ms(self) -> list[int]:
         """Stream time after each input record of the batch, filtered ones included. Filled only for plans in which some
-        operator says ``uses_stream_time``."""
+        operator says ``uses_stream_time`` or ``uses_watermark``."""
+
+    @property
+    def watermark_before_ms(self) -> int:
+        """The watermark before the batch's first record: no record with a timestamp up to it is expected; ``NO_TIME``
+        before any."""
+
+    @property
+    def watermark_by_place_ms(self) -> list[int]:
+        """The watermark after each input record of the batch. Filled only for plans in which some operator says
+        ``uses_watermark``."""
+
+    @property
+    def wall_ms(self) -> int:
+        """Processing time: the last reading of the clock that the journal holds. It stands still within a batch."""
 
 
 class OperatorContext(Protocol):
@@ -72,6 +88,9 @@ class OperatorContext(Protocol):
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Count records that semantics drop: ``null_key``, ``null_value``, ``late``."""
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of the user's."""
 
     def request_commit(self) -> None:
         """Ask for a commit right after this batch."""
@@ -111,6 +130,10 @@ class Operator:
         """The intervals of its wall-clock timers; the task calls ``punctuate`` when a multiple of one was passed."""
         return []
 
+    def next_wall_ms(self) -> int | None:
+        """When its next processing-time timer is due; ``None`` without one. The task calls ``punctuate`` then."""
+        return None
+
     def punctuate(self, now_ms: int, before_ms: int) -> None:
         """The clock has gone from ``before_ms`` (the reading of the call before) to ``now_ms``; both are journaled."""
 
@@ -120,22 +143,35 @@ class OperatorSpec:
     """What an operator is, as a value.
 
     ``in_ports`` and ``out_ports`` name its ports. ``stores`` are the stores it reads or writes: operators that name the
-    same store share it. ``uses_stream_time`` and ``uses_wall_time``: it has timers. ``order_sensitive``: its answer
-    depends on the order of records with different keys. ``emission``: see ``describe``; ``None`` for the stateless.
+    same store share it. ``uses_stream_time``, ``uses_watermark`` and ``uses_wall_time``: it has timers of that time, or
+    asks what time it is. ``reads_wall_time``: records are stamped with it: the clock is read, and journaled, before
+    records are taken. ``order_sensitive``: its answer depends on the order of records with different keys.
+    ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output has the column ``olds``.
+    ``emits`` and ``accepts``: see ``penstock.topologies.edges``.
     """
 
     in_ports: tuple[str, ...] = ("in",)
     out_ports: tuple[str, ...] = ("out",)
     stores: tuple[StoreSpec, ...] = ()
     uses_stream_time: bool = False
+    uses_watermark: bool = False
     uses_wall_time: bool = False
+    reads_wall_time: bool = False
     order_sensitive: bool = False
     emission: Emission | None = None
+    sends_olds: bool = False
+    emits: Emits = "same"
+    accepts: frozenset[EdgeKind] = NO_RETRACTIONS
 
     @property
     def kind(self) -> str:
         """The operator's name in ``describe``."""
         return type(self).__name__
+
+    @property
+    def timed(self) -> bool:
+        """Whether event time moves it between records."""
+        return self.uses_stream_time or self.uses_watermark
 
     @property
     def resources(self) -> tuple[str, ...]:

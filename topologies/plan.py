@@ -19,6 +19,8 @@ from itertools import combinations
 
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import OperatorSpec
+from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.watermarks import carried_topics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,11 @@ class Plan:
     """In the order in which they run."""
     group_of: tuple[int, ...]
     batch_safe: frozenset[int]
-    uses_stream_time: bool
+    timed: bool
+    """Whether event time moves any of them between records."""
+    uses_watermark: bool
+    uses_wall_time: bool
+    reads_wall_time: bool
 
     @property
     def stride(self) -> int:
@@ -44,7 +50,8 @@ class Plan:
 def plan_of(topology: Topology, sub: Subtopology) -> Plan:
     """The plan of one sub-topology."""
     index = {name: i for i, name in enumerate(sub.operators)}
-    specs = tuple(topology.operators[n] for n in sub.operators)
+    carried = carried_topics(topology)
+    specs = tuple(_timed_if_carrying(topology.operators[n], carried) for n in sub.operators)
     children = tuple(
         tuple((out, index[child], port) for out, child, port in topology.children(name)) for name in sub.operators
     )
@@ -60,11 +67,21 @@ def plan_of(topology: Topology, sub: Subtopology) -> Plan:
         groups,
         tuple(group_of),
         frozenset(i for i in range(len(specs)) if _batch_safe(i, specs, children, groups[group_of[i]])),
-        any(s.uses_stream_time for s in specs),
+        any(s.timed for s in specs),
+        any(s.uses_watermark for s in specs),
+        any(s.uses_wall_time for s in specs),
+        any(s.reads_wall_time for s in specs),
     )
 
 
 Children = tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+def _timed_if_carrying(spec: OperatorSpec, carried: frozenset[str]) -> OperatorSpec:
+    """A sink through which watermarks travel writes them at their places."""
+    if isinstance(spec, Sink) and spec.internal and spec.topic in carried:
+        return dataclasses.replace(spec, uses_watermark=True)
+    return spec
 
 
 def _groups(specs: tuple[OperatorSpec, ...], children: Children) -> tuple[tuple[int, ...], ...]:
@@ -162,7 +179,7 @@ def _in_order(groups: list[set[int]], edges: list[tuple[int, int]]) -> list[set[
 def _batch_safe(start: int, specs: tuple[OperatorSpec, ...], children: Children, group: tuple[int, ...]) -> bool:
     """Whether records that enter the group at this operator may go through it in runs."""
     members = set(group)
-    if len(group) > 1 and any(specs[i].uses_stream_time for i in group):
+    if len(group) > 1 and any(specs[i].timed for i in group):
         return False
     seen: list[int] = [start]
     resources = list(specs[start].resources)

@@ -121,6 +121,7 @@ class ReplayTask:
             start,
             options,
             job.partition_counts,
+            task_count=sum(t.subtopology == task_id.subtopology for t in job.starts),
         )
         for topic, (offset, _) in start.items():
             self.task.feed.set_end(topic, offset)
@@ -158,8 +159,7 @@ class ReplayTask:
             self.task.feed.cuts.clear()
 
     def _fire(self, entry: ClockFiring) -> None:
-        self.task.punctuate(entry.before_ms)
-        if not self.task.punctuate(entry.now_ms):
+        if not self.task.replay_clock(entry.before_ms, entry.now_ms):
             raise IncompatibleError(
                 f"the journal of task {self.id} has timers firing between {entry.before_ms} and {entry.now_ms} ms, and "
                 "this topology has none there; replay with the topology that ran"

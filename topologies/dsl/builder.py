@@ -27,6 +27,7 @@ from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.operators.endpoints import Source, TableSource
+from penstock.topologies.watermarks import WatermarkStrategy
 
 
 class StreamsBuilder:
@@ -56,12 +57,14 @@ class StreamsBuilder:
         key: Any = None,
         value: Any = None,
         timestamp: Callable[[Record], int] | None = None,
+        watermark: WatermarkStrategy | None = None,
         name: str | None = None,
     ) -> KStream:
         """The records of a topic. ``timestamp`` makes the event time (milliseconds) of a record; ``None``:
-        the log's. The operator is called ``name``, or as the topic."""
+        the log's. ``watermark``: how far event time has come, as this source says it
+        (``bounded_out_of_orderness``, ``punctuated``). The operator is called ``name``, or as the topic."""
         flow = self._flow(topic, key, value, name)
-        spec = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, timestamp=timestamp)
+        spec = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, timestamp=timestamp, watermark=watermark)
         self._wiring.add_source(flow.operator, spec)
         return KStream(flow)
 

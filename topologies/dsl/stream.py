@@ -19,6 +19,7 @@ from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.stateless import StatelessMethods
 from penstock.topologies.dsl.stream_table_joins import StreamTableJoinMethods
 from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind
 from penstock.topologies.operators import stateless
 from penstock.topologies.operators.endpoints import Sink
 from penstock.topologies.operators.processor import Processor, processor_spec
@@ -68,12 +69,31 @@ class KStream(StatelessMethods, StreamTableJoinMethods):
 
     # -- out -------------------------------------------------------------------------------------------------
 
-    def to(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> None:
-        """Write the records to a topic. Windowed keys are partitioned by their inner key."""
+    def to(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        append_only: bool = False,
+        retractions: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Write the records to a topic. Windowed keys are partitioned by their inner key. ``append_only``: the topic's
+        readers take every record as a fact, so that a table's changes are refused. ``retractions``: they understand
+        records that take back former ones (header ``penstock.retract``), which are refused otherwise."""
         name = self._flow.wiring.name(self._flow, "to", name)
         flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
         inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
-        flow.wiring.add(name, Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, inner_key=inner), flow)
+        accepts: frozenset[EdgeKind] = frozenset({"insert"}) if append_only else NO_RETRACTIONS
+        spec = Sink(
+            topic=topic,
+            key_serde=flow.key,
+            value_serde=flow.value,
+            inner_key=inner,
+            accepts=accepts | {"retract"} if retractions else accepts,
+        )
+        flow.wiring.add(name, spec, flow)
 
 
 class ProcessedStream(KStream):

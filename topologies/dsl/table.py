@@ -29,6 +29,13 @@ class KTable(Handle):
         """The store's name."""
         return self.store.name
 
+    def request_olds(self) -> None:
+        """Have the table's changes carry the old value beside the new one. For operators that need it."""
+        graph = self._flow.wiring.graph
+        spec = graph.operator(self.name)
+        if not spec.sends_olds:
+            graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+
     @property
     def windowed(self) -> bool:
         """Whether its keys are ``Windowed``."""

@@ -20,6 +20,7 @@ from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.views import window_floor
 from penstock.topologies.batch import Batch
+from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import TumblingWindows
@@ -39,6 +40,7 @@ class Aggregate(OperatorSpec):
     adder: Callable[[Any, Any, Any], Any] | None = None
     counts: bool = False
     windows: TumblingWindows | None = None
+    emits: Emits = "upsert"
 
     @property
     def store(self) -> StoreSpec:

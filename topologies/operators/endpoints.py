@@ -12,15 +12,18 @@ from penstock.state.log import Record
 from penstock.state.serde import BYTES, Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
+from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.rows import decode_column
+from penstock.topologies.watermarks import WatermarkStrategy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source(OperatorSpec):
     """Reads a topic. ``internal``: a repartition topic of this application, whose real name has the application id in
     front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
-    ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's."""
+    ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
+    ``watermark``: how far event time has come, as this source says it."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
@@ -28,6 +31,7 @@ class Source(OperatorSpec):
     internal: bool = False
     partitions: int | None = None
     timestamp: Callable[[Record], int] | None = None
+    watermark: WatermarkStrategy | None = None
     in_ports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -71,6 +75,8 @@ class TableSource(Source):
     """Reads a topic as a table: the last value per key is a row, a null value deletes it, null keys are skipped and
     counted (Kafka Streams, KTable). The topic itself is the store's changelog. Emits each update with the old value
     where a later operator asks for it (``olds``)."""
+
+    emits: Emits = "upsert"
 
     @property
     def store(self) -> StoreSpec:
@@ -119,6 +125,7 @@ class Sink(OperatorSpec):
     partitions: int | None = None
     inner_key: Serde[Any] | None = None
     out_ports: tuple[str, ...] = ()
+    accepts: frozenset[EdgeKind] = NO_RETRACTIONS
 
     def __post_init__(self) -> None:
         if not self.topic:

@@ -1,0 +1,73 @@
+"""``penstock conform``: run files of cases through real topologies. A developer's tool: it evaluates the Python functions
+that the files hold, so give it files that you trust."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.errors import SettingsError
+
+if TYPE_CHECKING:
+    from penstock.streams.conform.cases import Case
+    from penstock.streams.conform.scenario import Player
+
+BATCH_SIZES = (1, 1000)
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "conform",
+        help="run files of conformance cases through real topologies",
+        description="Run files of conformance cases through real topologies. A developer's tool: the Python functions "
+        "that the files hold are evaluated, so give it files that you trust.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="one JSON case per line")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        action="append",
+        metavar="N",
+        help="records per batch in the test driver (default: 1, then 1000; may be repeated)",
+    )
+    parser.add_argument("--runner", choices=["driver", "worker", "spark"], default="driver")
+    parser.add_argument("--only", metavar="SUBSTRING", help="only cases whose id contains it")
+    parser.add_argument("-v", "--verbose", action="store_true", help="name the cases that pass, too")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run them; 1 when a case failed that an engine is bound to pass."""
+    from penstock.streams.conform.suite import report
+    from penstock.streams.conform.suite import run as run_cases
+
+    cases = [case for case in _read(args.files) if not args.only or args.only in case.id]
+    if not cases:
+        raise SettingsError(f"no case is left of {', '.join(args.files)}; see --only")
+    outcomes = list(run_cases(cases, _players(args)))
+    for line in report(outcomes, verbose=args.verbose):
+        print(line)
+    return int(any(o.case.judged and not o.passed for o in outcomes))
+
+
+def _read(files: list[str]) -> Iterator[Case]:
+    from penstock.streams.conform.cases import read_cases
+
+    for name in files:
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except OSError as exc:
+            raise SettingsError(f"the case file {name} cannot be read: {exc.strerror}") from exc
+        yield from read_cases(text.splitlines(), name)
+
+
+def _players(args: argparse.Namespace) -> dict[str, Player]:
+    from penstock.streams.conform.drive import DriverPlayer
+
+    sizes = args.batch_size or list(BATCH_SIZES)
+    if min(sizes) < 1:
+        raise SettingsError(f"--batch-size {min(sizes)}: a batch has at least one record")
+    return {f"batches of {size}": DriverPlayer(size) for size in sizes}

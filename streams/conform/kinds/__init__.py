@@ -1,0 +1,1 @@
+"""One module per kind of case. Each has ``judge(case, play) -> list[str]``: what is wrong, as lines."""

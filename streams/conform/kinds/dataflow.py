@@ -1,0 +1,112 @@
+"""Kind ``dataflow``: nodes of Kafka Streams' operators, input records, and checks of sinks and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.state.log import Windowed
+from penstock.streams.conform import checks
+from penstock.streams.conform.cases import Case, CaseError
+from penstock.streams.conform.dataflow import Dataflow
+from penstock.streams.conform.scenario import Clock, Mark, Player, Put, Restart, Scenario, Step
+
+DUMMY_KEY = "conform-dummy"
+"""Key of the records that stand for watermarks; no case has it."""
+
+
+def judge(case: Case, play: Player) -> list[str]:
+    """Play the case once, and hold what came to each of its expectations; the best counts."""
+    expected = case.expectations()
+    alternatives = [e for e in (expected, case.data.get("expected_ideal")) if e is not None]
+    looks = [check for alternative in alternatives for check in alternative]
+    try:
+        flow = Dataflow(case.id, case.data["topology"]["nodes"])
+        topology = flow.build()
+    except CaseError:
+        raise
+    except Exception as exc:  # a refusal may be what the case expects; else it is the reason of the failure
+        if any("error" in check for check in looks):
+            return []
+        return [f"the topology cannot be built: {type(exc).__name__}: {exc}"]
+    played = play(
+        Scenario(
+            topology=topology,
+            steps=tuple(_steps(case, flow)),
+            sinks=flow.sinks,
+            stores=checks.stores_of(looks),
+            counts=checks.counts_of(looks),
+            splits=checks.splits_of(looks),
+            window_end=flow.window_end,
+        )
+    )
+    for sink, rows in played.outputs.items():
+        played.outputs[sink] = [(index, row) for index, row in rows if row["k"] != DUMMY_KEY]
+    found = [checks.judge(alternative, played) for alternative in alternatives]
+    if "expected_final" in case.data:
+        found.append(checks.judge_final(case.data["expected_final"], played))
+    return [] if any(not wrong for wrong in found) else found[0]
+
+
+def _steps(case: Case, flow: Dataflow) -> Iterator[Step]:
+    """The input. The operators of these cases go by stream time, so that a watermark becomes a record of that time
+    under a key of its own, in every stream; its value is the last one of the stream, which functions can take."""
+    values: dict[str, Any] = {}
+    time = _EventTime(case, flow)
+    for index, entry in enumerate(case.input):
+        event = entry.get("event")
+        if event is None:
+            topic, ts = entry["topic"], entry["ts"] or 0
+            values[topic] = entry["v"]
+            yield Put(index, topic, _key(entry, flow.windowed.get(topic)), entry["v"], ts)
+        elif event == "watermark":
+            ts_or_none = time.reached(entry)
+            for topic in flow.streams if ts_or_none is not None else ():
+                value = values.get(topic, next(iter(values.values()), ""))
+                yield Mark(index, topic, DUMMY_KEY, value, max(ts_or_none or 0, 0))
+        elif event == "processing_time":
+            yield Clock(index, entry["ts"])
+        elif event == "restart":
+            yield Restart(index)
+        else:
+            raise CaseError(f"event {event!r} is unknown; the format has watermark, processing_time, restart")
+
+
+def _key(entry: dict[str, Any], windowed: str | None) -> Any:
+    if windowed is None:
+        return entry["k"]
+    return Windowed(entry["k"], *entry["w"])
+
+
+class _EventTime:
+    """The case's watermark: the minimum over its inputs."""
+
+    def __init__(self, case: Case, flow: Dataflow) -> None:
+        self._inputs: dict[str, int | None] = dict.fromkeys(flow.streams)
+        self._end_ms = _far_future(case)
+
+    def reached(self, entry: dict[str, Any]) -> int | None:
+        """Event time after a watermark; ``None`` while some input has none."""
+        ts = self._end_ms if entry["ts"] == "max" else entry["ts"]
+        for topic in [entry["input"]] if "input" in entry else list(self._inputs):
+            self._inputs[topic] = ts
+        stated = [t for t in self._inputs.values() if t is not None]
+        return min(stated) if len(stated) == len(self._inputs) else None
+
+
+def _far_future(case: Case) -> int:
+    """A time at which every window and join of the case has ended."""
+    latest = max((e["ts"] for e in case.input if isinstance(e.get("ts"), int)), default=0)
+    return latest + 2 * sum(_durations(case.data["topology"])) + 1
+
+
+def _durations(node: Any) -> Iterator[int]:
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if name.endswith("_ms") and isinstance(value, int):
+                yield abs(value)
+            else:
+                yield from _durations(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _durations(item)

@@ -1,0 +1,104 @@
+"""A run over case files: every case at every batch size, and what is reported of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+
+from penstock.streams.conform.cases import BUNDLE_DEPENDENT, PORTABLE, Case, CaseError
+from penstock.streams.conform.scenario import Player
+
+_KINDS = "penstock.streams.conform.kinds"
+KINDS = {
+    "dataflow": f"{_KINDS}.dataflow",
+    "windowed_stream": f"{_KINDS}.windowed_stream",
+    "cep": f"{_KINDS}.cep",
+    "trigger": f"{_KINDS}.trigger",
+    "assign_windows": f"{_KINDS}.window_words",
+    "merge_sessions": f"{_KINDS}.window_words",
+    "merge_windows": f"{_KINDS}.window_words",
+    "window_group": f"{_KINDS}.window_words",
+    "murmur2": f"{_KINDS}.hashing",
+    "partition": f"{_KINDS}.hashing",
+    "nexmark": f"{_KINDS}.nexmark",
+}
+"""The module of each kind."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """One case under all players. ``wrong``: lines by player; empty when it passed."""
+
+    case: Case
+    wrong: dict[str, list[str]]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every player got it right."""
+        return not self.wrong
+
+
+def run_case(case: Case, players: dict[str, Player]) -> Outcome:
+    """Play one case with each of the players."""
+    wrong = {}
+    for name, play in players.items():
+        lines = judge(case, play)
+        if lines:
+            wrong[name] = lines
+    return Outcome(case, wrong)
+
+
+def judge(case: Case, play: Player) -> list[str]:
+    """What is wrong with one case under one player, as lines; none when it passes."""
+    try:
+        lines: list[str] = kind_of(case).judge(case, play)
+        return lines
+    except Exception as exc:  # not hidden: a case that cannot be run has failed, for the reason that is shown
+        return [f"{type(exc).__name__}: {exc}"]
+
+
+def kind_of(case: Case) -> ModuleType:
+    """The module that plays the case. Raises ``CaseError`` for an unknown kind."""
+    if case.kind not in KINDS:
+        raise CaseError(f"kind {case.kind!r} is unknown; the format has {', '.join(KINDS)}")
+    return importlib.import_module(KINDS[case.kind])
+
+
+def run(cases: Iterable[Case], players: dict[str, Player]) -> Iterator[Outcome]:
+    """Play the cases one after the other."""
+    for case in cases:
+        yield run_case(case, players)
+
+
+def report(outcomes: Sequence[Outcome], *, verbose: bool) -> Iterator[str]:
+    """The lines to print: failures with expected and actual, cases that need not pass apart, and the sum last."""
+    bound = [o for o in outcomes if o.case.judged]
+    apart = [o for o in outcomes if not o.case.judged]
+    for outcome in bound:
+        yield from _of_one(outcome, verbose)
+    if apart:
+        yield "not portable, reported apart:"
+        for outcome in apart:
+            yield from _of_one(outcome, True)
+        yield f"not portable: {_sum(apart)}"
+    yield _sum(bound)
+
+
+def _of_one(outcome: Outcome, verbose: bool) -> Iterator[str]:
+    case = outcome.case
+    about = case.id if case.portability in (PORTABLE, BUNDLE_DEPENDENT) else f"{case.id} ({case.portability})"
+    if outcome.passed:
+        if verbose:
+            yield f"passed {about}"
+        return
+    yield f"FAILED {about} [{case.group}]"
+    for player, lines in outcome.wrong.items():
+        yield f"  {player}:"
+        yield from (f"    {line}" for line in lines)
+
+
+def _sum(outcomes: Sequence[Outcome]) -> str:
+    passed = sum(o.passed for o in outcomes)
+    return f"{passed} passed, {len(outcomes) - passed} failed"

@@ -1,0 +1,37 @@
+"""Windows of cases as windows of the DSL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.log import Windowed
+from penstock.streams.conform.cases import CaseError
+from penstock.topologies import windows
+
+Spec = dict[str, Any]
+
+
+def dsl_window(spec: Spec) -> Any:
+    """The window of an aggregation (Kafka Streams' kinds, in milliseconds)."""
+    grace = spec.get("grace_ms", 0)
+    kind = spec["type"]
+    if kind == "tumbling":
+        return windows.tumbling(spec["size_ms"], grace=grace)
+    if kind == "hopping":
+        return windows.hopping(spec["size_ms"], spec["advance_ms"], grace=grace)
+    if kind == "sliding":
+        return windows.sliding(spec["diff_ms"], grace=grace)
+    if kind == "session":
+        return windows.session(spec["gap_ms"], grace=grace)
+    if kind == "unlimited":
+        return windows.unlimited(spec.get("start_ms", 0))
+    raise CaseError(f"window type {kind!r} is unknown; the format has tumbling, hopping, sliding, session, unlimited")
+
+
+def window_end(kind: str) -> Callable[[Windowed], int | None] | None:
+    """How a case writes the end of such a window, where it is not the key's own: sliding windows and sessions include
+    their last instant, and an unlimited window has no end."""
+    if kind == "unlimited":
+        return lambda windowed: None
+    return None

@@ -1,0 +1,29 @@
+"""Every case that an engine is bound to pass, through real topologies in the test driver: record by record, and in
+batches that hold all input between two restarts or watermarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.streams.conform.cases import Case, read_cases
+from penstock.streams.conform.drive import DriverPlayer
+from penstock.streams.conform.suite import judge
+
+FILES = sorted((Path(__file__).parent / "cases").glob("*.jsonl"))
+CASES = [case for file in FILES for case in read_cases(file.read_text().splitlines(), file.name)]
+BOUND = [case for case in CASES if case.judged]
+
+
+def test_there_are_cases_of_every_group() -> None:
+    assert len(FILES) == 21
+    assert {case.group for case in CASES} == {file.stem for file in FILES}
+    assert len(BOUND) > 250
+
+
+@pytest.mark.parametrize("batch_size", [1, 1000])
+@pytest.mark.parametrize("case", BOUND, ids=lambda case: case.id)
+def test_case(case: Case, batch_size: int) -> None:
+    wrong = judge(case, DriverPlayer(batch_size))
+    assert wrong == [], "\n".join(wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.state.errors import PenstockError
 from penstock.state.log import Windowed
 from penstock.streams.conform import checks
 from penstock.streams.conform.cases import Case, CaseError
@@ -26,7 +27,7 @@ def judge(case: Case, play: Player) -> list[str]:
     except CaseError:
         raise
     except Exception as exc:  # a refusal may be what the case expects; else it is the reason of the failure
-        if any("error" in check for check in looks):
+        if isinstance(exc, PenstockError) and any("error" in check for check in looks):
             return []
         return [f"the topology cannot be built: {type(exc).__name__}: {exc}"]
     played = play(

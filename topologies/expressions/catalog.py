@@ -1,0 +1,43 @@
+"""The functions that ``Call`` names: what they take, what they give, and how one row is computed.
+
+A planner that compiles trees to columns looks a function up here for its types, and compiles it by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from penstock.topologies.expressions import numbers, strings, times
+from penstock.topologies.expressions.signature import Function, common_of_all, nothing_known
+from penstock.topologies.expressions.types import BOOL, INT64, DataType
+
+
+def _element_type(types: Sequence[DataType]) -> DataType:
+    return types[0].element or nothing_known(types)
+
+
+def _element(of: Sequence[Any], place: int) -> Any:
+    return of[place] if -len(of) <= place < len(of) else None
+
+
+def _constant(kernel: Callable[..., Any]) -> Callable[[Sequence[Any]], Callable[..., Any]]:
+    return lambda constants: kernel
+
+
+_OTHERS: dict[str, Function] = {
+    # These three have nulls of their own, and so a place in the row interpreter (``rows``).
+    "is_null": Function(("any",), BOOL, never_null=True),
+    "is_not_null": Function(("any",), BOOL, never_null=True),
+    "coalesce": Function(("any",), common_of_all, variadic=True),
+    "is_in": Function(("any", "any"), BOOL, variadic=True, comparable=True),
+    "between": Function(("any", "any", "any"), BOOL, comparable=True),
+    "length": Function(("sized",), INT64, make=_constant(len)),
+    "element": Function(("list", "int64"), _element_type, make=_constant(_element), may_be_null=True),
+}
+
+CATALOG: Mapping[str, Function] = {**_OTHERS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS}
+"""Name → function."""
+
+SPECIAL = frozenset(("is_null", "is_not_null", "coalesce", "is_in", "between"))
+"""Functions with nulls of their own, which the row interpreter runs without a kernel."""

@@ -1,0 +1,86 @@
+"""Closures that read columns of a row. Here the interpreter spends its time, so the common types are checked in line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
+from penstock.topologies.expressions.readers import EXACT, Reader, member, reader
+from penstock.topologies.expressions.types import DataType
+
+Row = Callable[[Any, Any, int, Any], Any]
+Get = Callable[[Any], Any]
+
+
+def read_input(which: str, tp: DataType, what: str) -> Row:
+    """The record's key, value or timestamp, or a side of a join. A null one is null whatever was declared."""
+    if which == "timestamp":
+        return lambda key, value, timestamp, headers: timestamp
+    check = reader(tp.or_null(), what)
+    if which == "key":
+        return lambda key, value, timestamp, headers: check(key)
+    if which == "right":
+        return lambda key, value, timestamp, headers: check(headers)
+    return lambda key, value, timestamp, headers: check(value)
+
+
+def column(source: Row | None, owner: DataType, name: str, tp: DataType, what: str) -> Row:
+    """The field of what ``source`` gives, or of the record's value (``None``). ``tp``: the field's type; ``what``: its
+    text."""
+    get = _getter(owner, name)
+    check = reader(tp, what)
+    if source is not None:
+        return _nested(source, get, check)
+    if tp.kind == "int64":
+        return _int64(get, check)
+    exact = EXACT.get(tp.kind)
+    return _checked(get, check) if exact is None else _exact(get, exact, check)
+
+
+def _getter(owner: DataType, name: str) -> Get:
+    """How to take a field: by item where dicts were declared, by attribute where a class was; a row that holds the other
+    is read as what it is."""
+    if owner.python is None:
+        return lambda row: row.get(name) if type(row) is dict else member(row, name)
+    expected = owner.python
+
+    def attribute(row: Any) -> Any:
+        return getattr(row, name) if type(row) is expected else member(row, name)
+
+    return attribute
+
+
+def _int64(get: Get, check: Reader) -> Row:
+    def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        if value is None:
+            return None
+        found = get(value)
+        return found if type(found) is int and INT64_MIN <= found <= INT64_MAX else check(found)
+
+    return read
+
+
+def _exact(get: Get, exact: type, check: Reader) -> Row:
+    def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        if value is None:
+            return None
+        found = get(value)
+        return found if type(found) is exact else check(found)
+
+    return read
+
+
+def _checked(get: Get, check: Reader) -> Row:
+    def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        return None if value is None else check(get(value))
+
+    return read
+
+
+def _nested(source: Row, get: Get, check: Reader) -> Row:
+    def read(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        owner = source(key, value, timestamp, headers)
+        return None if owner is None else check(get(owner))
+
+    return read

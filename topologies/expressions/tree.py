@@ -1,0 +1,465 @@
+"""Expressions as trees of frozen values.
+
+A node says what is computed and nothing of how: it holds no function of the user's and no closure, so that it can be
+printed, typed, run row by row, or compiled to columns. Python's operators on an expression build a larger one, ``==`` and
+``!=`` too; ``same_as`` tells whether two trees are equal. There is no truth value: ``&``, ``|`` and ``~`` stand for
+``and``, ``or`` and ``not``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+from collections.abc import Iterator
+from typing import Any, NoReturn, TypeVar, dataclass_transform
+from typing import Literal as OneOf
+
+from penstock.state.errors import TopologyError
+from penstock.topologies.expressions.fluent import AggregateMethods, StringMethods, TimeMethods
+from penstock.topologies.expressions.types import (
+    BOOL,
+    BYTES,
+    DECIMAL,
+    FLOAT64,
+    INT64,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    DataType,
+    schema_of,
+)
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "//", "%")
+LOGIC = ("&", "|")
+
+
+class Expression(StringMethods, TimeMethods, AggregateMethods):
+    """The base of all nodes, and what users combine."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def children(self) -> tuple[Expression, ...]:
+        """The nodes right below, in the order in which they are evaluated."""
+        return ()
+
+    def text(self) -> str:
+        """The expression as text: what ``describe`` prints, and the name of an unnamed result. Equal trees have equal
+        texts."""
+        from penstock.topologies.expressions.text import text_of
+
+        return text_of(self)
+
+    def same_as(self, other: Any) -> bool:
+        """Whether the other is an equal tree (``==`` would build a comparison)."""
+        return isinstance(other, Expression) and _shape(self) == _shape(other)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _call(self, function: str, *args: Any) -> Expression:
+        return Call(function, (self, *(as_expression(a) for a in args)))
+
+    def _aggregate(self, function: str, *args: Any) -> Aggregate:
+        return Aggregate(function, self, tuple(args))
+
+    # -- what Python offers and an expression cannot give ---------------------------------------------------
+
+    def __bool__(self) -> NoReturn:
+        raise TopologyError(
+            f"the expression {self.text()} has no truth value before there is a row; combine conditions with & | ~ in "
+            "place of and, or, not (with brackets around comparisons), and use is_in() in place of in, between() in "
+            "place of a < b < c"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise TopologyError(f"the expression {self.text()} cannot be looped over; take its elements with element(i)")
+
+    def __contains__(self, item: Any) -> NoReturn:
+        raise TopologyError(
+            f"the expression {self.text()} holds nothing before there is a row; use is_in() or contains()"
+        )
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]  # builds a comparison, as documented
+        return _compared("==", self, other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]  # builds a comparison, as documented
+        return _compared("!=", self, other)
+
+    def __lt__(self, other: Any) -> Expression:
+        return _compared("<", self, other)
+
+    def __le__(self, other: Any) -> Expression:
+        return _compared("<=", self, other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return _compared(">", self, other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return _compared(">=", self, other)
+
+    def __add__(self, other: Any) -> Expression:
+        return Binary("+", self, as_expression(other))
+
+    def __radd__(self, other: Any) -> Expression:
+        return Binary("+", as_expression(other), self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return Binary("-", self, as_expression(other))
+
+    def __rsub__(self, other: Any) -> Expression:
+        return Binary("-", as_expression(other), self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return Binary("*", self, as_expression(other))
+
+    def __rmul__(self, other: Any) -> Expression:
+        return Binary("*", as_expression(other), self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return Binary("/", self, as_expression(other))
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return Binary("/", as_expression(other), self)
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return Binary("//", self, as_expression(other))
+
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return Binary("//", as_expression(other), self)
+
+    def __mod__(self, other: Any) -> Expression:
+        return Binary("%", self, as_expression(other))
+
+    def __rmod__(self, other: Any) -> Expression:
+        return Binary("%", as_expression(other), self)
+
+    def __and__(self, other: Any) -> Expression:
+        return Binary("&", self, as_expression(other))
+
+    def __rand__(self, other: Any) -> Expression:
+        return Binary("&", as_expression(other), self)
+
+    def __or__(self, other: Any) -> Expression:
+        return Binary("|", self, as_expression(other))
+
+    def __ror__(self, other: Any) -> Expression:
+        return Binary("|", as_expression(other), self)
+
+    def __neg__(self) -> Expression:
+        if isinstance(self, Literal) and type(self.value) in (int, float) and self.type is not TIMESTAMP:
+            return literal(-self.value)
+        return Unary("-", self)
+
+    def __invert__(self) -> Expression:
+        return Unary("~", self)
+
+    def __getitem__(self, item: str | int) -> Expression:
+        """A struct's field by name, or a list's element by its place."""
+        if isinstance(item, str):
+            return Field(self, item)
+        if isinstance(item, int) and not isinstance(item, bool):
+            return self._call("element", item)
+        raise TopologyError(f"{self.text()}[{item!r:.100}]: give the name of a field or the number of an element")
+
+    # -- nulls, types and names --------------------------------------------------------------------------------
+
+    def is_null(self) -> Expression:
+        """Whether it is null; never null itself."""
+        return self._call("is_null")
+
+    def is_not_null(self) -> Expression:
+        """Whether it is anything but null; never null itself."""
+        return self._call("is_not_null")
+
+    def is_nan(self) -> Expression:
+        """Whether a float64 is not a number."""
+        return self._call("is_nan")
+
+    def is_in(self, *values: Any) -> Expression:
+        """Whether it equals one of the values (or of one list of values); null if it is null, or if it equals none and
+        one of them is null."""
+        if len(values) == 1 and isinstance(values[0], (list, tuple, frozenset)):
+            values = tuple(values[0])
+        return self._call("is_in", *values)
+
+    def between(self, low: Any, high: Any) -> Expression:
+        """``(low <= x) & (x <= high)``."""
+        return self._call("between", low, high)
+
+    def cast(self, to: Any, *, strict: bool = True) -> Expression:
+        """The value as another type (anything that ``schema_of`` takes). A value that cannot be one is an error, or
+        null with ``strict=False``."""
+        return Cast(self, schema_of(to), strict)
+
+    def alias(self, name: str) -> Expression:
+        """The same under another name where a result takes its expression's."""
+        return Alias(self, name)
+
+    # -- numbers -------------------------------------------------------------------------------------------------
+
+    def abs(self) -> Expression:
+        """The absolute value."""
+        return self._call("abs")
+
+    def round(self, digits: int = 0) -> Expression:
+        """To so many decimal places, ties to the even digit; the type stays."""
+        return self._call("round", digits)
+
+    def floor(self) -> Expression:
+        """The greatest whole number that is not greater; the type stays."""
+        return self._call("floor")
+
+    def ceil(self) -> Expression:
+        """The least whole number that is not less; the type stays."""
+        return self._call("ceil")
+
+    def sqrt(self) -> Expression:
+        """The square root, a float64; of a negative number an error."""
+        return self._call("sqrt")
+
+
+def _compared(op: str, left: Expression, right: Any) -> Expression:
+    if right is None:
+        raise TopologyError(
+            f"{left.text()} {op} None would be null for every row; use is_null() or is_not_null() (or lit(None))"
+        )
+    return Binary(op, left, as_expression(right))
+
+
+def as_expression(value: Any) -> Expression:
+    """An expression as it is; ``None``, bool, int (64 bits), float, str, bytes, Decimal or datetime as a literal. Raises
+    ``TopologyError`` for anything else."""
+    return value if isinstance(value, Expression) else literal(value)
+
+
+_LITERALS: dict[type, DataType] = {
+    bool: BOOL,
+    int: INT64,
+    float: FLOAT64,
+    str: STRING,
+    bytes: BYTES,
+    decimal.Decimal: DECIMAL,
+    type(None): NULL,
+}
+
+
+def literal(value: Any) -> Literal:
+    """The literal of a Python value."""
+    if isinstance(value, datetime.datetime):
+        return Literal(datetime_ms(value), TIMESTAMP)
+    tp = _LITERALS.get(type(value))
+    if tp is None:
+        raise TopologyError(
+            f"{value!r:.100} ({type(value).__name__}) cannot stand in an expression; use None, bool, int, float, str, "
+            "bytes, Decimal, datetime, or col(…)"
+        )
+    if tp is INT64 and not -(2**63) <= value < 2**63:
+        raise TopologyError(f"{value} does not fit into int64; use a Decimal")
+    return Literal(value, tp)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def datetime_ms(value: datetime.datetime) -> int:
+    """Milliseconds since 1970, floored; a datetime without a zone is taken to be UTC."""
+    since = (value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+Side = OneOf["value", "key", "timestamp", "left", "right"]
+
+_T = TypeVar("_T")
+
+
+@dataclass_transform(eq_default=False, frozen_default=True)
+def _node(cls: type[_T]) -> type[_T]:
+    return dataclasses.dataclass(frozen=True, eq=False, repr=False, slots=True)(cls)
+
+
+@_node
+class Literal(Expression):
+    """A constant. ``value`` is what a row has at run time (milliseconds for a timestamp)."""
+
+    value: Any
+    type: DataType
+
+
+@_node
+class Input(Expression):
+    """What the row function is given: the record's value, key or timestamp, or one side of a join."""
+
+    which: Side
+
+
+@_node
+class Header(Expression):
+    """The last header of this name, as bytes; null where there is none."""
+
+    name: str
+
+
+@_node
+class Field(Expression):
+    """A field of a struct. ``col("x")`` is the field ``x`` of the record's value."""
+
+    of: Expression
+    name: str
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.of,)
+
+
+@_node
+class Unary(Expression):
+    """``-`` or ``~``."""
+
+    op: str
+    of: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.of,)
+
+
+@_node
+class Binary(Expression):
+    """Arithmetic, comparison or logic, with Python's symbols. ``&`` and ``|`` evaluate the right side only if the left
+    one does not decide."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.left, self.right)
+
+
+@_node
+class Call(Expression):
+    """A function of the catalogue (``penstock.topologies.expressions.catalog``)."""
+
+    function: str
+    args: tuple[Expression, ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.args
+
+
+@_node
+class Case(Expression):
+    """The value of the first branch whose condition is true, else ``default``. Only what is needed is evaluated."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression
+
+    def children(self) -> tuple[Expression, ...]:
+        return (*(e for branch in self.branches for e in branch), self.default)
+
+    def when(self, condition: Any) -> When:
+        """One more branch."""
+        return When(self.branches, as_expression(condition))
+
+    def otherwise(self, value: Any) -> Case:
+        """What it is where no condition is true (null without)."""
+        return Case(self.branches, as_expression(value))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class When:
+    """A condition that waits for its ``then``."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    condition: Expression
+
+    def then(self, value: Any) -> Case:
+        """The value where the condition is true; what is null or false goes on to the next one."""
+        return Case((*self.branches, (self.condition, as_expression(value))), literal(None))
+
+
+@_node
+class Cast(Expression):
+    """Another type. ``strict``: what cannot be cast is an error, else null."""
+
+    of: Expression
+    to: DataType
+    strict: bool = True
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.of,)
+
+
+@_node
+class Alias(Expression):
+    """A name for the result; the value is that of ``of``."""
+
+    of: Expression
+    name: str
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.of,)
+
+
+@_node
+class StructOf(Expression):
+    """A struct of named expressions: a dict, or an instance of ``python``."""
+
+    fields: tuple[tuple[str, Expression], ...]
+    python: type | None = None
+
+    def children(self) -> tuple[Expression, ...]:
+        return tuple(e for _, e in self.fields)
+
+
+@_node
+class Extend(Expression):
+    """A struct with fields added or replaced: always a dict. Of null it is null."""
+
+    of: Expression
+    fields: tuple[tuple[str, Expression], ...]
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.of, *(e for _, e in self.fields))
+
+
+@_node
+class Aggregate(Expression):
+    """An aggregate over rows: stands only where rows are grouped. ``of`` is ``None`` for ``count()`` of rows; ``args``
+    are plain values; ``condition`` picks the rows that take part."""
+
+    function: str
+    of: Expression | None
+    args: tuple[Any, ...] = ()
+    condition: Expression | None = None
+
+    def children(self) -> tuple[Expression, ...]:
+        return tuple(e for e in (self.of, self.condition) if e is not None)
+
+    def where(self, condition: Any) -> Aggregate:
+        """Only over the rows for which the condition is true."""
+        extra = as_expression(condition)
+        both = extra if self.condition is None else Binary("&", self.condition, extra)
+        return dataclasses.replace(self, condition=both)
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The node and all nodes below it, each before its children."""
+    yield expression
+    for child in expression.children():
+        yield from walk(child)
+
+
+def _shape(part: Any) -> Any:
+    """Nested tuples that are equal exactly for equal trees. Constants compare by their text, so that 1 is neither 1.0 nor
+    true, and a NaN is itself."""
+    if isinstance(part, Expression):
+        return type(part).__name__, tuple(_shape(getattr(part, f.name)) for f in dataclasses.fields(part))  # type: ignore[arg-type]  # every node is a dataclass
+    if isinstance(part, tuple):
+        return tuple(_shape(p) for p in part)
+    if isinstance(part, (DataType, type)):
+        return part
+    return type(part).__name__, repr(part)

@@ -41,18 +41,24 @@ def is_retraction(headers: Headers) -> bool:
     return RETRACTION in headers
 
 
-def edge_kinds(
-    operators: Mapping[str, OperatorSpec], order: Sequence[str], edges: Sequence[tuple[str, str]]
-) -> dict[str, EdgeKind]:
-    """What leaves each operator. ``order``: topological; ``edges``: pairs of operators. Raises ``TopologyError`` where an
-    operator is given what it cannot take. A topic between two sub-topologies starts anew: its source says what it
-    carries."""
-    kinds: dict[str, EdgeKind] = {}
-    for name in order:
-        spec = operators[name]
-        given = [kinds[a] for a, b in edges if b == name]
-        for kind in given:
+def edge_kinds(operators: Mapping[str, OperatorSpec], edges: Sequence[tuple[str, str]]) -> dict[str, EdgeKind]:
+    """What leaves each operator. ``edges``: pairs of operators, those through repartition topics too. Raises
+    ``TopologyError`` where an operator is given what it cannot take."""
+    given: dict[str, list[str]] = {name: [a for a, b in edges if b == name] for name in operators}
+    kinds: dict[str, EdgeKind] = dict.fromkeys(operators, "insert")
+    while True:
+        # feedback through a topic makes a cycle: kinds only ever rise, so this ends
+        risen: dict[str, EdgeKind] = {
+            name: max((kinds[a] for a in given[name]), key=_RANK.index, default="insert")
+            if spec.emits == "same"
+            else spec.emits
+            for name, spec in operators.items()
+        }
+        if risen == kinds:
+            break
+        kinds = risen
+    for name, spec in operators.items():
+        for kind in (kinds[a] for a in given[name]):
             if kind not in spec.accepts:
                 raise TopologyError(f"operator {name!r} ({spec.kind}) cannot take {kind}s: {_REMEDY[kind]}")
-        kinds[name] = max(given, key=_RANK.index, default="insert") if spec.emits == "same" else spec.emits
     return kinds

@@ -168,13 +168,22 @@ class GraphBuilder:
     def build(self) -> Topology:
         """Validate the graph and freeze it. Raises ``TopologyError``."""
         order = self._topological_order()
-        edge_kinds(self._operators, order, [(s.out.operator, p.operator) for s in self._streams for p in s.ins])
+        edge_kinds(self._operators, self._links())
         self._check_connected()
         self._check_endpoints()
         subtopologies = self._subtopologies(order)
         for sub in subtopologies:
             self._check_partitions(sub)
         return Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies)
+
+    def _links(self) -> list[tuple[str, str]]:
+        """Which operator hands records to which, through repartition topics too."""
+        links = [(s.out.operator, p.operator) for s in self._streams for p in s.ins]
+        readers = {o.topic: n for n, o in self._operators.items() if isinstance(o, Source) and o.internal}
+        for name, spec in self._operators.items():
+            if isinstance(spec, Sink) and spec.internal and spec.topic in readers:
+                links.append((name, readers[spec.topic]))
+        return links
 
     def _topological_order(self) -> list[str]:
         """Kahn's algorithm, ties by declaration."""

@@ -15,6 +15,7 @@ graph. Names: see ``penstock.topologies.dsl.wiring``.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +67,7 @@ class StreamsBuilder:
         flow = self._flow(topic, key, value, name)
         spec = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, timestamp=timestamp, watermark=watermark)
         self._wiring.add_source(flow.operator, spec)
-        return KStream(flow)
+        return KStream(dataclasses.replace(flow, watermarked=watermark is not None))
 
     def table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
         """The last value per key of a topic, which is also the store's changelog. Operator and store are

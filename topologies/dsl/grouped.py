@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -114,4 +115,4 @@ class KGroupedStream:
         )
         flow.wiring.add(name, spec, flow)
         key = flow.key if windows is None else windowed_serde(flow.key, windows.size_ms)
-        return KTable(Flow(flow.wiring, flow.root, name, None, key, value), store)
+        return KTable(dataclasses.replace(flow, operator=name, port=None, key=key, value=value, rekeyed=False), store)

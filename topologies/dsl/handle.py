@@ -8,6 +8,7 @@ those of the ``values`` forms the value alone. ``key=`` and ``value=`` name the 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -53,14 +54,13 @@ class Handle:
     ) -> Flow:
         """The flow out of operator ``name``, which takes this one's records."""
         flow = self._flow
-        return Flow(
-            flow.wiring,
-            flow.root,
-            name,
-            port,
-            flow.key if key is None else as_serde(key, f"the key of operator {name!r}"),
-            flow.value if value is None else as_serde(value, f"the value of operator {name!r}"),
-            flow.rekeyed or rekeyed,
+        return dataclasses.replace(
+            flow,
+            operator=name,
+            port=port,
+            key=flow.key if key is None else as_serde(key, f"the key of operator {name!r}"),
+            value=flow.value if value is None else as_serde(value, f"the value of operator {name!r}"),
+            rekeyed=flow.rekeyed or rekeyed,
         )
 
     def _add(

@@ -5,6 +5,7 @@ Operators that may change the key mark their stream: grouping or joining it firs
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -159,4 +160,5 @@ class StatelessMethods(Handle):
                     f"operator {name!r} merges {flow.out!r} with itself, which would double its records; merge it once"
                 )
         wiring.add(name, stateless.Merge(), *flows)
-        return self._stream(self._behind(name, rekeyed=any(f.rekeyed for f in flows)))
+        flow = self._behind(name, rekeyed=any(f.rekeyed for f in flows))
+        return self._stream(dataclasses.replace(flow, watermarked=any(f.watermarked for f in flows)))

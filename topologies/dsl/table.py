@@ -54,7 +54,7 @@ class KTable(Handle):
         name = wiring.name(flow, "to-stream", name)
         serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
         wiring.add(name, SelectKey(fn=check_function(key_fn, name)), flow)
-        return KStream(Flow(wiring, flow.root, name, None, serde, flow.value, rekeyed=True))
+        return KStream(dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True))
 
     def to(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> None:
         """Write the table's changes to a topic: ``to_stream().to(topic)``."""

@@ -15,6 +15,7 @@ from typing import Any, cast, get_args
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serde import Serde, serde_of
 from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.edges import ANY_KIND
 from penstock.topologies.graph import GraphBuilder
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
@@ -25,7 +26,8 @@ class Flow:
     """The records that leave one out port, as the DSL knows them.
 
     ``port`` is ``None`` for the only one. ``rekeyed``: keys may have changed since the records were last
-    partitioned by key, so that equal keys may lie in different partitions.
+    partitioned by key, so that equal keys may lie in different partitions. ``watermarked``: some source of
+    theirs has a watermark strategy, which then decides when what is open closes, instead of stream time.
     """
 
     wiring: Wiring
@@ -35,6 +37,7 @@ class Flow:
     key: Serde[Any]
     value: Serde[Any]
     rekeyed: bool = False
+    watermarked: bool = False
 
     @property
     def out(self) -> str:
@@ -117,11 +120,12 @@ class Wiring:
             internal=True,
             partitions=partitions,
             inner_key=inner,
+            accepts=ANY_KIND,
         )
         source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partitions=partitions)
         self.add(f"{topic}-sink", sink, flow)
         self.add_source(topic, source)
-        return Flow(self, flow.root, topic, None, flow.key, flow.value)
+        return dataclasses.replace(flow, operator=topic, port=None, rekeyed=False)
 
 
 def as_serde(like: Any, what: str) -> Serde[Any]:

@@ -19,20 +19,21 @@ SINK = "out."
 
 
 class Dataflow:
-    """A topology under construction. ``sinks``: topic by name; ``window_end``: see ``Scenario``; ``streams``: topics
-    that are read as streams; ``windowed``: topics whose keys are windowed."""
+    """A topology under construction. ``inputs`` and ``sinks``: topics by the case's names; ``window_end``: see
+    ``Scenario``; ``streams``: what is read as streams; ``windowed``: what has windowed keys."""
 
-    def __init__(self, name: str, nodes: list[Node]) -> None:
+    def __init__(self, name: str, nodes: list[Node], prefix: str = "") -> None:
         self.builder: Any = StreamsBuilder(name, key=KEY, value=VALUE)
+        self.inputs: dict[str, str] = {}
         self.sinks: dict[str, str] = {}
         self.window_end: dict[str, Callable[[Windowed], int | None]] = {}
         self.streams: list[str] = []
         self.windowed: dict[str, str] = {}
+        self._prefix = prefix
         self._handles: dict[str, Any] = {}
         self._kinds: dict[str, str] = {}
         """Window type by node."""
         self._sources: dict[tuple[str, str], str] = {}
-        self._windowed_groups: dict[str, Node] = {}
         for node in nodes:
             self._add(node)
 
@@ -61,24 +62,27 @@ class Dataflow:
 
     def _stream(self, node: Node) -> Any:
         self.streams.append(node["topic"])
-        return self._source(node, lambda: self.builder.stream(node["topic"]))
+        return self._source(node, lambda: self.builder.stream(self._topic(node)))
 
     def _table(self, node: Node) -> Any:
         history = node.get("versioned_history_ms")
         options = {} if history is None else {"history": history}
         if "store" in node:
             options["name"] = node["store"]
-        return self._source(node, lambda: self.builder.table(node["topic"], **options))
+        return self._source(node, lambda: self.builder.table(self._topic(node), **options))
 
     def _global_table(self, node: Node) -> Any:
-        return self._source(node, lambda: self.builder.global_table(node["topic"]))
+        return self._source(node, lambda: self.builder.global_table(self._topic(node)))
 
     def _changelog_table(self, node: Node) -> Any:
         kind = node.get("windowed")
         if kind:
             self.windowed[node["topic"]] = kind
             self._kinds[node["id"]] = "session" if kind == "session" else "tumbling"
-        return self._source(node, lambda: self.builder.changelog_table(node["topic"], windowed=kind))
+        return self._source(node, lambda: self.builder.changelog_table(self._topic(node), windowed=kind))
+
+    def _topic(self, node: Node) -> str:
+        return self.inputs.setdefault(node["topic"], self._prefix + node["topic"])
 
     def _source(self, node: Node, make: Callable[[], Any]) -> Any:
         """A topic that several nodes read in one way is read once."""
@@ -92,7 +96,7 @@ class Dataflow:
         self._write(self._in(node), node["name"], self._kinds.get(node["in"], ""))
 
     def _write(self, handle: Any, sink: str, window: str = "") -> None:
-        topic = self.sinks[sink] = SINK + sink
+        topic = self.sinks[sink] = f"{self._prefix}{SINK}{sink}"
         end = window_end(window)
         if end is not None:
             self.window_end[sink] = end

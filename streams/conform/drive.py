@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.streams.conform.scenario import Clock, Mark, Played, Put, Restart, Scenario, Step
+from penstock.streams.conform.cases import Case
+from penstock.streams.conform.scenario import Clock, Mark, Played, Put, Restart, Scenario, Setting, Step
 from penstock.streams.conform.stores import records_of
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
@@ -15,6 +16,10 @@ class DriverPlayer:
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
+
+    def setting(self, case: Case) -> Setting:
+        """As the case says: every driver is a world of its own."""
+        return Setting()
 
     def __call__(self, scenario: Scenario) -> Played:
         """Play; an error of the topology while it runs is part of the result."""

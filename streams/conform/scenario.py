@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from penstock.state.log import Headers, Record, Windowed
 from penstock.state.serde import Serde
+from penstock.streams.conform.cases import Case
 from penstock.streams.conform.compare import Row, plain
 from penstock.topologies.graph import Topology
 
@@ -86,17 +87,20 @@ Step = Put | Mark | Clock | Restart
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """``sinks``: topic by name. ``stores``: which store is to be read after how many entries of the input. ``counts``:
-    after how many the dropped records are to be counted. ``splits``: where else a batch must end. ``window_end``: the
-    window's end as cases write it, by sink or store, where it is not the key's own."""
+    """``inputs``: the topics that are read. ``sinks``: topic by name. ``stores``: which store is to be read after how many
+    entries of the input. ``counts``: after how many the dropped records are to be counted. ``splits``: where else a
+    batch must end. ``window_end``: the window's end as cases write it, by sink or store, where it is not the key's own.
+    ``shift_ms``: by how much the input's times were moved; rows come back unmoved."""
 
     topology: Topology
     steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
     sinks: dict[str, str]
     stores: frozenset[tuple[int, str]] = frozenset()
     counts: frozenset[int] = frozenset()
     splits: frozenset[int] = frozenset()
     window_end: dict[str, Callable[[Windowed], int | None]] = dataclasses.field(default_factory=dict)
+    shift_ms: int = 0
 
     def ends_batch(self, after: int) -> bool:
         """Whether something is to be looked at after so many entries."""
@@ -104,11 +108,12 @@ class Scenario:
 
     def row(self, where: str, record: Record) -> Row:
         """A record of a sink or store as cases write it."""
-        key = record.key
-        row: Row = {"k": key, "v": record.value, "ts": record.timestamp_ms}
+        key, shift = record.key, self.shift_ms
+        row: Row = {"k": key, "v": record.value, "ts": record.timestamp_ms - shift}
         if isinstance(key, Windowed):
-            end = self.window_end.get(where)
-            row |= {"k": key.key, "w": [key.start_ms, key.end_ms if end is None else end(key)]}
+            made = self.window_end.get(where)
+            end = key.end_ms if made is None else made(key)
+            row |= {"k": key.key, "w": [key.start_ms - shift, None if end is None else end - shift]}
         return row
 
 
@@ -129,7 +134,19 @@ class Played:
         return [row for index, row in self.outputs.get(sink, []) if index < after]
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Where a case is played. ``prefix``: of its topics, which a runner with a log shares with other cases.
+    ``around_ms``: the time around which it is to happen, for runners whose log forgets what is old; 0: the case's."""
+
+    prefix: str = ""
+    around_ms: int = 0
+
+
 class Player(Protocol):
     """A runner at one batch size."""
+
+    def setting(self, case: Case) -> Setting:
+        """Where the case is to be played."""
 
     def __call__(self, scenario: Scenario) -> Played: ...

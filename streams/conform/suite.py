@@ -7,8 +7,9 @@ import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 
+from penstock.state.errors import PenstockError
 from penstock.streams.conform.cases import BUNDLE_DEPENDENT, PORTABLE, Case, CaseError
-from penstock.streams.conform.scenario import Player
+from penstock.streams.conform.scenario import Played, Player, Scenario
 
 _KINDS = "penstock.streams.conform.kinds"
 KINDS = {
@@ -53,10 +54,23 @@ def run_case(case: Case, players: dict[str, Player]) -> Outcome:
 def judge(case: Case, play: Player) -> list[str]:
     """What is wrong with one case under one player, as lines; none when it passes."""
     try:
-        lines: list[str] = kind_of(case).judge(case, play)
+        kind = kind_of(case)
+        lines: list[str] = (
+            kind.verdict(case, _played(case, kind, play)) if hasattr(kind, "verdict") else kind.judge(case)
+        )
         return lines
     except Exception as exc:  # not hidden: a case that cannot be run has failed, for the reason that is shown
         return [f"{type(exc).__name__}: {exc}"]
+
+
+def _played(case: Case, kind: ModuleType, play: Player) -> Played:
+    try:
+        scenario: Scenario = kind.scenario(case, play.setting(case))
+    except CaseError:
+        raise
+    except PenstockError as exc:  # a refusal when the topology is built may be what the case expects
+        return Played(error=(0, f"the topology cannot be built: {type(exc).__name__}: {exc}"))
+    return play(scenario)
 
 
 def kind_of(case: Case) -> ModuleType:

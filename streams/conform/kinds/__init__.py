@@ -1,1 +1,2 @@
-"""One module per kind of case. Each has ``judge(case, play) -> list[str]``: what is wrong, as lines."""
+"""One module per kind of case. Those that play a topology have ``scenario(case, setting) -> Scenario`` and
+``verdict(case, played) -> list[str]``: what is wrong, as lines; the others ``judge(case) -> list[str]``."""

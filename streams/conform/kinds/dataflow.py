@@ -5,48 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.state.errors import PenstockError
 from penstock.state.log import Windowed
 from penstock.streams.conform import checks
 from penstock.streams.conform.cases import Case, CaseError
 from penstock.streams.conform.dataflow import Dataflow
-from penstock.streams.conform.scenario import Clock, Mark, Player, Put, Restart, Scenario, Step
+from penstock.streams.conform.scenario import Clock, Mark, Played, Put, Restart, Scenario, Setting, Step
 
 DUMMY_KEY = "conform-dummy"
 """Key of the records that stand for watermarks; no case has it."""
 
 
-def judge(case: Case, play: Player) -> list[str]:
-    """Play the case once, and hold what came to each of its expectations; the best counts."""
-    expected = case.expectations()
-    alternatives = [e for e in (expected, case.data.get("expected_ideal")) if e is not None]
-    looks = [check for alternative in alternatives for check in alternative]
-    try:
-        flow = Dataflow(case.id, case.data["topology"]["nodes"])
-        topology = flow.build()
-    except CaseError:
-        raise
-    except Exception as exc:  # a refusal may be what the case expects; else it is the reason of the failure
-        if isinstance(exc, PenstockError) and any("error" in check for check in looks):
-            return []
-        return [f"the topology cannot be built: {type(exc).__name__}: {exc}"]
-    played = play(
-        Scenario(
-            topology=topology,
-            steps=tuple(_steps(case, flow)),
-            sinks=flow.sinks,
-            stores=checks.stores_of(looks),
-            counts=checks.counts_of(looks),
-            splits=checks.splits_of(looks),
-            window_end=flow.window_end,
-        )
+def scenario(case: Case, setting: Setting) -> Scenario:
+    """The case's topology and input."""
+    flow = Dataflow(case.id, case.data["topology"]["nodes"], setting.prefix)
+    topology = flow.build()
+    looks = [check for alternative in _alternatives(case) for check in alternative]
+    return Scenario(
+        topology=topology,
+        steps=tuple(_steps(case, flow)),
+        inputs=tuple(flow.inputs.values()),
+        sinks=flow.sinks,
+        stores=checks.stores_of(looks),
+        counts=checks.counts_of(looks),
+        splits=checks.splits_of(looks),
+        window_end=flow.window_end,
     )
+
+
+def verdict(case: Case, played: Played) -> list[str]:
+    """Hold what came to each of the case's expectations; the best counts."""
     for sink, rows in played.outputs.items():
         played.outputs[sink] = [(index, row) for index, row in rows if row["k"] != DUMMY_KEY]
-    found = [checks.judge(alternative, played) for alternative in alternatives]
+    found = [checks.judge(alternative, played) for alternative in _alternatives(case)]
     if "expected_final" in case.data:
         found.append(checks.judge_final(case.data["expected_final"], played))
     return [] if any(not wrong for wrong in found) else found[0]
+
+
+def _alternatives(case: Case) -> list[list[dict[str, Any]]]:
+    return [e for e in (case.expectations(), case.data.get("expected_ideal")) if e is not None]
 
 
 def _steps(case: Case, flow: Dataflow) -> Iterator[Step]:
@@ -59,12 +56,12 @@ def _steps(case: Case, flow: Dataflow) -> Iterator[Step]:
         if event is None:
             topic, ts = entry["topic"], entry["ts"] or 0
             values[topic] = entry["v"]
-            yield Put(index, topic, _key(entry, flow.windowed.get(topic)), entry["v"], ts)
+            yield Put(index, flow.inputs.get(topic, topic), _key(entry, flow.windowed.get(topic)), entry["v"], ts)
         elif event == "watermark":
             ts_or_none = time.reached(entry)
             for topic in flow.streams if ts_or_none is not None else ():
                 value = values.get(topic, next(iter(values.values()), ""))
-                yield Mark(index, topic, DUMMY_KEY, value, max(ts_or_none or 0, 0))
+                yield Mark(index, flow.inputs[topic], DUMMY_KEY, value, max(ts_or_none or 0, 0))
         elif event == "processing_time":
             yield Clock(index, entry["ts"])
         elif event == "restart":

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from penstock.state.partitioner import murmur2, partition_for
 from penstock.streams.conform.cases import Case
-from penstock.streams.conform.scenario import Player
 
 
-def judge(case: Case, play: Player) -> list[str]:
+def judge(case: Case) -> list[str]:
     """Hash every key."""
     wrong = []
     for entry, expected in zip(case.input, case.expectations(), strict=True):

@@ -19,10 +19,11 @@ def records_of(driver: TopologyTestDriver, name: str) -> list[Record]:
     if not states:
         known = ", ".join(s.name for s in driver.topology.stores) or "none"
         raise CaseError(f"the topology has no store {name!r}; there are: {known}")
-    return [record for state in states for record in _records(state)]
+    return [record for state in states for record in records_in(state)]
 
 
-def _records(state: KeyValueState) -> list[Record]:
+def records_in(state: KeyValueState) -> list[Record]:
+    """What one task's store holds."""
     spec = state.spec
     read = spec.key_serde.deserialize
     if spec.kind in SEGMENTED:

@@ -9,7 +9,8 @@ from types import ModuleType
 
 from penstock.state.errors import PenstockError
 from penstock.streams.conform.cases import BUNDLE_DEPENDENT, PORTABLE, Case, CaseError
-from penstock.streams.conform.scenario import Played, Player, Scenario
+from penstock.streams.conform.scenario import Played, Player, Scenario, Setting
+from penstock.streams.conform.shift import shift_towards, shifted
 
 _KINDS = "penstock.streams.conform.kinds"
 KINDS = {
@@ -55,22 +56,28 @@ def judge(case: Case, play: Player) -> list[str]:
     """What is wrong with one case under one player, as lines; none when it passes."""
     try:
         kind = kind_of(case)
-        lines: list[str] = (
-            kind.verdict(case, _played(case, kind, play)) if hasattr(kind, "verdict") else kind.judge(case)
-        )
+        lines: list[str] = kind.verdict(case, _played(case, play)) if hasattr(kind, "verdict") else kind.judge(case)
         return lines
     except Exception as exc:  # not hidden: a case that cannot be run has failed, for the reason that is shown
         return [f"{type(exc).__name__}: {exc}"]
 
 
-def _played(case: Case, kind: ModuleType, play: Player) -> Played:
+def _played(case: Case, play: Player) -> Played:
+    setting = play.setting(case)
     try:
-        scenario: Scenario = kind.scenario(case, play.setting(case))
+        scenario = scenario_of(case, setting)
     except CaseError:
         raise
     except PenstockError as exc:  # a refusal when the topology is built may be what the case expects
         return Played(error=(0, f"the topology cannot be built: {type(exc).__name__}: {exc}"))
     return play(scenario)
+
+
+def scenario_of(case: Case, setting: Setting) -> Scenario:
+    """What a runner is to play in its setting. Raises ``CaseError``, and what building the topology raises."""
+    shift_ms = shift_towards(case, setting.around_ms) if setting.around_ms else 0
+    scenario: Scenario = kind_of(case).scenario(shifted(case, shift_ms), setting)
+    return dataclasses.replace(scenario, shift_ms=shift_ms)
 
 
 def kind_of(case: Case) -> ModuleType:

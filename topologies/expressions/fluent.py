@@ -153,16 +153,20 @@ class AggregateMethods(_Methods):
         """The arithmetic mean, a float64 (of decimals a decimal)."""
         return self._aggregate("mean")
 
-    def variance(self) -> Aggregate:
-        """The variance of the population, a float64."""
-        return self._aggregate("variance")
+    def variance(self, *, population: bool = False) -> Aggregate:
+        """The variance of a sample (of one value: null), or of the whole population; a float64."""
+        return self._aggregate("variance", *([True] if population else []))
+
+    def std_dev(self, *, population: bool = False) -> Aggregate:
+        """The root of the variance."""
+        return self._aggregate("std_dev", *([True] if population else []))
 
     def first(self) -> Aggregate:
-        """The value that came first."""
+        """The value of the earliest event time."""
         return self._aggregate("first")
 
     def last(self) -> Aggregate:
-        """The value that came last."""
+        """The value of the latest event time."""
         return self._aggregate("last")
 
     def collect_list(self) -> Aggregate:

@@ -52,12 +52,13 @@ from penstock.topologies.expressions.types import (
 class Scope:
     """What an expression is evaluated over. ``value`` and ``key`` are the record's (of a join the left value, and the
     key). ``right``: the right value of a join, which then has no ``value()``. ``record``: whether the record's timestamp
-    and headers are at hand."""
+    and headers are at hand; ``keyed``: whether its key is."""
 
     value: DataType = UNKNOWN
     key: DataType = UNKNOWN
     right: DataType | None = None
     record: bool = True
+    keyed: bool = True
 
     def side(self, which: str) -> DataType:
         """The type of an input. Raises ``Mismatch`` for one that is not there."""
@@ -70,12 +71,18 @@ class Scope:
         if which == "timestamp":
             self.check_record("timestamp()")
             return TIMESTAMP
+        if which == "key" and not self.keyed:
+            raise _absent("key()")
         return self.key if which == "key" else self.value
 
     def check_record(self, what: str) -> None:
         """Raises ``Mismatch`` where the function of an operator sees no record."""
         if not self.record:
-            raise Mismatch(f"{what} is not given here; put it into the value before, with with_columns(…)")
+            raise _absent(what)
+
+
+def _absent(what: str) -> Mismatch:
+    return Mismatch(f"{what} is not given here; put it into the value before, with with_columns(…)")
 
 
 def scope_of(schema: Any) -> Scope:

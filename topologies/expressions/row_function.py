@@ -6,6 +6,7 @@ its text, a planner reads its tree. Two of equal trees, scopes and arguments are
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from penstock.state.errors import TopologyError
@@ -117,6 +118,5 @@ def to_function(
     if form is None:
         raise TopologyError(f"no row function has the arguments {arguments}; use one of {list(_FORMS)}")
     scope = scope_of(schema)
-    if "timestamp" not in arguments:
-        scope = Scope(scope.value, scope.key, scope.right, record=False)
+    scope = dataclasses.replace(scope, record="timestamp" in arguments, keyed="key" in arguments)
     return form(expression, scope, operator, condition)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 from typing import Literal as OneOf
 
@@ -451,6 +451,25 @@ def walk(expression: Expression) -> Iterator[Expression]:
     yield expression
     for child in expression.children():
         yield from walk(child)
+
+
+def rebuild(expression: Expression, replace: Callable[[Expression], Expression | None]) -> Expression:
+    """The tree with nodes replaced, from the top: where ``replace`` gives a node it stands for the old one and all below
+    it; where it gives ``None`` the node stays, over its rebuilt children."""
+    found = replace(expression)
+    if found is not None:
+        return found
+    changed = {
+        f.name: _rebuilt(getattr(expression, f.name), replace)
+        for f in dataclasses.fields(expression)  # type: ignore[arg-type]  # every node is a dataclass
+    }
+    return dataclasses.replace(expression, **changed)  # type: ignore[type-var]  # as above
+
+
+def _rebuilt(part: Any, replace: Callable[[Expression], Expression | None]) -> Any:
+    if isinstance(part, Expression):
+        return rebuild(part, replace)
+    return tuple(_rebuilt(p, replace) for p in part) if isinstance(part, tuple) else part
 
 
 def _shape(part: Any) -> Any:

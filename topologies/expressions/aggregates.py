@@ -16,7 +16,7 @@ from penstock.topologies.aggregators.base import Aggregator, agg
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.expressions.errors import ExpressionError
-from penstock.topologies.expressions.inference import Inference, Scope, infer, scope_of
+from penstock.topologies.expressions.inference import Inference, Scope, infer, require_bool, scope_of
 from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
 from penstock.topologies.expressions.row_function import to_function
 from penstock.topologies.expressions.rows import compile_row
@@ -66,7 +66,7 @@ def aggregate_type(aggregate: Aggregate, schema: Any = UNKNOWN, *, operator: str
 def _type(aggregate: Aggregate, inference: Inference) -> DataType:
     function = aggregate.function
     if aggregate.condition is not None:
-        inference.checked(aggregate.condition, condition=True)
+        require_bool(aggregate.condition, inference.of(aggregate.condition), "where() takes a condition")
     if aggregate.of is None:
         return INT64
     tp = inference.of(aggregate.of)

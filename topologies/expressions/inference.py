@@ -31,6 +31,7 @@ from penstock.topologies.expressions.tree import (
     Literal,
     StructOf,
     Unary,
+    walk,
 )
 from penstock.topologies.expressions.types import (
     BOOL,
@@ -146,13 +147,19 @@ class Inference:
             case Alias(of, _):
                 return self.of(of)
             case StructOf(fields, python):
-                given = {n: self.of(f) for n, f in fields}
-                return struct_of(given) if python is None else _fit(given, python)
+                if python is None:
+                    return struct_of({n: self.of(f) for n, f in fields})
+                return _fit({n: self._declared(f) for n, f in fields}, python)
             case Extend(of, fields):
                 return _extended(of, self.of(of), {n: self.of(f) for n, f in fields})
             case Aggregate():
                 raise Mismatch(f"{e.text()} is an aggregate over rows; it stands only in agg(…) of a grouped stream")
         raise AssertionError(f"{type(e).__name__} has no type")
+
+    def _declared(self, e: Expression) -> DataType:
+        """The type; without null where only undeclared columns could bring one, which a row will show."""
+        tp = self.of(e)
+        return tp.not_null() if any(self.of(n).kind == "unknown" for n in walk(e)) else tp
 
     def _case_type(self, e: Case) -> DataType:
         for condition, _ in e.branches:

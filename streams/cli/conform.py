@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import SettingsError
@@ -33,7 +35,17 @@ def register(subparsers: Any) -> None:
         metavar="N",
         help="records per batch in the test driver (default: 1, then 1000; may be repeated)",
     )
-    parser.add_argument("--runner", choices=["driver", "worker", "spark"], default="driver")
+    parser.add_argument(
+        "--runner",
+        choices=["driver", "worker", "spark"],
+        default="driver",
+        help="the test driver; a worker on Kafka; or Spark, replaying what a worker left in the log",
+    )
+    parser.add_argument(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        help="the cluster for worker and spark (default: one is started for the run)",
+    )
     parser.add_argument("--only", metavar="SUBSTRING", help="only cases whose id contains it")
     parser.add_argument("-v", "--verbose", action="store_true", help="name the cases that pass, too")
     parser.set_defaults(run=run)
@@ -47,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
     cases = [case for case in _read(args.files) if not args.only or args.only in case.id]
     if not cases:
         raise SettingsError(f"no case is left of {', '.join(args.files)}; see --only")
-    outcomes = list(run_cases(cases, _players(args)))
+    with ExitStack() as stack:
+        outcomes = list(run_cases(cases, _players(args, stack)))
     for line in report(outcomes, verbose=args.verbose):
         print(line)
     return int(any(o.case.judged and not o.passed for o in outcomes))
@@ -64,10 +77,34 @@ def _read(files: list[str]) -> Iterator[Case]:
         yield from read_cases(text.splitlines(), name)
 
 
-def _players(args: argparse.Namespace) -> dict[str, Player]:
+def _players(args: argparse.Namespace, stack: ExitStack) -> dict[str, Player]:
+    """The runners by name; what they need is open until ``stack`` is closed."""
+    if args.runner != "driver":
+        if args.batch_size:
+            raise SettingsError("--batch-size is of the test driver; a worker takes what the log gives it")
+        return {args.runner: _on_kafka(args, stack)}
     from penstock.streams.conform.drive import DriverPlayer
 
     sizes = args.batch_size or list(BATCH_SIZES)
     if min(sizes) < 1:
         raise SettingsError(f"--batch-size {min(sizes)}: a batch has at least one record")
     return {f"batches of {size}": DriverPlayer(size) for size in sizes}
+
+
+def _on_kafka(args: argparse.Namespace, stack: ExitStack) -> Player:
+    from penstock.streams.kafka.embedded import EmbeddedKafka
+
+    servers = args.bootstrap_servers or stack.enter_context(EmbeddedKafka()).bootstrap_servers
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="penstock-conform-")))
+    if args.runner == "worker":
+        from penstock.streams.conform.live import WorkerPlayer
+
+        return WorkerPlayer(servers, folder)
+    from penstock.streams.cli.spark_options import require_spark
+
+    require_spark()
+    from penstock.streams.conform.on_spark import SparkPlayer
+    from penstock.streams.spark.session import SparkSettings, spark_session
+
+    settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    return SparkPlayer(servers, folder, stack.enter_context(spark_session(settings)))

@@ -36,6 +36,8 @@ def judge(checks: Sequence[Check], played: Played) -> list[str]:
     read: dict[str, int] = {}
     fails_by = min((c["after"] for c in checks if "error" in c), default=None)
     if played.error is not None and fails_by is None:
+        if played.error[0] == 0:
+            return [played.error[1]]
         wrong.append(f"failed at entry {played.error[0]}: {played.error[1]}")
     for check in checks:
         if "error" in check:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.state.log import Windowed
 from penstock.streams.conform.cases import CaseError
 from penstock.streams.conform.functions import function, optional
+from penstock.streams.conform.marks import read_stream
 from penstock.streams.conform.scenario import KEY, VALUE, hashable
 from penstock.streams.conform.windows import dsl_window, window_end
 from penstock.topologies.dsl.builder import StreamsBuilder
@@ -20,9 +21,11 @@ SINK = "out."
 
 class Dataflow:
     """A topology under construction. ``inputs`` and ``sinks``: topics by the case's names; ``window_end``: see
-    ``Scenario``; ``streams``: what is read as streams; ``windowed``: what has windowed keys."""
+    ``Scenario``; ``streams``: what is read as streams; ``windowed``: what has windowed keys. ``watermarks``: whether streams
+    have a strategy, so that marks move event time (``penstock.streams.conform.marks``)."""
 
-    def __init__(self, name: str, nodes: list[Node], prefix: str = "") -> None:
+    def __init__(self, name: str, nodes: list[Node], prefix: str = "", *, watermarks: bool = False) -> None:
+        self.watermarks = watermarks
         self.builder: Any = StreamsBuilder(name, key=KEY, value=VALUE)
         self.inputs: dict[str, str] = {}
         self.sinks: dict[str, str] = {}
@@ -62,7 +65,7 @@ class Dataflow:
 
     def _stream(self, node: Node) -> Any:
         self.streams.append(node["topic"])
-        return self._source(node, lambda: self.builder.stream(self._topic(node)))
+        return self._source(node, lambda: read_stream(self.builder, self._topic(node), watermarks=self.watermarks))
 
     def _table(self, node: Node) -> Any:
         history = node.get("versioned_history_ms")
@@ -263,9 +266,10 @@ class Dataflow:
         condition = optional(node.get("condition"))
         if condition is not None:
             options["condition"] = condition
-        for name in ("eager_outer", "result_ts"):
-            if name in node:
-                options[name] = node[name]
+        if "eager_outer" in node:
+            options["eager"] = node["eager_outer"]
+        if "result_ts" in node:
+            options["result_time"] = _result_time(node)
         return getattr(left, kind)(right, joiner, value=VALUE, **options)
 
     def _stream_table(self, node: Node, left: Any, right: Any, joiner: Callable[..., Any]) -> Any:
@@ -290,6 +294,14 @@ class Dataflow:
 def _named(node: Node) -> dict[str, Any]:
     """The operator's name, which is also its store's, where the case looks into it."""
     return {"name": node["store"]} if "store" in node else {}
+
+
+def _result_time(node: Node) -> str:
+    """Whose timestamp results have; a right join is the other way round."""
+    named = {"max": "latest"}.get(node["result_ts"], node["result_ts"])
+    if node["type"] == "right":
+        return {"left": "right", "right": "left"}.get(named, named)
+    return str(named)
 
 
 def _oriented(

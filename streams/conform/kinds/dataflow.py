@@ -9,15 +9,17 @@ from penstock.state.log import Windowed
 from penstock.streams.conform import checks
 from penstock.streams.conform.cases import Case, CaseError
 from penstock.streams.conform.dataflow import Dataflow
+from penstock.streams.conform.marks import mark
 from penstock.streams.conform.scenario import Clock, Mark, Played, Put, Restart, Scenario, Setting, Step
 
 DUMMY_KEY = "conform-dummy"
 """Key of the records that stand for watermarks; no case has it."""
+_STATEFUL = ("table", "global_table", "changelog_table", "to_table", "aggregate", "cogroup", "join", "suppress")
 
 
 def scenario(case: Case, setting: Setting) -> Scenario:
     """The case's topology and input."""
-    flow = Dataflow(case.id, case.data["topology"]["nodes"], setting.prefix)
+    flow = Dataflow(case.id, case.data["topology"]["nodes"], setting.prefix, watermarks=_by_watermarks(case))
     topology = flow.build()
     looks = [check for alternative in _alternatives(case) for check in alternative]
     return Scenario(
@@ -46,9 +48,16 @@ def _alternatives(case: Case) -> list[list[dict[str, Any]]]:
     return [e for e in (case.expectations(), case.data.get("expected_ideal")) if e is not None]
 
 
+def _by_watermarks(case: Case) -> bool:
+    """Whether the case's watermarks are to be watermarks. They are for joins of two streams; other operators of these
+    cases go by stream time, so that a watermark becomes a record of that time under a key of its own."""
+    if not any(entry.get("event") == "watermark" for entry in case.input):
+        return False
+    stateful = [n for n in case.data["topology"]["nodes"] if n["op"] in _STATEFUL]
+    return all(n["op"] == "join" and n["kind"] == "stream_stream" for n in stateful)
+
+
 def _steps(case: Case, flow: Dataflow) -> Iterator[Step]:
-    """The input. The operators of these cases go by stream time, so that a watermark becomes a record of that time
-    under a key of its own, in every stream; its value is the last one of the stream, which functions can take."""
     values: dict[str, Any] = {}
     time = _EventTime(case, flow)
     for index, entry in enumerate(case.input):
@@ -57,17 +66,25 @@ def _steps(case: Case, flow: Dataflow) -> Iterator[Step]:
             topic, ts = entry["topic"], entry["ts"] or 0
             values[topic] = entry["v"]
             yield Put(index, flow.inputs.get(topic, topic), _key(entry, flow.windowed.get(topic)), entry["v"], ts)
+        elif event == "watermark" and flow.watermarks:
+            for topic in [entry["input"]] if "input" in entry else flow.streams:
+                yield mark(index, flow.inputs[topic], entry["ts"])
         elif event == "watermark":
-            ts_or_none = time.reached(entry)
-            for topic in flow.streams if ts_or_none is not None else ():
-                value = values.get(topic, next(iter(values.values()), ""))
-                yield Mark(index, flow.inputs[topic], DUMMY_KEY, value, max(ts_or_none or 0, 0))
+            yield from _dummies(index, flow, time.reached(entry), values)
         elif event == "processing_time":
             yield Clock(index, entry["ts"])
         elif event == "restart":
             yield Restart(index)
         else:
             raise CaseError(f"event {event!r} is unknown; the format has watermark, processing_time, restart")
+
+
+def _dummies(index: int, flow: Dataflow, ts: int | None, values: dict[str, Any]) -> Iterator[Step]:
+    """A record of the time that was reached in every stream; its value is the last one of the stream, which functions
+    can take."""
+    for topic in flow.streams if ts is not None else ():
+        value = values.get(topic, next(iter(values.values()), ""))
+        yield Mark(index, flow.inputs[topic], DUMMY_KEY, value, max(ts or 0, 0))
 
 
 def _key(entry: dict[str, Any], windowed: str | None) -> Any:

@@ -1,0 +1,30 @@
+"""Records as values: key and value written into one piece of bytes, to be buffered, or to travel under another key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.state.serde import Serde
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODER: msgspec.msgpack.Decoder[tuple[bytes | None, bytes | None]] = msgspec.msgpack.Decoder(
+    tuple[bytes | None, bytes | None]
+)
+
+
+def pair_serde(key: Serde[Any], value: Serde[Any]) -> Serde[tuple[Any, Any]]:
+    """The serde of pairs ``(key, value)``, either of which may be null."""
+    write_key, write_value = key.serialize, value.serialize
+    read_key, read_value = key.deserialize, value.deserialize
+
+    def serialize(pair: tuple[Any, Any]) -> bytes:
+        k, v = pair
+        return _ENCODE((None if k is None else write_key(k), None if v is None else write_value(v)))
+
+    def deserialize(data: bytes) -> tuple[Any, Any]:
+        k, v = _DECODER.decode(data)
+        return None if k is None else read_key(k), None if v is None else read_value(v)
+
+    return Serde(f"pair({key.name},{value.name})", serialize, deserialize, immutable=key.immutable and value.immutable)

@@ -95,11 +95,13 @@ class SegmentedState:
         """Delete an entry."""
         self._state.put(self._store_key(key, time_ms, suffix), None, timestamp_ms)
 
-    def append(self, key: bytes, time_ms: int, value: Any) -> None:
-        """Kind ``list``: add an entry behind those of equal key and time."""
+    def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
+        """Kind ``list``: add an entry behind those of equal key and time; returns its sequence number, the suffix."""
         last = next(self.fetch(key, time_ms, time_ms, reverse=True), None)
         sequence = 0 if last is None else int.from_bytes(last.suffix, "big") + 1
-        self.put(key, time_ms, sequence.to_bytes(4, "big"), value, time_ms)
+        suffix = sequence.to_bytes(4, "big")
+        self.put(key, time_ms, suffix, value, time_ms)
+        return suffix
 
     def expire_before(self, time_ms: int) -> None:
         """Entries with a lower time are gone."""

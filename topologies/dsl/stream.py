@@ -16,8 +16,9 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.sampling import SamplingMethods
 from penstock.topologies.dsl.stateless import StatelessMethods
-from penstock.topologies.dsl.stream_table_joins import StreamTableJoinMethods
+from penstock.topologies.dsl.stream_joins import StreamJoinMethods
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind
 from penstock.topologies.operators import stateless
@@ -25,7 +26,7 @@ from penstock.topologies.operators.endpoints import Sink
 from penstock.topologies.operators.processor import Processor, processor_spec
 
 
-class KStream(StatelessMethods, StreamTableJoinMethods):
+class KStream(StatelessMethods, StreamJoinMethods, SamplingMethods):
     """A handle on a stream of records."""
 
     def process(

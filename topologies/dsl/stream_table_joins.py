@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 class StreamTableJoinMethods(Handle):
     """Methods of ``KStream``."""
 
-    def join(self, table: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KStream:
-        """``joiner(left, right)`` for each record that meets a row of the table when it is processed. The
-        table's own updates emit nothing. Null keys and values are dropped and counted."""
-        return self._join("join", table, joiner, value, name, left=False)
-
-    def left_join(self, table: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KStream:
-        """As ``join``, and ``joiner(left, None)`` for records that meet no row or have no key."""
-        return self._join("left-join", table, joiner, value, name, left=True)
-
-    def _join(self, kind: str, table: KTable, joiner: Function, value: Any, name: str | None, *, left: bool) -> KStream:
+    def _join_table(
+        self,
+        table: Any,
+        joiner: Function,
+        value: Any,
+        name: str,
+        *,
+        left: bool,
+        grace: int | str | None = None,
+    ) -> KStream:
+        """``joiner(left, row)`` for each record that meets a row of the table when it is processed (``left``: also for
+        those that meet none, or have no key). The table's own updates emit nothing. Null values, and null keys of an
+        inner join, are dropped and counted."""
         wiring = self._flow.wiring
-        name = wiring.name(self._flow, kind, name)
         if not isinstance(table, KTable):
             raise TopologyError(f"operator {name!r} joins {table!r:.100}; the right side must be a KTable")
         wiring.check_own(table._flow, name)

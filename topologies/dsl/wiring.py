@@ -9,7 +9,7 @@ operator; a repartition topic as the operator whose records it carries, with ``-
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
 from penstock.state.errors import SerdeError, TopologyError
@@ -73,6 +73,15 @@ class Wiring:
         self.graph.add_operator(name, spec)
         for i, flow in enumerate(inputs, 1):
             self.graph.add_stream(f"to-{name}" if i == 1 else f"to-{name}-{i}", flow.out, name)
+        return name
+
+    def add_ports(self, name: str, spec: OperatorSpec, inputs: Mapping[str, Flow]) -> str:
+        """Add an operator and connect each input to the in port of its name."""
+        for flow in inputs.values():
+            self.check_own(flow, name)
+        self.graph.add_operator(name, spec)
+        for port, flow in inputs.items():
+            self.graph.add_stream(f"to-{name}-{port}", flow.out, f"{name}.{port}")
         return name
 
     def check_own(self, flow: Flow, name: str) -> None:

@@ -38,9 +38,25 @@ REFUSED: dict[str, tuple[Use, str]] = {
         lambda b: b.stream("in", key=int).left_join(b.table("rows"), max),
         "'in-left-join': keys of 'in' are int, those of table 'rows' are string.*select_key",
     ),
-    "a stream as the right side": (
+    "two streams without a bound": (
         lambda b: b.stream("in").join(b.stream("x"), max),
-        "'in-join' joins .*must be a KTable",
+        "'in-join' joins two streams without a bound.*give within=",
+    ),
+    "two streams without grace": (
+        lambda b: b.stream("in").join(b.stream("x"), max, within="1m"),
+        "'in-join' joins two streams and needs grace=",
+    ),
+    "an empty window between two streams": (
+        lambda b: b.stream("in").join(b.stream("x"), max, before=-5, after=4, grace=0),
+        "'in-join': the window from 5 to 4 ms is empty",
+    ),
+    "two streams whose keys never meet": (
+        lambda b: b.stream("in", key=int).join(b.stream("x"), max, within=1, grace=0),
+        "'in-join': keys of 'in' are int, those of 'x' are string.*select_key",
+    ),
+    "a table within a window": (
+        lambda b: b.stream("in").join(b.table("rows"), max, within=1, grace=0),
+        "'in-join' joins .* within a window of time; that is between two streams",
     ),
     "merging other values": (
         lambda b: b.stream("in").merge(b.stream("x", value=str)),
@@ -148,6 +164,5 @@ def test_defaults_are_checked_at_once() -> None:
 
 def test_tumbling_windows_need_a_grace() -> None:
     """No default exists that would not lose records or memory unasked."""
-    without_types: Any = tumbling
-    with pytest.raises(TypeError, match="grace"):
-        without_types("10s")
+    with pytest.raises(TopologyError, match="tumbling needs a grace"):
+        tumbling("10s")

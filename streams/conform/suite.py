@@ -21,7 +21,7 @@ KINDS = {
     "assign_windows": f"{_KINDS}.window_words",
     "merge_sessions": f"{_KINDS}.window_words",
     "merge_windows": f"{_KINDS}.window_words",
-    "window_group": f"{_KINDS}.window_words",
+    "window_group": f"{_KINDS}.window_group",
     "murmur2": f"{_KINDS}.hashing",
     "partition": f"{_KINDS}.hashing",
     "nexmark": f"{_KINDS}.nexmark",

@@ -29,6 +29,24 @@ def dsl_window(spec: Spec) -> Any:
     raise CaseError(f"window type {kind!r} is unknown; the format has tumbling, hopping, sliding, session, unlimited")
 
 
+def plain_window(spec: Spec, *, before_epoch: bool, grace_ms: int = 0) -> windows.Windows:
+    """The window of a case without a unit of time: ``size``, ``advance``, ``gap``, ``offset`` (Beam, Flink)."""
+    kind, offset = spec["type"], spec.get("offset", 0)
+    if kind in ("fixed", "tumbling"):
+        return windows.tumbling(spec["size"], grace=grace_ms, offset=offset)
+    if kind == "hopping":
+        size, advance = spec["size"], spec["advance"]
+        return windows.hopping(size, advance, grace=grace_ms, offset=offset, before_epoch=before_epoch)
+    if kind == "session":
+        touching = bool(spec.get("touching_merges"))
+        return windows.session(spec["gap"], grace=grace_ms, bounds="gap", touching=touching)
+    if kind == "global":
+        return windows.global_window()
+    if kind == "unlimited":
+        return windows.unlimited(spec.get("start", 0))
+    raise CaseError(f"window type {kind!r} is unknown; the format has fixed, tumbling, hopping, session, global here")
+
+
 def window_end(kind: str) -> Callable[[Windowed], int | None] | None:
     """How a case writes the end of such a window, where it is not the key's own: sliding windows and sessions include
     their last instant, and an unlimited window has no end."""

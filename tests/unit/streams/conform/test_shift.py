@@ -1,0 +1,86 @@
+"""Cases move in time as a whole, and windows fall as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.streams.conform.cases import Case
+from penstock.streams.conform.compare import Row
+from penstock.streams.conform.drive import DriverPlayer
+from penstock.streams.conform.kinds import dataflow
+from penstock.streams.conform.scenario import Setting
+from penstock.streams.conform.shift import shift_towards, shifted
+from penstock.streams.conform.suite import judge, scenario_of
+
+NOW_MS = 1_700_000_000_123
+
+
+def case(entries: list[dict[str, Any]], **data: Any) -> Case:
+    return Case("c", "g", "dataflow", "portable", {"input": entries, **data})
+
+
+def put(ts: int | None, **more: Any) -> dict[str, Any]:
+    return {"topic": "in", "k": "a", "v": 1, "ts": ts, **more}
+
+
+def tumbling(size_ms: int) -> Case:
+    window = {"type": "tumbling", "size_ms": size_ms, "grace_ms": 0}
+    nodes = [
+        {"id": "s", "op": "stream", "topic": "in"},
+        {"id": "g", "op": "group_by_key", "in": "s"},
+        {"id": "a", "op": "aggregate", "in": "g", "fn": "count", "window": window},
+        {"op": "sink", "in": "a", "name": "out"},
+    ]
+    rows = [{"k": "a", "w": [0, size_ms], "v": 1, "ts": 3}, {"k": "a", "w": [size_ms, 2 * size_ms], "v": 1, "ts": 15}]
+    expected = [{"after": 2, "sink": "out", "match": "sequence", "records": rows}]
+    return case([put(3), put(15)], topology={"nodes": nodes}, expected=expected)
+
+
+def test_the_shift_is_a_common_multiple_of_all_that_is_aligned() -> None:
+    nodes = {"nodes": [{"window": {"size_ms": 14, "advance_ms": 7}}, {"window": {"size_ms": 10}}]}
+    shift_ms = shift_towards(case([put(5)], topology=nodes), NOW_MS)
+    assert shift_ms % 70 == 0
+    assert 0 <= NOW_MS - 5 - shift_ms < 70
+
+
+def test_every_time_moves_and_processing_time_does_not() -> None:
+    entries = [
+        put(5, w=[0, 10]),
+        put(None, w=[0, None]),
+        {"event": "watermark", "ts": 7},
+        {"event": "watermark", "ts": "max"},
+        {"event": "processing_time", "ts": 9},
+        {"elements": [[1, "x"]]},
+        {"watermark": 3},
+        {"watermark": "max"},
+    ]
+    made = shifted(case(entries, topology={"window": {"type": "unlimited"}}), 100)
+    assert made.input == [
+        put(105, w=[100, 110]),
+        put(None, w=[100, None]),
+        {"event": "watermark", "ts": 107},
+        {"event": "watermark", "ts": "max"},
+        {"event": "processing_time", "ts": 9},
+        {"elements": [[101, "x"]]},
+        {"watermark": 103},
+        {"watermark": "max"},
+    ]
+    assert made.data["topology"]["window"]["start_ms"] == 100
+    assert entries[0]["ts"] == 5
+
+
+class Later(DriverPlayer):
+    """The test driver at another time."""
+
+    def setting(self, case: Case) -> Setting:
+        return Setting("here.", NOW_MS)
+
+
+def test_a_case_passes_at_another_time_and_its_rows_come_back_unmoved() -> None:
+    moved = tumbling(10)
+    assert judge(moved, Later(1)) == []
+    scenario = scenario_of(moved, Setting("here.", NOW_MS))
+    assert scenario.steps[0].index == 0 and scenario.shift_ms > NOW_MS - 100
+    rows: list[Row] = [row for _, row in Later(1)(scenario).outputs["out"]]
+    assert [row["ts"] for row in rows] == [3, 15]
+    assert dataflow.scenario(moved, Setting("here.")).inputs == ("here.in",)

@@ -1,0 +1,39 @@
+"""Kinds that speak of windows without records, and batch grouping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.streams.conform.cases import Case
+from penstock.streams.conform.drive import DriverPlayer
+from penstock.streams.conform.suite import judge
+
+PLAY = DriverPlayer(1)
+
+
+def case(kind: str, entries: list[dict[str, Any]], expected: list[Any], **data: Any) -> Case:
+    return Case("c", "g", kind, "portable", {"input": entries, "expected": expected, **data})
+
+
+def test_windows_of_a_timestamp_are_a_set() -> None:
+    hopping = {"type": "hopping", "size": 4, "advance": 2}
+    kept = [{"ts": 1, "windows": [[0, 4], [-2, 2]]}]
+    assert judge(case("assign_windows", [{"ts": 1}], kept, window=hopping), PLAY) == []
+    assert judge(case("assign_windows", [{"ts": 1}], [{"ts": 1, "windows": [[0, 4]]}], window=hopping), PLAY)
+    kafka = {"repo": "apache/kafka"}
+    none = [{"ts": 1, "windows": [[0, 4]]}]
+    assert judge(case("assign_windows", [{"ts": 1}], none, window=hopping, source=kafka), PLAY) == []
+
+
+def test_sessions_that_touch_merge_only_where_they_are_to() -> None:
+    entries = [{"ts": 0}, {"ts": 10}]
+    assert judge(case("merge_sessions", entries, [[0, 10], [10, 20]], gap=10, touching_merges=False), PLAY) == []
+    assert judge(case("merge_sessions", entries, [[0, 20]], gap=10, touching_merges=True), PLAY) == []
+    assert judge(case("merge_sessions", entries, [[0, 20]], gap=10, touching_merges=False), PLAY)
+
+
+def test_merged_windows_have_members_and_single_ones_are_left_out() -> None:
+    entries = [{"window": [0, 2]}, {"window": [1, 3]}, {"window": [9, 10]}]
+    merged = [{"window": [0, 3], "members": [[1, 3], [0, 2]]}]
+    assert judge(case("merge_windows", entries, merged), PLAY) == []
+    assert judge(case("merge_windows", entries, [*merged, {"window": [9, 10], "members": [[9, 10]]}]), PLAY)

@@ -31,7 +31,7 @@ from penstock.topologies.expressions.tree import (
     as_expression,
     literal,
 )
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows.durations import duration_ms
 
 
 def col(name: str) -> Expression:

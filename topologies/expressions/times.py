@@ -10,9 +10,10 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.errors import Fault
+from penstock.topologies.expressions.numbers import within
 from penstock.topologies.expressions.signature import Function, Mismatch
 from penstock.topologies.expressions.types import INT64, STRING, TIMESTAMP
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows.durations import duration_ms
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -63,7 +64,7 @@ def _flooring(constants: Sequence[Any]) -> Callable[[int], int]:
         raise Mismatch(f"floor_time() to {step} ms; use at least 1 ms")
 
     def kernel(time_ms: int) -> int:
-        return time_ms - time_ms % step
+        return within(time_ms - time_ms % step)
 
     return kernel
 

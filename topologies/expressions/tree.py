@@ -151,7 +151,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return Binary("|", as_expression(other), self)
 
     def __neg__(self) -> Expression:
-        if isinstance(self, Literal) and type(self.value) in (int, float) and self.type is not TIMESTAMP:
+        if isinstance(self, Literal) and self.type in (INT64, FLOAT64) and self.value != -(2**63):
             return literal(-self.value)
         return Unary("-", self)
 

@@ -160,6 +160,8 @@ class SinkOperator(Operator):
 
     def _partition(self, batch: Batch, keys: list[bytes | None]) -> int | list[int] | None:
         spec = self._spec
+        if spec.partition_of is not None:
+            return list(map(spec.partition_of, batch.keys, batch.values))
         if spec.inner_key is not None and self._partitions is not None:
             inner: Serde[Any] = spec.inner_key
             count = self._partitions

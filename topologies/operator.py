@@ -178,6 +178,10 @@ class OperatorSpec:
         """What it shares with others: operators that name the same resource run in lockstep."""
         return tuple(f"store:{s.name}" for s in self.stores)
 
+    def touches(self, port: int) -> tuple[str, ...]:
+        """Which of its resources records of an in port touch."""
+        return self.resources
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form for one task."""
         raise AssertionError(f"{self.kind} has no running form")

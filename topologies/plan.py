@@ -184,10 +184,10 @@ def _batch_safe(start: int, specs: tuple[OperatorSpec, ...], children: Children,
     seen: list[int] = [start]
     resources = list(specs[start].resources)
     for i in seen:  # grows while it is read
-        for _, child, _ in children[i]:
+        for _, child, port in children[i]:
             if child in members:
                 if child in seen:
                     return False
                 seen.append(child)
-                resources += specs[child].resources
+                resources += specs[child].touches(port)
     return len(resources) == len(set(resources))

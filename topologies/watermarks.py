@@ -91,7 +91,7 @@ def carried_topics(topology: Topology) -> frozenset[str]:
             if topology.sink(name).internal:
                 writers.setdefault(topology.sink(name).topic, set()).add(sub.number)
         for name in sub.sources:
-            if topology.source(name).internal:
+            if topology.source(name).internal and topology.source(name).carries_watermarks:
                 readers[topology.source(name).topic] = sub.number
     has = {s.number for s in topology.subtopologies if _has_strategy(topology, s)}
     wants = {s.number for s in topology.subtopologies if any(topology.operators[n].uses_watermark for n in s.operators)}

@@ -23,7 +23,8 @@ class Source(OperatorSpec):
     """Reads a topic. ``internal``: a repartition topic of this application, whose real name has the application id in
     front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
     ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
-    ``watermark``: how far event time has come, as this source says it."""
+    ``watermark``: how far event time has come, as this source says it. ``carries_watermarks``: whether that of the tasks
+    that write an internal topic comes with it; not where the topic answers what its readers have sent."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
@@ -32,6 +33,7 @@ class Source(OperatorSpec):
     partitions: int | None = None
     timestamp: Callable[[Record], int] | None = None
     watermark: WatermarkStrategy | None = None
+    carries_watermarks: bool = True
     in_ports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -97,6 +99,11 @@ class _KeepsRows(Operator):
         self._state = ctx.state(spec.store.name)
         self._keys = spec.key_serde
         self._values = spec.value_serde
+        self._sends_olds = spec.sends_olds
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        if self._sends_olds:
+            self._state.load(k for k in batch.keys if k is not None)
 
     def process(self, port: int, batch: Batch) -> None:
         if None in batch.keys:
@@ -107,16 +114,47 @@ class _KeepsRows(Operator):
         keys, readable = decode_column(self.ctx, batch, self._keys, batch.keys, "key")
         if readable is not batch:
             values, _ = decode_column(self.ctx, readable, self._values, readable.values, "value")
-        if keys:
-            self._state.put_raw(readable.keys, readable.values, values, readable.timestamps)
-            self.ctx.emit(readable.replace(keys=keys, values=values))
+        if not keys:
+            return
+        changes = readable.replace(keys=keys, values=values)
+        if self._sends_olds:
+            changes.olds = self._olds(readable.keys, readable.values, values)
+        self._state.put_raw(readable.keys, readable.values, values, readable.timestamps)
+        self.ctx.emit(changes)
+
+    def _olds(self, keys: list[Any], raw_values: list[Any], values: list[Any]) -> list[Any]:
+        """What each key's row was before its record: what the store holds, or the key's record before it."""
+        state = self._state
+        state.load(keys)
+        before: dict[bytes, Any] = {}
+        olds: list[Any] = []
+        if state.immutable:
+            for key, value in zip(keys, values, strict=True):
+                if key in before:
+                    olds.append(before[key])
+                else:
+                    found = state.entries[key]
+                    olds.append(None if found is None else found[0])
+                before[key] = value
+            return olds
+        decode = self._values.deserialize
+        for key, raw in zip(keys, raw_values, strict=True):
+            if key in before:
+                data = before[key]
+            else:
+                found = state.entries[key]
+                data = None if found is None else found[8:]
+            olds.append(None if data is None else decode(data))
+            before[key] = raw
+        return olds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sink(OperatorSpec):
     """Writes a topic. Partition: murmur2 of the key as Kafka's Java producer does (``inner_key``: of the inner key of a
-    windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo
-    the count. Sinks of one topic run in lockstep, so that the topic's order does not depend on batches."""
+    windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo the
+    count. ``partition_of(key, value)``: the partition, whatever the key. Sinks of one topic run in lockstep, so that the
+    topic's order does not depend on batches."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
@@ -124,6 +162,7 @@ class Sink(OperatorSpec):
     internal: bool = False
     partitions: int | None = None
     inner_key: Serde[Any] | None = None
+    partition_of: Callable[[Any, Any], int] | None = None
     out_ports: tuple[str, ...] = ()
     accepts: frozenset[EdgeKind] = NO_RETRACTIONS
 

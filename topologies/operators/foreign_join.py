@@ -1,0 +1,210 @@
+"""Joins of a left table with the row of a right table that each left row names: foreign-key joins.
+
+The two tables are partitioned by different keys, so that their tasks talk through two topics (Kafka Streams' protocol):
+
+* ``Subscribe`` (left tasks): a left row's change becomes instructions under its foreign key: subscribe, forget.
+* ``Answer`` (right tasks): keeps the subscriptions by foreign key; answers each one with the right row, and all of a
+  foreign key when its row changes.
+* ``JoinAnswers`` (left tasks): joins an answer with the left row, unless the row has changed since it asked: then another
+  answer is on its way.
+
+Answers for one left value come from one right task in its order, so that the last one tells the right row as it is. The
+result's timestamp is the higher of the two rows'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.serde import Serde
+from penstock.topologies.batch import Batch
+from penstock.topologies.edges import EdgeKind, Emits
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators import foreign_wire as wire
+from penstock.topologies.operators.foreign_wire import Response, Subscription
+from penstock.topologies.operators.row_operator import RowOperator
+from penstock.topologies.operators.table_views import TableView
+
+
+def partition_of_answer(key: Any, response: Response) -> int:
+    """Where an answer goes: to the task that asked."""
+    return response.partition
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subscribe(OperatorSpec):
+    """``fn(key, value)`` names the right row; ``None``: none, which an inner join counts as dropped. Its input must carry
+    old values. The serdes write what their names say."""
+
+    fn: Callable[[Any, Any], Any]
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    foreign_key_serde: Serde[Any]
+    left: bool = False
+    emits: Emits = "insert"
+    accepts: frozenset[EdgeKind] = frozenset({"upsert"})
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Subscribes(ctx, self)
+
+
+class _Subscribes(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: Subscribe) -> None:
+        super().__init__(ctx, spec)
+        self._fn, self._left = spec.fn, spec.left
+        self._write_key = spec.key_serde.serialize
+        self._write_value = spec.value_serde.serialize
+        self._write_foreign = spec.foreign_key_serde.serialize
+
+    def _named(self, key: Any, value: Any) -> tuple[Any, bytes | None]:
+        """The foreign key that a value names, and its bytes."""
+        foreign = None if value is None else self._fn(key, value)
+        return foreign, None if foreign is None else self._write_foreign(foreign)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None:
+            self.ctx.dropped("null_key")
+            return
+        old = self.old
+        if value is None and old is None:
+            return
+        (was, was_bytes), (now, now_bytes) = self._named(key, old), self._named(key, value)
+        hashed = None if value is None else wire.hash_of(self._write_value(value))
+        raw_key = self._write_key(key)
+
+        def send(foreign: Any, instruction: int) -> None:
+            self.emit_row(foreign, Subscription(hashed, instruction, raw_key, self.ctx.task.partition), ts)
+
+        moved = was is not None and was_bytes != now_bytes
+        if self._left:
+            # each change gets an answer, also where there is nothing to find: the result's row follows the left one
+            if moved:
+                send(was, wire.DELETE_NO_PROPAGATE)
+            send(now, wire.PROPAGATE_NULL_IF_NO_FK)
+        elif now is None:
+            if value is not None:
+                self.ctx.dropped("null_foreign_key")
+            if was is not None:
+                send(was, wire.DELETE_AND_PROPAGATE)
+        elif moved:
+            send(was, wire.DELETE_NO_PROPAGATE)
+            send(now, wire.PROPAGATE_NULL_IF_NO_FK)
+        else:
+            # a new row, or the same foreign key as before: where nothing is found, there is no result to delete
+            send(now, wire.PROPAGATE_ONLY_IF_FK)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer(OperatorSpec):
+    """``subscriptions`` come under the foreign key, ``rows`` are the right table's changes, which ``right`` reads. The first
+    of ``stores`` holds the subscriptions, the others are the view's. Emits ``Response`` values under left key bytes."""
+
+    right: TableView
+    foreign_key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    in_ports: tuple[str, ...] = ("subscriptions", "rows")
+    emits: Emits = "insert"
+
+    def touches(self, port: int) -> tuple[str, ...]:
+        """A row's change reads the subscriptions only."""
+        return self.resources[:1] if port else self.resources
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Answers(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """The subscriptions' store."""
+        return {"store": self.stores[0].name}
+
+
+class _Answers(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: Answer) -> None:
+        super().__init__(ctx, spec)
+        self._state = ctx.state(spec.stores[0].name)
+        self._rows = spec.right.open(ctx.state)
+        self._write_key = spec.foreign_key_serde.serialize
+        self._write_value = spec.value_serde.serialize
+
+    def load(self, port: int, batch: Batch) -> None:
+        if port == 0:
+            self._rows.load(batch.keys)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if port == 0:
+            self._subscribed(key, value, ts)
+        elif key is None:
+            self.ctx.dropped("null_key")
+        else:
+            self._changed(key, value, ts)
+
+    def _subscribed(self, foreign: Any, asked: Subscription, ts: int) -> None:
+        found = None
+        if foreign is not None:
+            found = self._rows.get(foreign)
+            store_key = wire.subscription_key(self._write_key(foreign), asked.key)
+            deletes = asked.instruction in (wire.DELETE_NO_PROPAGATE, wire.DELETE_AND_PROPAGATE)
+            self._state.put(store_key, None if deletes else asked, ts)
+        if asked.instruction == wire.DELETE_NO_PROPAGATE:
+            return
+        if asked.instruction == wire.PROPAGATE_ONLY_IF_FK and found is None:
+            return
+        value = None
+        if found is not None:
+            ts = max(ts, found[1])
+            if asked.instruction != wire.DELETE_AND_PROPAGATE:
+                value = self._write_value(found[0])
+        self.emit_row(asked.key, Response(asked.hash, value, asked.partition), ts)
+
+    def _changed(self, foreign: Any, value: Any, ts: int) -> None:
+        written = None if value is None else self._write_value(value)
+        prefix = wire.subscription_key(self._write_key(foreign), b"")
+        for _, asked, asked_ts in self._state.range(prefix, wire.after_prefix(prefix)):
+            self.emit_row(asked.key, Response(asked.hash, written, asked.partition), max(ts, asked_ts))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JoinAnswers(OperatorSpec):
+    """``joiner(left value, right value)`` for each answer that is not out of date; ``stores`` must be those of ``rows``,
+    the left table's view. ``value_serde`` writes left values, ``foreign_value_serde`` reads right ones."""
+
+    rows: TableView
+    value_serde: Serde[Any]
+    foreign_value_serde: Serde[Any]
+    joiner: Callable[[Any, Any], Any]
+    left: bool = False
+    emits: Emits = "upsert"
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _JoinsAnswers(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """The kind of join."""
+        return {"type": "left" if self.left else "inner"}
+
+
+class _JoinsAnswers(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: JoinAnswers) -> None:
+        super().__init__(ctx, spec)
+        self._rows = spec.rows.open(ctx.state)
+        self._write = spec.value_serde.serialize
+        self._read = spec.foreign_value_serde.deserialize
+        self._joiner, self._left = spec.joiner, spec.left
+
+    def load(self, port: int, batch: Batch) -> None:
+        self._rows.load(batch.keys)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        found = self._rows.get(key)
+        hashed = None if found is None else wire.hash_of(self._write(found[0]))
+        if hashed != value.hash:
+            return
+        if found is None or (value.value is None and not self._left):
+            self.emit_row(key, None, ts)
+            return
+        right = None if value.value is None else self._read(value.value)
+        self.emit_row(key, self._joiner(found[0], right), ts)

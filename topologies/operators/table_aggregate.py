@@ -1,0 +1,144 @@
+"""Aggregations of a table's rows under another key: each change of a row is taken out of its old group and put into its
+new one.
+
+``Regroup`` turns a change of a row into changes of groups, which travel through a repartition topic; ``TableAggregate``
+applies them: first the old value is subtracted, then the new one is added. A row whose group is the same before and after
+is one change, so that nobody sees the state between. The order between two groups is not defined.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from penstock.state.change_serde import Change
+from penstock.state.errors import SerdeError
+from penstock.state.serde import Serde
+from penstock.state.store import StoreSpec
+from penstock.topologies.batch import Batch
+from penstock.topologies.edges import EdgeKind, Emits
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.row_operator import RowOperator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Regroup(OperatorSpec):
+    """``fn(key, value)`` gives a row's group and what of it is aggregated, or ``None``; rows without one, or whose group
+    or value is null, belong to no group. Its input must carry old values; it emits ``Change`` values under the groups'
+    keys, which ``key_serde`` writes."""
+
+    fn: Callable[[Any, Any], tuple[Any, Any] | None]
+    key_serde: Serde[Any]
+    emits: Emits = "insert"
+    accepts: frozenset[EdgeKind] = frozenset({"upsert"})
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Regroups(ctx, self)
+
+
+class _Regroups(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: Regroup) -> None:
+        super().__init__(ctx, spec)
+        self._fn = spec.fn
+        self._write = spec.key_serde.serialize
+
+    def _grouped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        made = None if value is None else self._fn(key, value)
+        if made is None:
+            return None
+        try:
+            group, grouped = made
+        except (TypeError, ValueError) as exc:
+            raise TypeError(f"the function must return a (key, value) pair or None, not {made!r:.100}") from exc
+        return None if group is None or grouped is None else (group, grouped)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        old, new = self._grouped(key, self.old), self._grouped(key, value)
+        if old is not None and new is not None and self._write(old[0]) == self._write(new[0]):
+            self.emit_row(new[0], Change(new[1], old[1]), ts)
+            return
+        if old is not None:
+            self.emit_row(old[0], Change(None, old[1]), ts)
+        if new is not None:
+            self.emit_row(new[0], Change(new[1], None), ts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableAggregate(OperatorSpec):
+    """``subtractor(key, old value, aggregate)``, then ``adder(key, new value, aggregate)``, from ``init()``; ``None``
+    deletes the group. ``init`` is ``None`` for a reduce: then the first value is the aggregate. The result's timestamp is
+    the highest that went into it."""
+
+    init: Callable[[], Any] | None
+    adder: Callable[[Any, Any, Any], Any]
+    subtractor: Callable[[Any, Any, Any], Any]
+    emits: Emits = "upsert"
+    accepts: frozenset[EdgeKind] = frozenset({"insert"})
+
+    @property
+    def store(self) -> StoreSpec:
+        """Where the aggregates are kept."""
+        return self.stores[0]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _AggregatesChanges(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Store and emission."""
+        return {"store": self.store.name, "emission": self.emission}
+
+
+class _AggregatesChanges(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: TableAggregate) -> None:
+        super().__init__(ctx, spec)
+        self._state = ctx.state(spec.store.name)
+        self._key_serde = spec.store.key_serde
+        self._init, self._adder, self._subtractor = spec.init, spec.adder, spec.subtractor
+        self._every_update = spec.emission == "every_update"
+        self._changed: dict[bytes, tuple[Any, Any]] = {}
+        """Groups that changed since the commit: key and the value before."""
+
+    def load(self, port: int, batch: Batch) -> None:
+        with suppress(SerdeError):  # the row that has such a key meets it again
+            self._state.load(self._key_serde.serialize_all([k for k in batch.keys if k is not None]))  # type: ignore[arg-type]  # no nulls
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None or value is None:
+            self.ctx.dropped("null_key" if key is None else "null_value")
+            return
+        store_key = self._key_serde.serialize(key)
+        found = self._state.get(store_key)
+        aggregate = None if found is None else found[0]
+        if aggregate is not None and value.old is not None:
+            aggregate = self._subtractor(key, value.old, aggregate)
+        if value.new is not None:
+            if aggregate is None:
+                aggregate = None if self._init is None else self._init()
+            aggregate = value.new if aggregate is None else self._adder(key, value.new, aggregate)
+        if found is not None:
+            ts = max(ts, found[1])
+        elif aggregate is None:
+            return
+        # functions may have changed the aggregate that they were given: the old one is read anew
+        before = self._state.get(store_key) if self._sends_olds and found is not None else None
+        self._state.put(store_key, aggregate, ts)
+        old = None if before is None else before[0]
+        if self._every_update:
+            self.emit_row(key, aggregate, ts, old=old)
+        else:
+            self._changed.setdefault(store_key, (key, old))
+
+    def flush(self) -> None:
+        changed, self._changed = self._changed, {}
+        self._order, self.headers = 0, ()
+        for store_key, (key, old) in changed.items():
+            found = self._state.get(store_key)
+            if found is None:
+                self.emit_row(key, None, self._state.dirty[store_key], old=old)
+            else:
+                self.emit_row(key, found[0], found[1], old=old)
+        self._send()

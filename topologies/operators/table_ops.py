@@ -1,0 +1,133 @@
+"""Operators on a table's changes that look at one row at a time: filter, map, and keeping rows in a store.
+
+A change is a new value (``None``: the row is gone) and, where the input carries it, the old one. Semantics are those of
+Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes. It
+cannot know whether there was such a row, and says so with a tombstone each time; with old values it knows, and is silent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.store import StoreSpec
+from penstock.topologies.batch import Batch
+from penstock.topologies.edges import Emits
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.row_operator import RowOperator
+from penstock.topologies.operators.rows import map_rows
+from penstock.topologies.operators.table_views import StoreView
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableFilter(OperatorSpec):
+    """The rows for which ``fn(key, value)`` is true (``negate``: false). With ``sends_olds`` its input must carry old
+    values."""
+
+    fn: Callable[[Any, Any], Any]
+    negate: bool = False
+
+    def value_of(self, key: Any, value: Any) -> Any:
+        """The filtered table's row for a row; ``None``: none."""
+        return value if value is not None and bool(self.fn(key, value)) != self.negate else None
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapsRows(ctx, self.value_of, sends_olds=self.sends_olds)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableMapValues(OperatorSpec):
+    """The rows with ``fn(value)`` for value (``with_key``: ``fn(key, value)``); ``None``: no row. Absent rows stay absent
+    without a call. With ``sends_olds`` its input must carry old values."""
+
+    fn: Callable[..., Any]
+    with_key: bool = False
+
+    def value_of(self, key: Any, value: Any) -> Any:
+        """The mapped table's row for a row; ``None``: none."""
+        if value is None:
+            return None
+        return self.fn(key, value) if self.with_key else self.fn(value)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapsRows(ctx, self.value_of, sends_olds=self.sends_olds)
+
+
+class _MapsRows(Operator):
+    def __init__(self, ctx: OperatorContext, fn: Callable[[Any, Any], Any], *, sends_olds: bool) -> None:
+        super().__init__(ctx)
+        self._fn = fn
+        self._sends_olds = sends_olds
+
+    def _change(self, key: Any, new: Any, old: Any) -> tuple[Any, Any]:
+        return self._fn(key, new), self._fn(key, old)
+
+    def process(self, port: int, batch: Batch) -> None:
+        if not self._sends_olds:
+            values, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+            self.ctx.emit(batch.replace(values=values))
+            return
+        assert batch.olds is not None, f"{self.ctx.name} is given changes without old values"
+        pairs, batch = map_rows(self.ctx, batch, self._change, batch.keys, batch.values, batch.olds)
+        told = [i for i, (new, old) in enumerate(pairs) if new is not None or old is not None]
+        if told:
+            out = batch.pick(told)
+            out.values, out.olds = [pairs[i][0] for i in told], [pairs[i][1] for i in told]
+            self.ctx.emit(out)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KeepRows(OperatorSpec):
+    """Writes the last value per key to a store: a null value deletes, null keys are dropped and counted. Passes every
+    change on; with ``sends_olds`` with the old value from its store, and not where there was no row and still is none.
+    Without a store it only passes them on: the place of a store that nobody has asked for yet."""
+
+    emits: Emits = "upsert"
+
+    @property
+    def store(self) -> StoreSpec | None:
+        """The rows."""
+        return self.stores[0] if self.stores else None
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _PassesOn(ctx) if self.store is None else _KeepsRows(ctx, self, self.store)
+
+    def details(self) -> dict[str, Any]:
+        """The store."""
+        return {} if self.store is None else {"store": self.store.name}
+
+
+class _PassesOn(Operator):
+    def process(self, port: int, batch: Batch) -> None:
+        if None in batch.keys:
+            mask = [k is not None for k in batch.keys]
+            self.ctx.dropped("null_key", len(mask) - sum(mask))
+            batch = batch.where(mask)
+        self.ctx.emit(batch)
+
+
+class _KeepsRows(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: KeepRows, store: StoreSpec) -> None:
+        super().__init__(ctx, spec)
+        self._state = ctx.state(store.name)
+        self._write = store.key_serde.serialize
+        self._rows = StoreView(store).open(ctx.state)
+
+    def load(self, port: int, batch: Batch) -> None:
+        if self._sends_olds:
+            self._rows.load(batch.keys)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None:
+            self.ctx.dropped("null_key")
+            return
+        store_key = self._write(key)
+        found = self._state.get(store_key) if self._sends_olds else None
+        self._state.put(store_key, value, ts)
+        old = None if found is None else found[0]
+        if value is not None or old is not None or not self._sends_olds:
+            self.emit_row(key, value, ts, old=old)

@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from penstock.state.changelog import changelog_topic, from_changelog_columns
 from penstock.state.errors import TopologyError
 from penstock.state.facade import store_facade
 from penstock.state.log import Headers, Record, TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
 from penstock.state.serde import Serde
-from penstock.state.store import StateBackend, StoreSpec
+from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.streams.arrival import ArrivalFeed, in_dependency_order
 from penstock.streams.metadata import CommitMetadata, decode
 from penstock.streams.ports import Chunk, Committed
@@ -54,6 +55,8 @@ class TopologyTestDriver:
         self.options = options or TaskOptions()
         self.changelogs: dict[str, list[Record]] = {}
         """What went to each changelog and journal topic, as bytes."""
+        self._logged: dict[tuple[str, int], list[Record]] = {}
+        """The same by topic and partition."""
         self._partitions = partitions
         self._auto_commit = auto_commit
         self._open_backend = open_backend or (lambda task, stores: MemoryBackend(stores))
@@ -283,26 +286,48 @@ class TopologyTestDriver:
         ends: dict[TopicPartition, int] = {}
         logged = [o for _, o in work.changelogs] + ([work.journal] if work.journal else [])
         for o in logged:
-            rows = self.changelogs.setdefault(o.topic, [])
-            rows.extend(_records(o))
+            rows = self._logged.setdefault((o.topic, task.id.partition), [])
+            rows += _records(o)
+            self.changelogs.setdefault(o.topic, []).extend(_records(o))
             ends[TopicPartition(o.topic, task.id.partition)] = len(rows)
         self._committed.update(task.offsets(work, ends))
         task.committed(work, dict.fromkeys(work.pending, b""))
         return carried and bool(self._sources)
 
-    def restart(self) -> None:
+    def restart(self, *, restore: bool = False) -> None:
         """Commit, close every task, and open it again from its stores and the committed positions: what it kept
         anywhere else is gone. Backends must outlive ``close`` or be found again by ``open_backend``; the default ones,
-        in memory, are kept."""
+        in memory, are kept. ``restore``: the stores are gone too, and are made anew, in memory, of the changelogs."""
         self._run()
         while self.commit():
             self._drain()
         for task_id, task in list(self.tasks.items()):
             task.close()
             self._dropped += task.dropped
-            memory = isinstance(task.backend, MemoryBackend)
-            stores = self.topology.subtopologies[task_id.subtopology].stores
-            self._open(task_id, task.backend if memory else self._open_backend(task_id, stores))
+            if restore:
+                backend: StateBackend = self._restored(task)
+            elif isinstance(task.backend, MemoryBackend):
+                backend = task.backend
+            else:
+                backend = self._open_backend(task_id, self.topology.subtopologies[task_id.subtopology].stores)
+            self._open(task_id, backend)
+
+    def _restored(self, task: Task) -> MemoryBackend:
+        """The task's stores as a machine without them would restore them. Tables of topics are copied: the driver does
+        not keep what was piped."""
+        specs = [state.spec for state in task.stores.values()]
+        backend = MemoryBackend(specs)
+        for spec in specs:
+            logged = self._logged.get((changelog_topic(self.application_id, spec), task.id.partition), [])
+            entries: list[tuple[bytes, bytes | None]] = []
+            if spec.source_topic is not None:
+                entries += task.backend.range(spec.name, None, None)
+            elif spec.changelog:
+                entries = from_changelog_columns(
+                    spec, [r.key for r in logged], [r.value for r in logged], [r.timestamp_ms for r in logged]
+                )
+            backend.commit([StoreWrites(spec.name, entries, b"")])
+        return backend
 
     @property
     def wall_ms(self) -> int:

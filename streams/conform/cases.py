@@ -40,7 +40,7 @@ class Case:
     @property
     def keeps_windows_before_epoch(self) -> bool:
         """Whether the system that the case comes from has windows that start before 1970. Kafka Streams has none."""
-        return self.data.get("source", {}).get("repo") != "apache/kafka"
+        return bool(self.data.get("source", {}).get("repo") != "apache/kafka")
 
     def expectations(self, name: str = "expected") -> Any:
         """The expectation called ``name``; that of single elements where the case depends on bundles."""

@@ -232,7 +232,7 @@ class Dataflow:
     def _suppress(self, node: Node) -> Any:
         from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
 
-        options = {k: node[k] for k in ("max_records", "max_bytes") if k in node}
+        options: dict[str, Any] = {k: node[k] for k in ("max_records", "max_bytes") if k in node}
         if "when_full" in node:
             options["when_full"] = {"shutdown": "shut_down"}.get(node["when_full"], node["when_full"])
         if node["until"] == "time_limit":
@@ -298,10 +298,9 @@ def _named(node: Node) -> dict[str, Any]:
 
 def _result_time(node: Node) -> str:
     """Whose timestamp results have; a right join is the other way round."""
-    named = {"max": "latest"}.get(node["result_ts"], node["result_ts"])
-    if node["type"] == "right":
-        return {"left": "right", "right": "left"}.get(named, named)
-    return str(named)
+    named = {"max": "latest"}.get(node["result_ts"], str(node["result_ts"]))
+    exchanged = {"left": "right", "right": "left"} if node["type"] == "right" else {}
+    return exchanged.get(named, named)
 
 
 def _oriented(

@@ -12,7 +12,7 @@ from penstock.streams.test_driver import TopologyTestDriver
 class DriverPlayer:
     """Plays scenarios in the test driver. ``batch_size`` 1 processes and commits every record on its own; above it all
     input between two restarts, watermarks or readings of stores is one piece, processed in batches of that size, and
-    then committed."""
+    then committed. A restart finds the stores at size 1, and above it restores them from their changelogs."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -75,7 +75,7 @@ class _Playing:
         elif isinstance(step, Clock):
             self._driver.advance_wall_time(step.now_ms - self._driver.wall_ms, label=step.index)
         elif isinstance(step, Restart):
-            self._driver.restart()
+            self._driver.restart(restore=self._in_batches)
 
     def _pipe(self) -> None:
         waiting, self._waiting = self._waiting, []

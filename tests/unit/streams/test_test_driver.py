@@ -70,15 +70,16 @@ def test_labels_are_those_given() -> None:
         assert [label for label, _ in driver.read_caused("out")] == [9]
 
 
+@pytest.mark.parametrize("restore", [False, True], ids=["found", "restored"])
 @pytest.mark.parametrize("size", BATCHES)
-def test_restart_keeps_stores_and_stream_time_and_nothing_else(size: int) -> None:
+def test_restart_keeps_stores_and_stream_time_and_nothing_else(size: int, restore: bool) -> None:
     b = StreamsBuilder(key=str, value=str)
     b.stream("in").group_by_key().windowed_by(tumbling(10, grace=0)).count(name="counts").to("out")
     driver = TopologyTestDriver(b.build(), options=TaskOptions(batch_max_records=size), arrival_order=True)
     with driver:
         driver.pipe_sequence([("in", Record("k", "v", ts)) for ts in (1, 2, 25)])
         before = dict(driver.tasks)
-        driver.restart()
+        driver.restart(restore=restore)
         assert all(driver.tasks[t] is not task for t, task in before.items())
         driver.read("out")
         driver.pipe_sequence([("in", Record("k", "v", 3)), ("in", Record("k", "v", 26))])
@@ -86,6 +87,24 @@ def test_restart_keeps_stores_and_stream_time_and_nothing_else(size: int) -> Non
         assert sum(driver.dropped_records.values()) == 1
         driver.restart()
         assert sum(driver.dropped_records.values()) == 1
+
+
+def test_a_restore_takes_what_the_changelog_has_of_each_partition_and_copies_tables() -> None:
+    b = StreamsBuilder(key=str, value=str)
+    table = b.table("users")
+    seen = b.stream("in").left_join(table, lambda v, user: f"{v}{user}").group_by_key()
+    seen.reduce(lambda a, v: a + v, name="joined").to("out")
+    driver = TopologyTestDriver(b.build(), partitions=3)
+    with driver:
+        for key in "abcdef":
+            driver.pipe("users", key, key.upper())
+            driver.pipe("in", key, "1")
+        driver.changelogs["test-joined-changelog"].clear()
+        driver.restart(restore=True)
+        driver.read("out")
+        for key in "abcdef":
+            driver.pipe("in", key, "2")
+        assert sorted(r.value for r in driver.read("out")) == [f"1{k}2{k}" for k in "ABCDEF"]
 
 
 def test_groups_come_in_order_of_dependency() -> None:

@@ -20,7 +20,7 @@ import dataclasses
 import zlib
 
 from penstock.topologies.patterns.automaton import Automaton, Kind, State, patience_ms
-from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Not
+from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Either, Not
 from penstock.topologies.patterns.pattern import Contiguity, Inner, Pattern, Stage
 
 END = "(end)"
@@ -33,10 +33,11 @@ def compile_pattern(pattern: Pattern) -> Automaton:
 
 @dataclasses.dataclass(frozen=True)
 class _Group:
-    """The group around a stage. ``first``: whether this is its first repetition."""
+    """The group around a stage. ``first``: whether this is its first repetition. ``spare``: whether it may be left out."""
 
     stage: Stage
     first: bool
+    spare: bool
     place: _Place
 
 
@@ -60,8 +61,33 @@ class _Place:
 
     @property
     def until(self) -> Condition | None:
-        """What ends the loop of the group around it."""
-        return None if self.group is None else self.group.stage.until
+        """What ends the loops of the groups around it."""
+        if self.group is None:
+            return None
+        own, outer = self.group.stage.until, self.group.place.until
+        return Either(own, outer) if own is not None and outer is not None else own or outer
+
+    @property
+    def contiguity(self) -> Contiguity | Inner:
+        """How the stage follows what is in front of it: the first one of a group as the group, or, when the group is
+        repeated, as its inner contiguity says."""
+        if self.index or self.group is None:
+            return self.stage.contiguity
+        return self.group.place.contiguity if self.group.first else self.group.stage.inner
+
+    @property
+    def gap_ms(self) -> int | None:
+        """How soon it must follow, likewise."""
+        if self.index or self.group is None:
+            return self.stage.gap_ms
+        return self.group.place.gap_ms if self.group.first else self.group.stage.repeat_gap_ms
+
+    @property
+    def heads_spare(self) -> bool:
+        """Whether it is the first stage of a repetition that may be left out."""
+        if self.index or self.group is None:
+            return False
+        return self.group.spare or (self.group.first and self.group.place.heads_spare)
 
 
 class _Compiler:
@@ -72,6 +98,9 @@ class _Compiler:
         self.stops: dict[str, State] = {}
         self.unnarrowed: dict[int, State] = {}
         """By sink: its copy from before a greedy loop narrowed it."""
+        self.backs: dict[int, tuple[list[State], list[Condition]]] = {}
+        """The states at the ends of repeated groups, whose edge back is made last: copies that need it too, and what
+        narrows it."""
 
     def compile(self) -> Automaton:
         end = self._state(END, -1, "final")
@@ -128,7 +157,7 @@ class _Compiler:
         elif stage.quantified:
             first = self._repeated(place, sink, sink)
         else:
-            gap = self._first_gap(place)
+            gap = place.gap_ms
             first = self._single(place, sink, sink, self._takes(place), self._ignores(place), stage.is_optional, gap)
         self._add_stops(first, place)
         return first
@@ -142,14 +171,14 @@ class _Compiler:
         if stage.is_greedy and low != high:
             if stage.until is not None:
                 self.unnarrowed[sink.index] = self._copy(sink)
-            _narrow(sink, takes)
+            self._narrow(sink, takes)
         for count in range(high - 1):
             spare = count < high - low
             target = beyond if spare else None
-            sink = self._single(place, sink, target, takes, ignores, spare, self._repeat_gap(place), first=False)
+            sink = self._single(place, sink, target, takes, ignores, spare, stage.repeat_gap_ms, first=False)
             self._add_stop_of_following(sink, place)
         own = self._ignores(place)
-        return self._single(place, sink, beyond, takes, own, stage.is_optional, self._first_gap(place))
+        return self._single(place, sink, beyond, takes, own, stage.is_optional, place.gap_ms)
 
     def _single(
         self,
@@ -166,8 +195,9 @@ class _Compiler:
         """One repetition of a stage before ``sink``; if optional, with a way past it to ``beyond``."""
         stage = place.stage
         if stage.group is not None:
-            head = self._sequence(stage.group.stages, _Group(stage, first, place), sink, place.following)
-            if optional and beyond is not None:
+            spare = optional and beyond is not None
+            head = self._sequence(stage.group.stages, _Group(stage, first, spare, place), sink, place.following)
+            if beyond is not None and optional:
                 head.add("proceed", beyond, self._always(place))
             return head
         state = self._new(place, gap_ms)
@@ -177,13 +207,15 @@ class _Compiler:
             self._leave(state, place, beyond, stage.until if stage.is_greedy else None)
         if ignores is not None:
             twin = state
-            if optional or self._heads_optional_group(place):
+            if optional or place.heads_spare:
                 twin = self._new(place, gap_ms)
                 twin.add("take", sink, takes)
                 twin.add("ignore", twin, ignores)
-                self._add_stops(twin, place)
-                if place.head and place.group is not None and place.group.first:
-                    self._add_stops(twin, place.group.place)
+                if first:
+                    self._add_stops(twin, place)
+                    self._add_stops_of_group(twin, place)
+                else:
+                    self._add_stop_of_following(twin, place)
             state.add("ignore", twin, ignores)
         return state
 
@@ -201,9 +233,16 @@ class _Compiler:
         stage = place.stage
         if stage.group is not None:
             back = self._new_named(stage.group.names()[0], None)
-            head = self._sequence(stage.group.stages, _Group(stage, False, place), back, place.following)
+            self.backs[back.index] = ([], [])
+            head = self._sequence(stage.group.stages, _Group(stage, False, True, place), back, place.following)
             head.add("proceed", sink, self._always(place))
+            copies, narrowings = self.backs[back.index]
+            for copy in copies:
+                copy.add("proceed", head, self._always(place))
             back.add("proceed", head, self._always(place))
+            for takes in narrowings:
+                _narrow(back, takes)
+            self._add_stop_of_following(head, place)
             return head
         ignores = _unless(stage.until, self._inner_ignores(place))
         takes = _unless(stage.until, self._takes(place)) or ALWAYS
@@ -212,7 +251,7 @@ class _Compiler:
             self.unnarrowed[sink.index] = self._copy(sink)
         self._leave(state, place, sink, stage.until if stage.is_greedy else None)
         if stage.is_greedy:
-            _narrow(sink, self._takes(place))
+            self._narrow(sink, self._takes(place))
         state.add("take", state, takes)
         self._add_stop_of_following(state, place)
         if ignores is not None:
@@ -254,6 +293,16 @@ class _Compiler:
             condition = following.takes if place.until is None else Both(Not(place.until), following.takes)
             state.add("proceed", self._stop(following, condition), condition)
 
+    def _add_stops_of_group(self, state: State, place: _Place) -> None:
+        """What must not come before the group that this state waits for, or behind the loop that the group is."""
+        if place.index == 0 and place.group is not None:
+            around = place.group.place
+            if place.group.first:
+                self._add_stops(state, around)
+                self._add_stops_of_group(state, around)
+            else:
+                self._add_stop_of_following(state, around)
+
     def _without_nots(self, place: _Place, sink: State) -> State:
         nots = {name for name, _ in self._nots(place)}
         if not nots or not place.stage.is_optional:
@@ -263,7 +312,7 @@ class _Compiler:
     def _copy_without(self, state: State, nots: set[str], made: dict[int, State]) -> State:
         if state.index in made:
             return made[state.index]
-        if state.kind == "final":
+        if state.kind == "final" or state.index in self.backs:
             return state
         copy = made[state.index] = self._state(state.name, state.stage, state.kind, state.gap_ms)
         for edge in state.edges:
@@ -288,28 +337,12 @@ class _Compiler:
 
     def _ignores(self, place: _Place) -> Condition | None:
         """Which events may be passed over while the stage is waited for; ``None``: no event may."""
-        contiguity: Contiguity | Inner = place.stage.contiguity
-        if place.head and place.group is not None:
-            contiguity = place.group.stage.contiguity if place.group.first else place.group.stage.inner
-        return _unless(place.until, _passing(contiguity, place.stage))
+        return _unless(place.until, _passing(place.contiguity, place.stage))
 
     def _inner_ignores(self, place: _Place) -> Condition | None:
         """The same between repetitions."""
         inner = place.group.stage.inner if place.head and place.group is not None else place.stage.inner
         return _unless(place.until, _passing(inner, place.stage))
-
-    def _heads_optional_group(self, place: _Place) -> bool:
-        group = place.group
-        return place.head and group is not None and group.first and group.stage.is_optional
-
-    def _first_gap(self, place: _Place) -> int | None:
-        if place.head and place.group is not None:
-            around = place.group
-            return around.stage.repeat_gap_ms if not around.first else around.stage.gap_ms
-        return place.stage.gap_ms
-
-    def _repeat_gap(self, place: _Place) -> int | None:
-        return place.stage.repeat_gap_ms
 
     # -- states --------------------------------------------------------------------------------------------------
 
@@ -328,9 +361,17 @@ class _Compiler:
         if state.kind == "final":
             return state
         copy = self._state(state.name, state.stage, state.kind, state.gap_ms)
+        if state.index in self.backs:
+            self.backs[state.index][0].append(copy)
         for edge in state.edges:
             copy.add(edge.action, copy if edge.target is state else edge.target, edge.condition)
         return copy
+
+    def _narrow(self, sink: State, takes: Condition) -> None:
+        """No event that a greedy loop takes goes along the edges of its sink."""
+        if sink.index in self.backs:
+            self.backs[sink.index][1].append(takes)
+        _narrow(sink, takes)
 
 
 def _passing(contiguity: Contiguity | Inner, stage: Stage) -> Condition | None:

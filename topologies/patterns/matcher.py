@@ -104,8 +104,12 @@ class Matcher:
                     stopped = True
                 else:
                     reached.append(new)
-                    if edge.action == "take" and self._proceeds_to_end(edge.target, scope):
-                        found.setdefault(id(new.node), new)
+                    if edge.action == "take":
+                        for beyond in self._settled(edge.target, scope):
+                            if beyond.kind == "final":
+                                found.setdefault(id(new.node), new)
+                            else:
+                                reached.append(new._replace(state=beyond.index))
             if not stopped:
                 for new in reached:
                     partials.setdefault((new.state, id(new.node)), new)
@@ -143,17 +147,20 @@ class Matcher:
                     found.append((edge, at))
         return found
 
-    def _proceeds_to_end(self, state: State, scope: _Scope) -> bool:
+    def _settled(self, state: State, scope: _Scope) -> list[State]:
+        """The ends that a path which has come to a state can proceed to: it is a match, or will be if nothing comes."""
+        found = []
         seen = {state.index}
         waiting = [state]
         while waiting:
             for edge in waiting.pop().edges:
                 if edge.action == "proceed" and edge.target.index not in seen and edge.condition.test(scope):
-                    if edge.target.kind == "final":
-                        return True
                     seen.add(edge.target.index)
-                    waiting.append(edge.target)
-        return False
+                    if edge.target.kind in ("final", "pending"):
+                        found.append(edge.target)
+                    else:
+                        waiting.append(edge.target)
+        return found
 
     @staticmethod
     def _follow(

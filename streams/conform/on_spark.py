@@ -27,6 +27,8 @@ class SparkPlayer:
 
     def __init__(self, bootstrap_servers: str, folder: Path, spark: Any) -> None:
         self._live = WorkerPlayer(bootstrap_servers, folder)
+        self.live = Played()
+        """What came of the worker's run of the last scenario."""
         self._spark = spark
         self._case: Case | None = None
         self._setting = Setting()
@@ -38,7 +40,7 @@ class SparkPlayer:
 
     def __call__(self, scenario: Scenario) -> Played:
         """Play, replay, and give what the replay wrote."""
-        live = self._live(scenario)
+        live = self.live = self._live(scenario)
         if live.error is not None or self._case is None:
             return live
         output = str(self._live.folder / f"{self._live.application_id}-replay")

@@ -1,0 +1,47 @@
+"""One case of every group on a real worker, and on Spark, which replays what that worker left in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.streams.conform.cases import Case, read_cases
+from penstock.streams.conform.on_spark import SparkPlayer
+from penstock.streams.conform.suite import judge, kind_of
+from penstock.streams.spark.session import SparkSettings, spark_session
+
+CASES = Path(__file__).parents[1] / "conformance" / "cases"
+SAMPLES = {
+    "aggregate": "kafka.agg.shouldReduceAndMaterializeResults",
+    "interval_join": "flink.intervaljoin.testRestoreFromSnapshot",
+    "stateless": "kafka.stateless.mapValuesWithKeys",
+    "stream_stream_join": "kafka.ssj.integration.testSelfJoin",
+    "window_aggregate": "kafka.window.shouldEmitFromLastEmitTime.on_update",
+}
+"""By group. Times move to the present, so these are cases without windows at the very beginning of time."""
+
+
+def sample(group: str) -> Case:
+    """The case of a group."""
+    lines = (CASES / f"{group}.jsonl").read_text().splitlines()
+    return next(case for case in read_cases(lines, group) if case.id == SAMPLES[group])
+
+
+@pytest.fixture(scope="module")
+def on_spark(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPlayer]:
+    settings = SparkSettings(
+        master="local[2]", conf={"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    )
+    with spark_session(settings) as spark:
+        yield SparkPlayer(kafka, tmp_path_factory.mktemp("conform"), spark)
+
+
+@pytest.mark.parametrize("group", SAMPLES)
+def test_worker_and_spark(on_spark: SparkPlayer, group: str) -> None:
+    case = sample(group)
+    replayed = judge(case, on_spark)
+    live = kind_of(case).verdict(case, on_spark.live)
+    assert live == [], "\n".join(live)
+    assert replayed == [], "\n".join(replayed)

@@ -7,7 +7,7 @@ into one.
 from __future__ import annotations
 
 from penstock.topologies.aggregators.base import Aggregator, agg
-from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_, top_k
+from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, reduce_, set_, top_k
 from penstock.topologies.aggregators.numeric import count, ewma, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.aggregators.sketches import (
     approx_distinct,
@@ -38,6 +38,7 @@ __all__ = [
     "might_hold",
     "min_",
     "quantiles",
+    "reduce_",
     "set_",
     "std_dev",
     "sum_",

@@ -105,3 +105,15 @@ def joined(serdes: tuple[Serde[Any], ...]) -> Serde[Any]:
     name = f"({','.join(s.name for s in serdes)})"
     exact = tuple if all(s.exact is not None for s in serdes) else None
     return Serde(name, serialize, deserialize, immutable=all(s.immutable for s in serdes), exact=exact)
+
+
+def maybe(serde: Serde[Any]) -> Serde[Any]:
+    """The serde of ``()`` and ``(value,)``."""
+
+    def serialize(acc: tuple[Any, ...]) -> bytes:
+        return b"\x01" + serde.serialize(acc[0]) if acc else b"\x00"
+
+    def deserialize(data: bytes) -> tuple[Any, ...]:
+        return (serde.deserialize(data[1:]),) if data[0] else ()
+
+    return Serde(f"maybe({serde.name})", serialize, deserialize, immutable=serde.immutable)

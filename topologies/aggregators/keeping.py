@@ -7,12 +7,13 @@ Values are kept as bytes, so that nobody can change them in place; ``value`` nam
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from penstock.state.errors import TopologyError
 from penstock.state.serde import INT, Serde, serde_of
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
-from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, packed
+from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
@@ -64,6 +65,51 @@ def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:
         merge=merge,
         exact_merge=True,
         ordered=True,
+    )
+
+
+def reduce_(
+    fn: Callable[[Any, Any], Any],
+    of: Column = None,
+    *,
+    inverse: Callable[[Any, Any], Any] | None = None,
+    exact: bool = False,
+    value: Any = None,
+) -> Aggregator:
+    """``fn(a, b)`` over the values, which must be associative; a single value is its own result. ``inverse(total, x)``
+    takes out what ``fn`` put in; it cannot say when nothing is left. ``exact``: ``fn`` gives the same whatever the order
+    and the grouping."""
+    name = named("reduce", of)
+    if not callable(fn) or not (inverse is None or callable(inverse)):
+        raise TopologyError(f"aggregate {name!r} needs functions of two values, not {fn!r:.60} and {inverse!r:.60}")
+    pick, (serde, result_serde) = getter(of, name), _serdes(value)
+
+    def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (fn(a[0], b[0]),) if a and b else a or b
+
+    def add(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        x = pick(row)
+        return acc if x is None else merge(acc, (x,))
+
+    def subtract(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (inverse(a[0], b[0]),) if inverse is not None and a and b else a
+
+    def remove(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        x = pick(row)
+        return acc if x is None else subtract(acc, (x,))
+
+    return Aggregator(
+        name=name,
+        init=tuple,
+        add=add,
+        result=lambda acc: acc[0] if acc else None,
+        serde=maybe(serde),
+        result_serde=result_serde,
+        merge=merge,
+        inverse=None if inverse is None else remove,
+        subtract=None if inverse is None else subtract,
+        exact_merge=exact,
+        ordered=not exact,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from penstock.state.errors import TopologyError
 from penstock.state.serde import FLOAT, INT, Serde, serde_of
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
-from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, RESULT_JSON
+from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, RESULT_JSON, maybe
 
 Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
 
@@ -273,7 +273,7 @@ def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], boo
         init=tuple,
         add=add,
         result=_only,
-        serde=FLAT if value is None else _maybe(serde_of(value)),
+        serde=FLAT if value is None else maybe(serde_of(value)),
         result_serde=RESULT_JSON if value is None else serde_of(value),
         merge=merge,
         exact_merge=True,
@@ -282,18 +282,6 @@ def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], boo
 
 def _only(acc: tuple[Any, ...]) -> Any:
     return acc[0] if acc else None
-
-
-def _maybe(serde: Serde[Any]) -> Serde[Any]:
-    """The serde of ``()`` and ``(value,)``."""
-
-    def serialize(acc: tuple[Any, ...]) -> bytes:
-        return b"\x01" + serde.serialize(acc[0]) if acc else b"\x00"
-
-    def deserialize(data: bytes) -> tuple[Any, ...]:
-        return (serde.deserialize(data[1:]),) if data[0] else ()
-
-    return Serde(f"maybe({serde.name})", serialize, deserialize, immutable=serde.immutable)
 
 
 def ewma(alpha: float, of: Column = None) -> Aggregator:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
+from penstock.state.log import Windowed
+from penstock.state.segmented import Entry, SegmentedState
 from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState, window_floor, window_key
 
@@ -89,9 +91,89 @@ class WindowStore(Generic[K, V]):
             yield self._keys.deserialize(store_key[8:]), int.from_bytes(store_key[:8], "big"), value
 
 
-def store_facade(state: KeyValueState) -> KeyValueStore[Any, Any] | WindowStore[Any, Any]:
+class KeyWindowStore(Generic[K, V]):
+    """A window store that is laid out by key: a key's windows within a time are a short range (sliding windows)."""
+
+    def __init__(self, state: KeyValueState, timestamp_ms: int = 0) -> None:
+        self._store = SegmentedState(state)
+        self._keys = state.spec.key_serde
+        self.timestamp_ms = timestamp_ms
+
+    def put(self, key: K, value: V | None, window_start_ms: int) -> None:
+        """Set the value of a key in the window that starts then; ``None`` deletes."""
+        self._store.put(self._keys.serialize(key), window_start_ms, b"", value, self.timestamp_ms)
+
+    def get(self, key: K, window_start_ms: int) -> V | None:
+        """The value of a key in one window."""
+        found = self._store.get(self._keys.serialize(key), window_start_ms)
+        return None if found is None else found[0]
+
+    def fetch(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, V]]:
+        """``(window start, value)`` of a key for starts with ``from_ms <= start <= to_ms``, ascending."""
+        for entry in self._store.fetch(self._keys.serialize(key), from_ms, to_ms):
+            yield entry.time_ms, entry.value
+
+    def all(self) -> Iterator[tuple[K, int, V]]:
+        """``(key, window start, value)`` of every entry, by start, then key."""
+        for entry in sorted(self._store.scan(0, _FOREVER), key=lambda e: (e.time_ms, e.key)):
+            yield self._keys.deserialize(entry.key), entry.time_ms, entry.value
+
+
+class SessionStore(Generic[K, V]):
+    """A session store in user keys and values. A session is a ``Windowed``: key, start and end, both inside."""
+
+    def __init__(self, state: KeyValueState, timestamp_ms: int = 0) -> None:
+        self._store = SegmentedState(state)
+        self._keys = state.spec.key_serde
+        self.timestamp_ms = timestamp_ms
+        """Written with the next deletions; a session's own time is its end."""
+
+    def put(self, session: Windowed, value: V | None) -> None:
+        """Set a session's value; ``None`` deletes it."""
+        timestamp_ms = self.timestamp_ms if value is None else session.end_ms
+        self._store.put(
+            self._keys.serialize(session.key), session.end_ms, _start(session.start_ms), value, timestamp_ms
+        )
+
+    def get(self, session: Windowed) -> V | None:
+        """The value of one session."""
+        found = self._store.get(self._keys.serialize(session.key), session.end_ms, _start(session.start_ms))
+        return None if found is None else found[0]
+
+    def find(self, key: K, earliest_end_ms: int, latest_start_ms: int) -> Iterator[tuple[Windowed, V]]:
+        """A key's sessions that end then or later and start then or earlier, by end, then start."""
+        for entry in self._store.fetch(self._keys.serialize(key), earliest_end_ms, _FOREVER):
+            if int.from_bytes(entry.suffix, "big") <= latest_start_ms:
+                yield self._session(entry), entry.value
+
+    def fetch(self, key: K) -> Iterator[tuple[Windowed, V]]:
+        """A key's sessions, by end, then start."""
+        return self.find(key, 0, _FOREVER)
+
+    def all(self) -> Iterator[tuple[Windowed, V]]:
+        """Every session, by end, then start, then key."""
+        for entry in sorted(self._store.scan(0, _FOREVER), key=lambda e: (e.time_ms, e.suffix, e.key)):
+            yield self._session(entry), entry.value
+
+    def _session(self, entry: Entry) -> Windowed:
+        return Windowed(self._keys.deserialize(entry.key), int.from_bytes(entry.suffix, "big"), entry.time_ms)
+
+
+_FOREVER = (1 << 62) - 1
+"""A time behind all that is stored."""
+
+
+def _start(start_ms: int) -> bytes:
+    return start_ms.to_bytes(8, "big")
+
+
+Store = KeyValueStore[Any, Any] | WindowStore[Any, Any] | KeyWindowStore[Any, Any] | SessionStore[Any, Any]
+
+
+def store_facade(state: KeyValueState) -> Store:
     """The facade that fits the store's kind."""
-    return WindowStore(state) if state.spec.kind == "window" else KeyValueStore(state)
+    made: dict[str, type[Store]] = {"window": WindowStore, "key_window": KeyWindowStore, "session": SessionStore}
+    return made.get(state.spec.kind, KeyValueStore)(state)
 
 
 def key_value_store(name: str, *, key: Any, value: Any, changelog: bool = True) -> StoreSpec:
@@ -110,6 +192,25 @@ def window_store(
 
     return StoreSpec(
         name, "window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms
+    )
+
+
+def session_store(name: str, *, key: Any, value: Any, retention_ms: int, changelog: bool = True) -> StoreSpec:
+    """The spec of a session store for a processor; sessions that ended more than ``retention_ms`` before stream time may
+    be dropped."""
+    from penstock.state.serde import serde_of
+
+    return StoreSpec(name, "session", serde_of(key), serde_of(value), changelog, retention_ms=retention_ms)
+
+
+def key_window_store(
+    name: str, *, key: Any, value: Any, size_ms: int, retention_ms: int, changelog: bool = True
+) -> StoreSpec:
+    """As ``window_store``, laid out by key."""
+    from penstock.state.serde import serde_of
+
+    return StoreSpec(
+        name, "key_window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms
     )
 
 

@@ -91,6 +91,10 @@ class SegmentedState:
         """Set an entry; ``None`` deletes."""
         self._state.put(self._store_key(key, time_ms, suffix), value, timestamp_ms)
 
+    def put_new(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
+        """``put`` of an entry that the store is known not to have: see ``KeyValueState.put_new``."""
+        self._state.put_new(self._store_key(key, time_ms, suffix), value, timestamp_ms)
+
     def delete(self, key: bytes, time_ms: int, suffix: bytes, timestamp_ms: int) -> None:
         """Delete an entry."""
         self._state.put(self._store_key(key, time_ms, suffix), None, timestamp_ms)

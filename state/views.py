@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from heapq import merge
+from itertools import islice
 from operator import add, itemgetter
 from typing import Any
 
@@ -46,7 +47,10 @@ class KeyValueState:
         self._decode = spec.value_serde.deserialize
         self._floor: bytes | None = None
         self._dropped_to: bytes | None = None
+        self._fresh: set[bytes] = set()
+        """Dirty keys that the backend does not have."""
         self._sorted: SortedSet[bytes] | None = None
+        """The first ``_sorted_len`` dirty keys."""
         self._sorted_len = 0
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -104,9 +108,8 @@ class KeyValueState:
         if self._sorted is None:
             self._sorted = SortedSet(self.dirty)
         elif self._sorted_len != len(self.dirty):
-            # dict keeps insertion order: only the keys since the last read are new
-            fresh = list(self.dirty)[self._sorted_len :]
-            self._sorted.update(fresh)
+            # dict keeps insertion order: only the keys since the last read are new, and they stand at the end
+            self._sorted.update(islice(reversed(self.dirty), len(self.dirty) - self._sorted_len))
         self._sorted_len = len(self.dirty)
         return list(self._sorted.irange(low, high, inclusive=(True, False), reverse=reverse))
 
@@ -119,12 +122,34 @@ class KeyValueState:
     def put(self, key: bytes, value: Any, timestamp_ms: int) -> None:
         """Set the value; ``None`` deletes."""
         if value is None:
+            if key in self._fresh:
+                self._withdraw(key)
+                return
             self.entries[key] = None
         elif self.immutable:
             self.entries[key] = (value if type(value) is self.exact else self.as_stored(value), timestamp_ms)
         else:
             self.entries[key] = _TIMESTAMP.pack(timestamp_ms) + self._encode(value)
         self.dirty[key] = timestamp_ms
+
+    def put_new(self, key: bytes, value: Any, timestamp_ms: int) -> None:
+        """``put`` by a caller who knows that there is no such entry. If it is deleted again before the commit, the commit
+        writes nothing of it, not even a deletion."""
+        if value is None:
+            return
+        absent = key not in self.dirty  # else the backend may hold one that is to be deleted
+        self.put(key, value, timestamp_ms)
+        if absent:
+            self._fresh.add(key)
+
+    def _withdraw(self, key: bytes) -> None:
+        """Delete an entry that the backend does not have."""
+        self._fresh.discard(key)
+        self.entries[key] = None
+        del self.dirty[key]
+        if self._sorted is not None and key in self._sorted:
+            self._sorted.discard(key)
+            self._sorted_len -= 1
 
     def as_stored(self, value: Any) -> Any:
         """The value as a reader of its bytes gets it."""
@@ -188,6 +213,7 @@ class KeyValueState:
     def committed(self) -> None:
         """The pending writes are in the backend."""
         self.dirty.clear()
+        self._fresh.clear()
         self._sorted, self._sorted_len = None, 0
         if self._floor != self._dropped_to:
             floor = self._floor
@@ -199,6 +225,7 @@ class KeyValueState:
         """Forget everything that is not committed; reads go to the backend again."""
         self.entries.clear()
         self.dirty.clear()
+        self._fresh.clear()
         self._sorted, self._sorted_len = None, 0
         self._floor = self._dropped_to
 

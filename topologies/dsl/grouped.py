@@ -1,4 +1,4 @@
-"""Aggregations in the DSL: of a grouped stream per key, and per key and tumbling window."""
+"""Aggregations in the DSL: of a grouped stream, or of several, per key, and per key and window."""
 
 from __future__ import annotations
 
@@ -7,112 +7,160 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import INT, Serde
-from penstock.state.store import StoreSpec
-from penstock.state.window_keys import windowed_serde
+from penstock.state.serde import INT
+from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.aggregators.base import agg as joined
+from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
+from penstock.topologies.dsl.cogrouped import CogroupedKStream
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
 from penstock.topologies.operator import Emission
-from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.windows import TumblingWindows, duration_ms
+from penstock.topologies.operators.fold import COUNTING, Aggregation, Fold
+from penstock.topologies.windows import Windows
 
 
 class KGroupedStream:
     """Records with equal keys in one partition. Every method adds one operator with one store, both called
     ``name``, and returns its table. Records with a null key or a null value are dropped and counted.
-    ``emission``: ``every_update`` or ``per_commit``; ``None``: the builder's."""
 
-    def __init__(self, flow: Flow, windows: TumblingWindows | None = None, retention_ms: int | None = None) -> None:
+    ``emission``: ``every_update``, ``per_commit``, or for windows ``on_close``: one result per window once it takes no
+    more records; ``None``: the builder's. ``late`` (windows): late records go to ``table.late``, beside being counted.
+    ``merge(a, b)`` and ``inverse(a, b)`` (hopping windows): the aggregate of two disjoint sets of records, and a without
+    the records of b. They promise that neither the order nor the grouping of records matters, and let windows that are
+    emitted on close share the aggregates of their parts. The answer is the same.
+    """
+
+    def __init__(self, flow: Flow, windows: Windows | None = None, retention_ms: int | None = None) -> None:
         self._flow = flow
         self._windows = windows
         self._retention_ms = retention_ms
 
-    def windowed_by(self, windows: TumblingWindows, *, retention: int | str | None = None) -> KGroupedStream:
+    def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> KGroupedStream:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
-        window can be read after it started (at least, and by default, size + grace)."""
+        window can be read after it started (at least, and by default, as long as it takes records)."""
         what = f"windowed_by on {self._flow.out!r}"
-        if not isinstance(windows, TumblingWindows):
-            raise TopologyError(f"{what}: {windows!r:.100} is no window; use tumbling(size, grace=…)")
+        checked, retention_ms = checked_windows(windows, retention, what)
         if self._windows is not None:
             raise TopologyError(f"{what}: the stream is windowed already; call windowed_by once")
-        least_ms = windows.size_ms + windows.grace_ms
-        retention_ms = least_ms if retention is None else duration_ms(retention)
-        if retention_ms < least_ms:
-            raise TopologyError(
-                f"{what}: retention {retention_ms} ms would drop windows that still take records; "
-                f"give at least size + grace = {least_ms} ms"
-            )
-        return KGroupedStream(self._flow, windows, retention_ms)
+        return KGroupedStream(self._flow, checked, retention_ms)
 
-    def count(self, *, name: str | None = None, emission: Emission | None = None) -> KTable:
+    def count(self, *, name: str | None = None, emission: Emission | None = None, late: bool = False) -> KTable:
         """The number of records per key. Values are longs."""
         name = self._flow.wiring.name(self._flow, "count", name)
-        return self._add(name, INT, emission, counts=True)
+        return self._add(name, INT, emission, late, COUNTING)
 
     def reduce(
-        self, fn: Callable[[Any, Any], Any], *, name: str | None = None, emission: Emission | None = None
+        self,
+        fn: Callable[[Any, Any], Any],
+        *,
+        inverse: Callable[[Any, Any], Any] | None = None,
+        merge: Callable[[Any, Any], Any] | None = None,
+        name: str | None = None,
+        emission: Emission | None = None,
+        late: bool = False,
     ) -> KTable:
-        """``fn(aggregate, value)`` over the values; a key's first value is its first aggregate."""
+        """``fn(aggregate, value)`` over the values; a key's first value is its first aggregate. ``inverse`` promises
+        that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
         name = self._flow.wiring.name(self._flow, "reduce", name)
-        check_function(fn, name)
-
-        def adder(key: Any, value: Any, aggregate: Any) -> Any:
-            return fn(aggregate, value)
-
-        return self._add(name, self._flow.value, emission, adder=adder)
+        _check_functions(name, fn, inverse, merge)
+        fold = Fold(
+            adders=(lambda key, value, aggregate: fn(aggregate, value),),
+            merger=lambda key, a, b: fn(a, b),
+            merge=fn if inverse is not None and merge is None else merge,
+            inverse=inverse,
+        )
+        return self._add(name, self._flow.value, emission, late, fold)
 
     def aggregate(
         self,
-        init: Callable[[], Any],
-        adder: Callable[[Any, Any, Any], Any],
+        init: Callable[[], Any] | Aggregator,
+        adder: Callable[[Any, Any, Any], Any] | None = None,
         *,
         value: Any = None,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        merge: Callable[[Any, Any], Any] | None = None,
+        inverse: Callable[[Any, Any], Any] | None = None,
         name: str | None = None,
         emission: Emission | None = None,
+        late: bool = False,
     ) -> KTable:
         """``adder(key, value, aggregate)`` over the records, from ``init()``; ``None`` deletes the key.
-        ``value`` is the aggregate's serde, which must be named."""
+        ``value`` is the aggregate's serde, which must be named. ``merger(key, a, b)``: of two sessions that meet.
+
+        Or a ready aggregate alone: ``aggregate(mean("price"))``. The store then holds its accumulators."""
         name = self._flow.wiring.name(self._flow, "aggregate", name)
+        if isinstance(init, Aggregator):
+            return self._ready(name, init, value, emission, late)
         if value is None:
             raise TopologyError(
                 f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
             )
         serde = as_serde(value, f"the aggregates of operator {name!r}")
-        check_function(init, name)
-        return self._add(name, serde, emission, init=init, adder=check_function(adder, name))
-
-    def _add(
-        self,
-        name: str,
-        value: Serde[Any],
-        emission: Emission | None,
-        *,
-        init: Callable[[], Any] | None = None,
-        adder: Callable[[Any, Any, Any], Any] | None = None,
-        counts: bool = False,
-    ) -> KTable:
-        flow, windows = self._flow, self._windows
-        if windows is None:
-            store = StoreSpec(name, "key_value", flow.key, value)
-        else:
-            store = StoreSpec(
-                name,
-                "window",
-                flow.key,
-                value,
-                window_size_ms=windows.size_ms,
-                retention_ms=self._retention_ms,
-            )
-        spec = Aggregate(
-            stores=(store,),
-            emission=flow.wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
-            # which records are late depends on the records of other keys, which move stream time
-            order_sensitive=windows is not None,
-            init=init,
-            adder=adder,
-            counts=counts,
-            windows=windows,
+        _check_functions(name, merger, merge, inverse)
+        fold = Fold(
+            adders=(check_function(adder, name),),
+            init=check_function(init, name),
+            merger=merger,
+            merge=merge,
+            inverse=inverse,
         )
-        flow.wiring.add(name, spec, flow)
-        key = flow.key if windows is None else windowed_serde(flow.key, windows.size_ms)
-        return KTable(dataclasses.replace(flow, operator=name, port=None, key=key, value=value, rekeyed=False), store)
+        return self._add(name, serde, emission, late, fold)
+
+    def agg(
+        self,
+        *,
+        value: Any = None,
+        name: str | None = None,
+        emission: Emission | None = None,
+        late: bool = False,
+        **parts: Aggregator,
+    ) -> KTable:
+        """Several ready aggregates at once; values are dicts: ``agg(total=sum_("price"), n=count())``."""
+        name = self._flow.wiring.name(self._flow, "agg", name)
+        return self._ready(name, joined(**parts), value, emission, late)
+
+    def cogroup(self, adder: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
+        """Aggregate several grouped streams into one table; ``adder(key, value, aggregate)`` is for the records of this
+        one."""
+        if self._windows is not None:
+            raise TopologyError(f"cogroup on {self._flow.out!r}: cogroup first, then call windowed_by on the result")
+        return CogroupedKStream(((self._flow, check_function(adder, f"cogroup of {self._flow.out}")),))
+
+    def _ready(self, name: str, of: Aggregator, value: Any, emission: Emission | None, late: bool) -> KTable:
+        shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
+        add, merge = of.add, of.merge
+        fold = Fold(
+            adders=(lambda key, timed, acc: add(acc, timed[0], timed[1]),),
+            init=of.init,
+            timed=True,
+            merger=None if merge is None else lambda key, a, b: merge(a, b),
+            merge=merge if of.exact_merge and not of.ordered else None,
+            inverse=of.subtract if of.exact_merge and not of.ordered else None,
+            result=of.result,
+        )
+        request = self._request(name, of.serde, emission, late, fold)
+        return add_aggregation((self._flow,), dataclasses.replace(request, shown_serde=shown))
+
+    def _add(self, name: str, value: Any, emission: Emission | None, late: bool, fold: Fold) -> KTable:
+        return add_aggregation((self._flow,), self._request(name, value, emission, late, fold))
+
+    def _request(self, name: str, value: Any, emission: Emission | None, late: bool, fold: Fold) -> Aggregation:
+        wiring = self._flow.wiring
+        return Aggregation(
+            name=name,
+            key=self._flow.key,
+            value=value,
+            shown_serde=value,
+            emission=wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
+            fold=fold,
+            windows=self._windows,
+            retention_ms=self._retention_ms,
+            late=late,
+            by_watermark=self._flow.watermarked,
+        )
+
+
+def _check_functions(name: str, *functions: Callable[..., Any] | None) -> None:
+    for fn in functions:
+        if fn is not None:
+            check_function(fn, name)

@@ -1,4 +1,4 @@
-"""Aggregations per key, and per key and tumbling window.
+"""Aggregations per key: the operator, and the fold that windowed ones share.
 
 Null keys and null values are dropped and counted. The result's timestamp is the highest of the records that went into
 it. The state is read once per distinct key of a batch; what is emitted is every update, or the last one per key at each
@@ -8,38 +8,27 @@ commit (``per_commit``, as Kafka Streams with its cache), in the order in which 
 from __future__ import annotations
 
 import dataclasses
-import struct
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from penstock.state.errors import SerdeError
-from penstock.state.log import Windowed
+from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
-from penstock.state.views import window_floor
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.rows import serialize_keys
-from penstock.topologies.windows import TumblingWindows
-
-_START = struct.Struct(">q")
+from penstock.topologies.operators.fold import Aggregation, Fold, Made
+from penstock.topologies.operators.rows import map_rows, serialize_keys
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Aggregate(OperatorSpec):
-    """``new = adder(key, value, init())`` for a key's first record, ``adder(key, value, aggregate)`` after.
+    """Keeps ``fold`` of the records of each key in its store. The edge behind it carries upserts. In port n has the n-th
+    adder."""
 
-    ``init`` is ``None`` for a reduce: then the first value is the aggregate. A ``None`` result deletes the key.
-    ``counts``: the aggregate is the number of records, and needs no function. The edge behind it carries upserts.
-    """
-
-    init: Callable[[], Any] | None = None
-    adder: Callable[[Any, Any, Any], Any] | None = None
-    counts: bool = False
-    windows: TumblingWindows | None = None
+    fold: Fold
     emits: Emits = "upsert"
 
     @property
@@ -49,86 +38,110 @@ class Aggregate(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _Aggregates(ctx, self) if self.windows is None else _WindowAggregates(ctx, self, self.windows)
+        return Aggregates(ctx, self)
 
     def details(self) -> dict[str, Any]:
-        """Store, windows and emission."""
-        shown: dict[str, Any] = {"store": self.store.name, "emission": self.emission}
-        if self.windows is not None:
-            shown |= {"window": f"{self.windows.size_ms} ms", "grace": f"{self.windows.grace_ms} ms"}
-        return shown
+        """Store and emission."""
+        return {"store": self.store.name, "emission": self.emission}
 
 
-def _counted(key: Any, value: Any, aggregate: int) -> int:
-    return aggregate + 1
+def made(request: Aggregation) -> Made:
+    """The operator of an aggregation without windows."""
+    if request.emission == "on_close":
+        raise TopologyError(
+            f"operator {request.name!r}: emission='on_close' waits for a window to close, and there is none; "
+            "call windowed_by first, or use 'every_update' or 'per_commit'"
+        )
+    if request.late:
+        raise TopologyError(f"operator {request.name!r}: late=True, but without windows nothing is late; leave it out")
+    store = StoreSpec(request.name, "key_value", request.key, request.value)
+    spec = Aggregate(in_ports=request.in_ports, stores=(store,), emission=request.emission, fold=request.fold)
+    return Made(spec, request.key)
 
 
-class _Aggregates(Operator):
+class Aggregates(Operator):
+    """The running form."""
+
     def __init__(self, ctx: OperatorContext, spec: Aggregate) -> None:
         super().__init__(ctx)
+        fold = spec.fold
         self._state = ctx.state(spec.store.name)
         self._key_serde: Serde[Any] = spec.store.key_serde
         self._every_update = spec.emission == "every_update"
         self._changed: dict[bytes, Any] = {}
-        self._init: Callable[[], Any] | None = int if spec.counts else spec.init
-        self._adder = _counted if spec.counts else spec.adder
-        assert self._adder is not None
+        self._olds: dict[bytes, Any] | None = {} if spec.sends_olds else None
+        """Of the keys that changed since the last commit, what was emitted last."""
+        self._init: Callable[[], Any] | None = fold.init
+        self._adders = fold.adders
+        self._adder = fold.adders[0]
+        self._timed = fold.timed
+        self._result = fold.result
+        self._sends_olds = spec.sends_olds
         # Then the last count per key is all that anyone sees, and no function of the user's is called.
         self._only_counts = (
-            spec.counts and not self._every_update and self._state.immutable and self._state.exact is int
+            fold.counts
+            and not self._every_update
+            and not spec.sends_olds
+            and self._state.immutable
+            and self._state.exact is int
         )
 
-    def _usable(self, batch: Batch) -> Batch:
+    def usable(self, batch: Batch) -> Batch:
         """Without the records that have no key or no value."""
         for column, reason in ((batch.keys, "null_key"), (batch.values, "null_value")):
             if None in column:
                 mask = [x is not None for x in column]
                 self.ctx.dropped(reason, len(mask) - sum(mask))
-                return self._usable(batch.where(mask))
+                return self.usable(batch.where(mask))
         return batch
 
     def prefetch(self, port: int, batch: Batch) -> None:
         usable = batch if None not in batch.keys else batch.where([k is not None for k in batch.keys])
         with suppress(SerdeError):  # process meets it at its row
-            self._state.load(self._store_keys(usable, self._key_serde.serialize_all(usable.keys)))
+            self._state.load(self.keys_to_load(usable, self._key_serde.serialize_all(usable.keys)))
 
-    def _store_keys(self, batch: Batch, keys: list[Any]) -> list[bytes]:
+    def keys_to_load(self, batch: Batch, keys: list[Any]) -> list[bytes]:
         """The store's keys of the records whose key bytes these are."""
         return keys
 
-    def _out_keys(self, store_keys: list[bytes], keys: list[Any]) -> list[Any]:
+    def out_keys(self, store_keys: list[bytes], keys: list[Any]) -> list[Any]:
         """The keys of emitted records, from the store's keys and the input records'."""
         return keys
 
     def process(self, port: int, batch: Batch) -> None:
-        batch = self._usable(batch)
+        batch = self.usable(batch)
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
-        if not keys:
-            return
-        self._apply(batch, self._store_keys(batch, keys))
+        if keys:
+            self.apply(port, batch, keys)
 
-    def _apply(self, batch: Batch, store_keys: list[bytes]) -> None:
+    def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
+        """Fold records that have a store key each, and emit."""
+        self._adder = self._adders[port]
         self._state.load(store_keys)
         if self._only_counts:
             self._count(store_keys, batch.timestamps)
             if self.ctx.heard:
                 self._changed.update(zip(store_keys, batch.keys, strict=True))
             return
-        places, values, timestamps = self._fold(batch, store_keys)
-        self._done(batch, store_keys, places, values, timestamps)
+        values = list(zip(batch.values, batch.timestamps, strict=True)) if self._timed else batch.values
+        if self._state.immutable and not self._sends_olds:
+            places, news, timestamps = self._fold(batch, store_keys, values)
+            olds = None
+        else:
+            places, news, timestamps, olds = self._fold_decoding(batch, store_keys, values)
+        self.done(batch, store_keys, places, news, timestamps, olds)
 
-    def _fold(self, batch: Batch, store_keys: list[bytes]) -> tuple[list[int] | None, list[Any], list[int]]:
+    def _fold(
+        self, batch: Batch, store_keys: list[bytes], values: list[Any]
+    ) -> tuple[list[int] | None, list[Any], list[int]]:
         """Run every record against the state: (rows that were folded, ``None`` for all; new values; timestamps)."""
         state = self._state
-        if not state.immutable:
-            return self._fold_decoding(batch, store_keys)
         entries, exact, init, adder = state.entries, state.exact, self._init, self._adder
-        assert adder is not None
-        values: list[Any] = []
+        news: list[Any] = []
         times: list[int] = []
         failed: list[int] = []
         for i, (key, store_key, value, ts) in enumerate(
-            zip(batch.keys, store_keys, batch.values, batch.timestamps, strict=True)
+            zip(batch.keys, store_keys, values, batch.timestamps, strict=True)
         ):
             found = entries[store_key]
             try:
@@ -147,9 +160,9 @@ class _Aggregates(Operator):
                 self.ctx.failed(batch, i, exc)
                 failed.append(i)
                 continue
-            values.append(new)
+            news.append(new)
             times.append(ts)
-        return _without(failed, len(batch.keys)), values, times
+        return without(failed, len(batch.keys)), news, times
 
     def _count(self, store_keys: list[bytes], timestamps: list[int]) -> None:
         """Count a batch of which nobody sees more than the last value per key: one step per distinct key."""
@@ -169,17 +182,21 @@ class _Aggregates(Operator):
             entries[key] = (records, ts)
         self._state.dirty.update(latest)
 
-    def _fold_decoding(self, batch: Batch, store_keys: list[bytes]) -> tuple[list[int] | None, list[Any], list[int]]:
-        """The same for values that could be changed in place: each record decodes its own copy."""
+    def _fold_decoding(
+        self, batch: Batch, store_keys: list[bytes], values: list[Any]
+    ) -> tuple[list[int] | None, list[Any], list[int], list[Any] | None]:
+        """The same for values that could be changed in place: each record decodes its own copy. And with the old values,
+        if they are wanted."""
         state, init, adder = self._state, self._init, self._adder
-        assert adder is not None
-        values: list[Any] = []
+        news: list[Any] = []
         times: list[int] = []
+        olds: list[Any] = []
         failed: list[int] = []
         for i, (key, store_key, value, ts) in enumerate(
-            zip(batch.keys, store_keys, batch.values, batch.timestamps, strict=True)
+            zip(batch.keys, store_keys, values, batch.timestamps, strict=True)
         ):
-            found = state.unpack(state.entries[store_key])
+            entry = state.entries[store_key]
+            found = state.unpack(entry)
             try:
                 if found is None:
                     new = value if init is None else adder(key, value, init())
@@ -191,17 +208,21 @@ class _Aggregates(Operator):
                 self.ctx.failed(batch, i, exc)
                 failed.append(i)
                 continue
-            values.append(new)
+            news.append(new)
             times.append(ts)
-        return _without(failed, len(batch.keys)), values, times
+            if self._sends_olds:
+                before = state.unpack(entry)  # the adder may have changed the one it was given
+                olds.append(None if before is None else before[0])
+        return without(failed, len(batch.keys)), news, times, olds if self._sends_olds else None
 
-    def _done(
+    def done(
         self,
         batch: Batch,
         store_keys: list[bytes],
         places: list[int] | None,
         values: list[Any],
         timestamps: list[int],
+        olds: list[Any] | None,
     ) -> None:
         """Mark what changed, and emit it or keep it for the commit."""
         keys, order, headers = batch.keys, batch.order, batch.headers
@@ -214,14 +235,38 @@ class _Aggregates(Operator):
         if not self.ctx.heard:
             return
         if self._every_update:
-            self.ctx.emit(Batch(self._out_keys(store_keys, keys), values, timestamps, order, headers))
-        else:
-            self._changed.update(zip(store_keys, keys, strict=True))
+            out = Batch(self.out_keys(store_keys, keys), values, timestamps, order, headers, olds)
+            self.ctx.emit(self.shown(out))
+            return
+        if self._olds is not None and olds is not None:
+            for store_key, old in zip(store_keys, olds, strict=True):
+                self._olds.setdefault(store_key, old)
+        self._changed.update(zip(store_keys, keys, strict=True))
+
+    def shown(self, batch: Batch) -> Batch:
+        """The batch with results in place of aggregates."""
+        result = self._result
+        if result is None:
+            return batch
+
+        def of(aggregate: Any) -> Any:
+            return None if aggregate is None else result(aggregate)
+
+        if batch.olds is None:
+            values, batch = map_rows(self.ctx, batch, of, batch.values)
+            return batch.replace(values=values)
+
+        def both(aggregate: Any, old: Any) -> tuple[Any, Any]:
+            return of(aggregate), of(old)
+
+        pairs, batch = map_rows(self.ctx, batch, both, batch.values, batch.olds)
+        news, olds = [new for new, _ in pairs], [old for _, old in pairs]
+        return Batch(batch.keys, news, batch.timestamps, batch.order, batch.headers, olds)
 
     def flush(self) -> None:
         if not self._changed:
             return
-        keys = self._out_keys(list(self._changed), list(self._changed.values()))
+        keys = self.out_keys(list(self._changed), list(self._changed.values()))
         values: list[Any] = []
         timestamps: list[int] = []
         for store_key in self._changed:
@@ -229,70 +274,14 @@ class _Aggregates(Operator):
             found = self._state.unpack(self._state.entries[store_key])
             values.append(None if found is None else found[0])
             timestamps.append(self._state.dirty[store_key] if found is None else found[1])
+        olds = None if self._olds is None else list(map(self._olds.__getitem__, self._changed))
         self._changed.clear()
-        self.ctx.emit(Batch(keys, values, timestamps, [0] * len(keys)))
+        if self._olds is not None:
+            self._olds.clear()
+        self.ctx.emit(self.shown(Batch(keys, values, timestamps, [0] * len(keys), None, olds)))
 
 
-class _WindowAggregates(_Aggregates):
-    """The same per window. ``stream_time_ms`` is the operator's own: the highest timestamp it has seen."""
-
-    def __init__(self, ctx: OperatorContext, spec: Aggregate, windows: TumblingWindows) -> None:
-        super().__init__(ctx, spec)
-        self._size_ms = windows.size_ms
-        self._grace_ms = windows.grace_ms
-        self._retention_ms = spec.store.retention_ms or windows.size_ms + windows.grace_ms
-
-    def resumed(self) -> None:
-        self._expire()
-
-    def _expire(self) -> None:
-        floor_ms = self.stream_time_ms - self._retention_ms + 1
-        if floor_ms > 0:
-            self._state.expire_below(window_floor(floor_ms))
-
-    def _store_keys(self, batch: Batch, keys: list[Any]) -> list[bytes]:
-        size, pack = self._size_ms, _START.pack
-        starts = [ts - ts % size for ts in batch.timestamps]
-        prefixes = {s: pack(s) for s in set(starts)}
-        return [prefixes[s] + k for s, k in zip(starts, keys, strict=True)]
-
-    def process(self, port: int, batch: Batch) -> None:
-        batch = self._in_time(self._usable(batch))
-        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
-        if not keys:
-            return
-        self._apply(batch, self._store_keys(batch, keys))
-        self._expire()
-
-    def _out_keys(self, store_keys: list[bytes], keys: list[Any]) -> list[Any]:
-        size, unpack = self._size_ms, _START.unpack_from
-        starts = [start for (start,) in map(unpack, store_keys)]
-        return [Windowed(key, start, start + size) for key, start in zip(keys, starts, strict=True)]
-
-    def _in_time(self, batch: Batch) -> Batch:
-        """Without the records whose window has closed; moves stream time."""
-        if not batch.keys:
-            return batch
-        size, grace, seen = self._size_ms, self._grace_ms, self.stream_time_ms
-        latest = max(batch.timestamps)
-        earliest = min(batch.timestamps)
-        if earliest - earliest % size + size > max(latest, seen) - grace:
-            self.stream_time_ms = max(latest, seen)
-            return batch
-        mask: list[bool] = []
-        for ts in batch.timestamps:
-            if ts > seen:
-                seen = ts
-            mask.append(ts - ts % size + size > seen - grace)
-        self.stream_time_ms = seen
-        late = len(mask) - sum(mask)
-        if not late:
-            return batch
-        self.ctx.dropped("late", late)
-        return batch.where(mask)
-
-
-def _without(failed: list[int], count: int) -> list[int] | None:
+def without(failed: list[int], count: int) -> list[int] | None:
     """All places but the failed ones; ``None`` for all."""
     if not failed:
         return None

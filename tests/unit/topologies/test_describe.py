@@ -38,7 +38,7 @@ def test_the_text_of_the_benchmark() -> None:
           operators
             events-map-repartition (Source) topic=<application.id>-events-map-repartition key=string value=bytes
               → windows
-            windows (Aggregate) store=windows emission=per_commit window=10000 ms grace=3600000 ms
+            windows (WindowAggregate) store=windows emission=per_commit window=tumbling(size=10000 ms, grace=3600000 ms)
               → events-to-stream
             events-to-stream (SelectKey)
               → events-map-values

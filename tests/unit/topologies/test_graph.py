@@ -14,6 +14,7 @@ from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import GraphBuilder, Port, Topology
 from penstock.topologies.operators.aggregate import Aggregate
 from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.operators.fold import COUNTING
 from penstock.topologies.operators.processor import Processor, ProcessorContext, processor_spec
 from penstock.topologies.operators.stateless import Branch, MapValues, Merge, Peek
 
@@ -88,7 +89,7 @@ def two_sources(*, same_store: bool) -> Topology:
     for side in ("left", "right"):
         store = key_value_store("counts" if same_store else f"counts-{side}", key=bytes, value=int)
         graph.add_operator(side, Source(topic=f"in-{side}"))
-        graph.add_operator(f"count-{side}", Aggregate(stores=(store,), counts=True, emission="every_update"))
+        graph.add_operator(f"count-{side}", Aggregate(stores=(store,), fold=COUNTING, emission="every_update"))
         graph.add_stream(side, side, f"count-{side}")
     return graph.build()
 
@@ -131,7 +132,7 @@ def add_store_twice(graph: GraphBuilder) -> None:
     """One store name, two value types."""
     for name, value in (("sum-1", int), ("sum-2", float)):
         store = key_value_store("sums", key=bytes, value=value)
-        graph.add_operator(name, Aggregate(stores=(store,), counts=True))
+        graph.add_operator(name, Aggregate(stores=(store,), fold=COUNTING))
         graph.add_stream(name, "again", name)
 
 

@@ -1,0 +1,116 @@
+"""How the DSL adds aggregations: one operator per request, made by whoever knows its kind of windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from penstock.state.errors import TopologyError
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.operators.fold import Aggregation, Made
+from penstock.topologies.windows import (
+    CalendarWindows,
+    CustomWindows,
+    GlobalWindow,
+    HoppingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+    UnlimitedWindows,
+    Windows,
+    duration_ms,
+)
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.stream import KStream
+
+_OPERATORS = "penstock.topologies.operators"
+_SPANS = f"{_OPERATORS}.window_aggregate:made"
+MAKERS: dict[type[Windows], str] = {
+    TumblingWindows: _SPANS,
+    HoppingWindows: _SPANS,
+    CalendarWindows: _SPANS,
+    UnlimitedWindows: _SPANS,
+    GlobalWindow: _SPANS,
+    CustomWindows: f"{_OPERATORS}.custom_windows:made",
+    SessionWindows: f"{_OPERATORS}.session:made",
+    SlidingWindows: f"{_OPERATORS}.sliding:made",
+}
+"""By kind of windows: the module and function ``(Aggregation) -> Made`` of its operator."""
+
+
+class WindowedTable(KTable):
+    """A table whose keys are ``Windowed``."""
+
+    windows: Windows
+    late_flow: Flow | None = None
+
+    @property
+    def windowed(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def late(self) -> KStream:
+        """The records that came after all their windows had closed, as they were. Ask for them with ``late=True``, else
+        ``TopologyError``."""
+        if self.late_flow is None:
+            raise TopologyError(f"operator {self.name!r} only counts its late records; ask for them with late=True")
+        return self._stream(self.late_flow)
+
+
+def checked_windows(windows: object, retention: int | str | None, what: str) -> tuple[Windows, int | None]:
+    """Windows that have an operator, and the retention in milliseconds. Raises ``TopologyError``."""
+    if type(windows) not in MAKERS:
+        raise TopologyError(f"{what}: {windows!r:.100} is no window; use tumbling(size, grace=…), hopping, sliding, …")
+    known = cast(Windows, windows)
+    if retention is None:
+        return known, None
+    retention_ms, least_ms = duration_ms(retention), known.horizon_ms
+    if least_ms is not None and retention_ms < least_ms:
+        raise TopologyError(
+            f"{what}: retention {retention_ms} ms would drop windows that still take records; "
+            f"give at least size + grace = {least_ms} ms"
+        )
+    return known, retention_ms
+
+
+def _maker(windows: Windows | None) -> str:
+    if windows is None:
+        return f"{_OPERATORS}.aggregate:made"
+    if isinstance(windows, HoppingWindows) and windows.before_epoch:
+        return MAKERS[CustomWindows]  # whose store takes any start
+    return MAKERS[type(windows)]
+
+
+def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> KTable:
+    """Add the operator and connect one flow to each of its in ports."""
+    first, windows = flows[0], request.windows
+    module, function = _maker(windows).split(":")
+    make = cast(Callable[[Aggregation], Made], getattr(import_module(module), function))
+    made = make(request)
+    wiring = first.wiring
+    if len(flows) == 1:
+        wiring.add(request.name, made.spec, first)
+    else:
+        wiring.add_ports(request.name, made.spec, dict(zip(request.in_ports, flows, strict=True)))
+    flow = dataclasses.replace(
+        first,
+        operator=request.name,
+        port="out" if request.late else None,
+        key=made.key,
+        value=request.shown_serde,
+        rekeyed=False,
+        watermarked=request.by_watermark,
+    )
+    store = made.spec.stores[0]
+    if windows is None:
+        return KTable(flow, store)
+    table = WindowedTable(flow, store)
+    table.windows = windows
+    if request.late:
+        table.late_flow = dataclasses.replace(flow, port="late", key=first.key, value=first.value)
+    return table

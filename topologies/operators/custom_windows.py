@@ -1,0 +1,182 @@
+"""Aggregations per key and window, for windows of any two ends: those that users make, and hopping ones that may begin
+before 1970.
+
+The store is a segmented one, as sessions have: key | end | start. With ``on_close`` a second store holds a timer per
+window. Late records, and functions that raise: as ``window_aggregate``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Windowed
+from penstock.state.segmented import SegmentedState
+from penstock.state.store import StoreSpec
+from penstock.state.window_keys import spanning_serde
+from penstock.topologies.operator import Operator, OperatorContext
+from penstock.topologies.operators.aggregate import Aggregate
+from penstock.topologies.operators.closing import Clock
+from penstock.topologies.operators.fold import Aggregation, Made
+from penstock.topologies.operators.row_operator import RowOperator
+from penstock.topologies.operators.timers import TimerQueue, timer_store
+from penstock.topologies.operators.window_aggregate import LATE_PORT, clock_of
+from penstock.topologies.windows import Bounds, Windows
+
+_START = struct.Struct(">q")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CustomWindowAggregate(Aggregate):
+    """``Aggregate`` per window of any two ends."""
+
+    windows: Windows
+    clock: Clock = "stream_time"
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _CustomAggregates(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Store, windows and emission."""
+        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
+        return {**super().details(), "window": self.windows.describe(), **by}
+
+
+def made(request: Aggregation) -> Made:
+    """The operator of an aggregation over such windows."""
+    windows = request.windows
+    assert windows is not None and windows.horizon_ms is not None
+    if windows.merging:
+        raise TopologyError(
+            f"operator {request.name!r}: windows that merge by a function need a trigger that says when they are emitted; "
+            "use session(gap, …), or leave merge out"
+        )
+    store = StoreSpec(
+        request.name,
+        "session",
+        request.key,
+        request.value,
+        retention_ms=request.retention_ms or windows.horizon_ms,
+    )
+    clock = clock_of(request)
+    spec = CustomWindowAggregate(
+        in_ports=request.in_ports,
+        out_ports=request.out_ports,
+        stores=(store, timer_store(f"{request.name}-closing")) if request.emission == "on_close" else (store,),
+        emission=request.emission,
+        order_sensitive=True,
+        fold=request.fold,
+        windows=windows,
+        clock=clock,
+        uses_watermark=clock == "watermark",
+        uses_wall_time=clock == "wall",
+        reads_wall_time=clock == "wall",
+    )
+    return Made(spec, spanning_serde(request.key))
+
+
+class _CustomAggregates(RowOperator):
+    """``stream_time_ms`` is the time by which windows close, whatever it follows."""
+
+    def __init__(self, ctx: OperatorContext, spec: CustomWindowAggregate) -> None:
+        super().__init__(ctx, spec)
+        self._fold = spec.fold
+        self._windows = spec.windows
+        self._clock = spec.clock
+        self._emission = spec.emission
+        self._late_port = len(spec.out_ports) > 1
+        self._key_serde = spec.store.key_serde
+        self._state = SegmentedState(ctx.state(spec.store.name))
+        self._timers = TimerQueue(ctx.state(spec.stores[1].name)) if len(spec.stores) > 1 else None
+        horizon_ms = spec.windows.horizon_ms or 0
+        self._keep_ms = spec.windows.grace_ms + (spec.store.retention_ms or 0) - horizon_ms
+        """How long a window is kept after its end."""
+        self._changed: dict[tuple[bytes, Bounds], tuple[Any, Any, int, Any]] = {}
+        """``per_commit``: key, aggregate, timestamp, and the aggregate that was emitted last."""
+
+    def resumed(self) -> None:
+        super().resumed()
+        self._state.expire_before(self.stream_time_ms - self._keep_ms + 1)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _move(self, now_ms: int) -> None:
+        """Time is ``now_ms``, or was further already: emit what closes, drop what is old."""
+        if now_ms <= self.stream_time_ms:
+            return
+        self.stream_time_ms = now_ms
+        if self._timers is not None:
+            due = self._timers.due(now_ms)
+            for start, key, end in sorted(
+                (_START.unpack_from(p)[0], p[16:], _START.unpack_from(p, 8)[0]) for _, p in due
+            ):
+                found = self._state.get(key, end, _START.pack(start))
+                if found is not None:
+                    named = Windowed(self._key_serde.deserialize(key), start, end)
+                    self.emit_row(named, self._fold.shown(found[0]), found[1], headers=())
+        self._state.expire_before(now_ms - self._keep_ms + 1)
+
+    def on_watermark(self, watermark_ms: int) -> None:
+        self._move(watermark_ms + 1)
+
+    def on_wall(self, now_ms: int) -> None:
+        self._move(now_ms)
+
+    def next_wall_ms(self) -> int | None:
+        return self._timers.next_ms if self._timers is not None and self._clock == "wall" else None
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None or value is None:
+            self.ctx.dropped("null_key" if key is None else "null_value")
+            return
+        at = self.wall_ms if self._clock == "wall" else ts
+        windows = self._windows.windows_of(key, value, at)
+        now_ms = max(self.stream_time_ms, self.watermark_ms + 1 if self._clock == "watermark" else at)
+        opened = [w for w in windows if w[1] + self._windows.grace_ms > now_ms]
+        if opened:
+            self._add(port, key, value, at, opened)
+        elif windows:
+            self.ctx.dropped("late")
+            if self._late_port:
+                self.emit_row(key, value, ts, port=LATE_PORT)
+        else:
+            self.ctx.dropped("outside")
+        self._move(now_ms)
+
+    def _add(self, port: int, key: Any, value: Any, ts: int, windows: list[Bounds]) -> None:
+        data = self._key_serde.serialize(key)
+        changes: list[tuple[Bounds, Any, int, Any]] = []
+        for start, end in windows:
+            found = self._state.get(data, end, _START.pack(start))
+            old, old_ts = found if found is not None else (None, ts)
+            new = self._fold.add(port, key, value, ts, old)
+            shown_old = None
+            if self._sends_olds and found is not None:
+                again = self._state.get(
+                    data, end, _START.pack(start)
+                )  # the adder may have changed the one it was given
+                shown_old = None if again is None else again[0]
+            changes.append(((start, end), new, max(ts, old_ts), shown_old))
+        if self._emission == "every_update" and self.ctx.heard:
+            for (start, end), new, at, old in changes:
+                self.emit_row(Windowed(key, start, end), self._fold.shown(new), at, old=self._fold.shown(old))
+        for (start, end), new, at, old in changes:
+            suffix = _START.pack(start)
+            if self._timers is not None:
+                self._timers.set(end + self._windows.grace_ms, suffix + _START.pack(end) + data)
+            self._state.put(data, end, suffix, new, at)
+            if self._emission == "per_commit":
+                before = self._changed.get((data, (start, end)))
+                self._changed[data, (start, end)] = (key, new, at, old if before is None else before[3])
+
+    def flush(self) -> None:
+        changed, self._changed = self._changed, {}
+        self._order = 0
+        for (_, (start, end)), (key, new, ts, old) in changed.items():
+            self.emit_row(Windowed(key, start, end), self._fold.shown(new), ts, old=self._fold.shown(old), headers=())
+        self._send()

@@ -1,0 +1,319 @@
+"""Aggregations per key and window, for windows that are ordered in time (tumbling, hopping, calendar, unlimited).
+
+The store is a ``window`` store: start | key. A window that began before 1970 (one at most, as such windows do not overlap)
+is kept under start 0. When windows close: ``closing``. A record that no window takes any more is late: dropped, counted,
+and sent to the port ``late`` if there is one. ``on_close`` emits each window's result once, those that close together by
+start, then key bytes.
+
+A record goes into all its windows or, when a function of the user's raises for one of them, into none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Windowed
+from penstock.state.serde import Serde
+from penstock.state.store import StoreSpec
+from penstock.state.views import window_floor
+from penstock.state.window_keys import starting_serde, windowed_serde
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Operator, OperatorContext
+from penstock.topologies.operators.aggregate import Aggregate
+from penstock.topologies.operators.closing import Clock, ClosingAggregates
+from penstock.topologies.operators.fold import Aggregation, Made
+from penstock.topologies.operators.rows import serialize_keys
+from penstock.topologies.windows import END_OF_TIME_MS, HoppingWindows, SpanWindows, TumblingWindows
+
+_START = struct.Struct(">q")
+LATE_PORT = 1
+FOREVER_MS = 1 << 62
+"""The retention of windows that are never dropped."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WindowAggregate(Aggregate):
+    """``Aggregate`` per window. ``clock``: what closes them."""
+
+    windows: SpanWindows
+    clock: Clock = "stream_time"
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        if isinstance(self.windows, HoppingWindows):
+            return HoppingAggregates(ctx, self)
+        return WindowAggregates(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Store, windows and emission."""
+        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
+        return {**super().details(), "window": self.windows.describe(), **by}
+
+
+def made(request: Aggregation) -> Made:
+    """The operator of an aggregation over such windows."""
+    windows = request.windows
+    assert isinstance(windows, SpanWindows)
+    check_closes(request)
+    store = StoreSpec(
+        request.name,
+        "window",
+        request.key,
+        request.value,
+        window_size_ms=windows.length_ms,
+        retention_ms=request.retention_ms or windows.horizon_ms or FOREVER_MS,
+    )
+    spec = WindowAggregate(
+        in_ports=request.in_ports,
+        out_ports=request.out_ports,
+        stores=(store,),
+        emission=request.emission,
+        # which records are late depends on the records of other keys, which move time
+        order_sensitive=True,
+        fold=request.fold,
+        windows=windows,
+        clock=clock_of(request),
+        uses_watermark=clock_of(request) == "watermark",
+        uses_wall_time=clock_of(request) == "wall",
+        reads_wall_time=clock_of(request) == "wall",
+    )
+    return Made(spec, key_serde(request.key, windows))
+
+
+def clock_of(request: Aggregation) -> Clock:
+    """What closes the windows of a request."""
+    assert request.windows is not None
+    if request.windows.time == "processing":
+        return "wall"
+    return "watermark" if request.by_watermark else "stream_time"
+
+
+def check_closes(request: Aggregation) -> None:
+    """Raises ``TopologyError`` where results or late records wait for the end of windows that have none."""
+    assert request.windows is not None
+    if request.windows.horizon_ms is None and request.emission == "on_close":
+        raise TopologyError(
+            f"operator {request.name!r}: {request.windows.describe()} never closes, so emission='on_close' would emit "
+            "nothing; use 'every_update' or 'per_commit'"
+        )
+
+
+def key_serde(key: Serde[Any], windows: SpanWindows) -> Serde[Windowed]:
+    """The serde of the results' keys: key | start, as the end follows from the start."""
+    if windows.length_ms is not None:
+        return windowed_serde(key, windows.length_ms)
+    if windows.horizon_ms is None:
+        return starting_serde(key, windows.describe(), lambda start: END_OF_TIME_MS)
+    return starting_serde(key, windows.describe(), windows.end_of)
+
+
+class WindowAggregates(ClosingAggregates):
+    """Windows that do not overlap: one for each record, or none."""
+
+    def __init__(self, ctx: OperatorContext, spec: WindowAggregate) -> None:
+        super().__init__(ctx, spec)
+        self.close_by(spec.windows, spec.clock)
+        self._size_ms = spec.windows.length_ms
+        self._aligned = isinstance(spec.windows, TumblingWindows) and spec.windows.offset_ms == 0
+        self._retention_ms = spec.store.retention_ms or FOREVER_MS
+        self._late_port = len(spec.out_ports) > 1
+        self.looks_back = spec.emission == "on_close"
+        self._mute = self.looks_back
+        at_zero = spec.windows.assign(0)
+        self._first_start = min(at_zero[0][0], 0) if at_zero else 0
+        """The start of what is stored under start 0."""
+        self._around = (0, 0)
+        """A window whose timestamps need not be looked up again."""
+
+    def resumed(self) -> None:
+        super().resumed()
+        self._expire()
+
+    def _expire(self) -> None:
+        floor_ms = self.stream_time_ms - self._retention_ms + 1
+        if floor_ms > 0:
+            self._state.expire_below(window_floor(floor_ms))
+
+    # -- windows of records --------------------------------------------------------------------------------------
+
+    def _starts(self, batch: Batch) -> tuple[list[int], list[int] | None]:
+        """(starts of the windows that take them, rows that have one; ``None``: all), the others being reported."""
+        starts = self._all_starts(batch.timestamps)
+        floor = self.floor
+        if min(starts) >= floor:
+            return starts, None
+        late = [_OUTSIDE < s < floor for s in starts]
+        self.report_late(batch, late)
+        self.ctx.dropped("outside", starts.count(_OUTSIDE))
+        places = [i for i, s in enumerate(starts) if s >= floor]
+        return [starts[i] for i in places], places
+
+    def _all_starts(self, timestamps: list[int]) -> list[int]:
+        """The start of each timestamp's window; ``_OUTSIDE`` without one."""
+        if self._aligned:
+            size = self._size_ms
+            assert size is not None
+            return [ts - ts % size for ts in timestamps]
+        starts: list[int] = []
+        low, high = self._around
+        for ts in timestamps:
+            if not low <= ts < high:
+                found = self._windows.assign(ts)
+                if not found:
+                    starts.append(_OUTSIDE)
+                    continue
+                low, high = found[0]
+            starts.append(low)
+        self._around = (low, high)
+        return starts
+
+    def report_late(self, batch: Batch, mask: list[bool]) -> None:
+        """Count late records, and hand them on."""
+        late = sum(mask)
+        if late:
+            self.ctx.dropped("late", late)
+            if self._late_port:
+                self.ctx.emit(batch.where(mask), LATE_PORT)
+
+    def keys_to_load(self, batch: Batch, keys: list[Any]) -> list[bytes]:
+        starts = self._all_starts(self.stamped(batch).timestamps)
+        return self._store_keys([max(s, 0) for s in starts], keys)
+
+    def _store_keys(self, starts: list[int], keys: list[Any]) -> list[bytes]:
+        pack = _START.pack
+        prefixes = {s: pack(s) for s in set(starts)}
+        return [prefixes[s] + k for s, k in zip(starts, keys, strict=True)]
+
+    def out_keys(self, store_keys: list[bytes], keys: list[Any]) -> list[Any]:
+        size, unpack = self._size_ms, _START.unpack_from
+        starts = [start for (start,) in map(unpack, store_keys)]
+        if size is not None and self._first_start == 0:
+            return [Windowed(key, start, start + size) for key, start in zip(keys, starts, strict=True)]
+        real = {start: start or self._first_start for start in set(starts)}
+        ends = {start: self._windows.end_of(real[start]) for start in real}
+        return [Windowed(key, real[start], ends[start]) for key, start in zip(keys, starts, strict=True)]
+
+    # -- records and closing -------------------------------------------------------------------------------------
+
+    def take(self, port: int, batch: Batch) -> None:
+        starts, places = self._starts(batch)
+        if places is not None:
+            batch = batch.pick(places)
+        keys, kept = serialize_keys(self.ctx, batch, self._key_serde)
+        if kept is not batch:
+            starts = self._all_starts(kept.timestamps)
+        if keys:
+            if self._first_start < 0:
+                starts = [max(s, 0) for s in starts]
+            self.apply(port, kept, self._store_keys(starts, keys))
+
+    def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
+        super().apply(port, batch, store_keys)
+        if self._mute:
+            self._changed.clear()
+
+    def closed(self, before: int, order: int) -> None:
+        if self.looks_back and self.ctx.heard:
+            self.emit_closed(max(before, 0), max(self.floor, 0), order)
+        self._expire()
+
+    def emit_closed(self, low: int, high: int, order: int) -> None:
+        """Emit the windows with ``low <= start < high``, which the store gives by start, then key."""
+        rows = list(self._state.range(_START.pack(low), _START.pack(high)))
+        if not rows:
+            return
+        read = self._key_serde.deserialize
+        store_keys = [key for key, _, _ in rows]
+        keys = self.out_keys(store_keys, [read(key[8:]) for key in store_keys])
+        out = Batch(keys, [v for _, v, _ in rows], [ts for _, _, ts in rows], [order] * len(rows))
+        if self._sends_olds:
+            out.olds = [None] * len(rows)
+        self.ctx.emit(self.shown(out))
+
+    def next_wall_ms(self) -> int | None:
+        if not self.looks_back or self._clock != "wall":
+            return None
+        for key, _, _ in self._state.range(_START.pack(max(self.floor, 0))):
+            start = _START.unpack_from(key)[0] or self._first_start
+            return self._windows.end_of(start) + self._grace_ms
+        return None
+
+
+_OUTSIDE = -(1 << 62)
+"""In place of a start: no window."""
+
+
+class HoppingAggregates(WindowAggregates):
+    """Windows that overlap: several for each record."""
+
+    def _windows_of(self, ts: int) -> list[int]:
+        return [start for start, _ in self._windows.assign(ts)]
+
+    def keys_to_load(self, batch: Batch, keys: list[Any]) -> list[bytes]:
+        pack = _START.pack
+        times = self.stamped(batch).timestamps
+        return [pack(s) + k for ts, k in zip(times, keys, strict=True) for s in self._windows_of(ts)]
+
+    def take(self, port: int, batch: Batch) -> None:
+        floor = self.floor
+        windows = {ts: self._windows_of(ts) for ts in set(batch.timestamps)}
+        opened = {ts: [s for s in some if s >= floor] for ts, some in windows.items()}
+        if not all(opened.values()):
+            self.report_late(batch, [bool(windows[ts]) and not opened[ts] for ts in batch.timestamps])
+            self.ctx.dropped("outside", sum(not windows[ts] for ts in batch.timestamps))
+            batch = batch.where([bool(opened[ts]) for ts in batch.timestamps])
+        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
+        if not keys:
+            return
+        pack = _START.pack
+        prefixes = {s: pack(s) for some in opened.values() for s in some}
+        by_record = [[prefixes[s] + key for s in opened[ts]] for ts, key in zip(batch.timestamps, keys, strict=True)]
+        self._adder = self._adders[port]
+        self._state.load(store_key for some in by_record for store_key in some)
+        self._fold_all(batch, by_record)
+
+    def _fold_all(self, batch: Batch, by_record: list[list[bytes]]) -> None:
+        """Fold each record into all its windows."""
+        values = list(zip(batch.values, batch.timestamps, strict=True)) if self._timed else batch.values
+        places: list[int] = []
+        store_keys: list[bytes] = []
+        news: list[Any] = []
+        times: list[int] = []
+        olds: list[Any] = []
+        for i, some in enumerate(by_record):
+            before = [self._state.entries[store_key] for store_key in some]
+            try:
+                changed = self._changed_by(batch.keys[i], values[i], batch.timestamps[i], before)
+                for store_key, (new, ts) in zip(some, changed, strict=True):
+                    self._state.put(store_key, new, ts)
+            except Exception as exc:
+                self._state.entries.update(zip(some, before, strict=True))
+                self.ctx.failed(batch, i, exc)
+                continue
+            places += [i] * len(some)
+            store_keys += some
+            news += [new for new, _ in changed]
+            times += [ts for _, ts in changed]
+            if self._sends_olds:
+                olds += [None if b is None else b[0] for b in map(self._state.unpack, before)]
+        if not places:
+            return
+        out = batch.pick(places)
+        self.done(out, store_keys, None, news, times, olds if self._sends_olds else None)
+        if self._mute:
+            self._changed.clear()
+
+    def _changed_by(self, key: Any, value: Any, ts: int, before: list[Any]) -> list[tuple[Any, int]]:
+        """The new aggregate and timestamp of each of a record's windows."""
+        init, adder, unpack = self._init, self._adder, self._state.unpack
+        changed: list[tuple[Any, int]] = []
+        for entry in before:
+            found = unpack(entry)
+            if found is None:
+                changed.append((value if init is None else adder(key, value, init()), ts))
+            else:
+                changed.append((adder(key, value, found[0]), max(ts, found[1])))
+        return changed

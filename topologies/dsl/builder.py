@@ -28,6 +28,7 @@ from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.operators.endpoints import Source, TableSource
+from penstock.topologies.operators.table_ops import KeepRows
 from penstock.topologies.watermarks import WatermarkStrategy
 
 
@@ -77,6 +78,17 @@ class StreamsBuilder:
         spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,))
         self._wiring.add_source(flow.operator, spec)
         return KTable(flow, store)
+
+    def changelog_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
+        """A topic of updates as a table, without a store: each record is passed on as a change of its key's row. For a
+        topic that another application's table writes. The table gets a store, with a changelog of its own, when an
+        operator must look rows up. Null keys are dropped and counted."""
+        flow = self._flow(topic, key, value, name)
+        source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert")
+        self._wiring.add_source(flow.operator, source)
+        rows = f"{flow.operator}-rows"
+        self._wiring.add(rows, KeepRows(), flow)
+        return KTable(dataclasses.replace(flow, operator=rows))
 
     def _flow(self, topic: str, key: Any, value: Any, name: str | None) -> Flow:
         if not topic:

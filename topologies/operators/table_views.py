@@ -14,10 +14,13 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from penstock.state.errors import SerdeError
-from penstock.state.store import StoreSpec
+from penstock.state.segmented import SegmentedState
+from penstock.state.serde import Serde
+from penstock.state.store import SEGMENTED, StoreSpec
 from penstock.state.views import KeyValueState
 
 _START = struct.Struct(">q")
+_READABLE = frozenset({"key_value", "window", "key_window", "session"})
 Row = tuple[Any, int]
 """Value and timestamp."""
 
@@ -56,9 +59,18 @@ class StoreView:
 
     def open(self, state: Callable[[str], KeyValueState]) -> Rows:
         """Reads it."""
-        return (
-            _StoredWindows(state(self.store.name)) if self.store.kind == "window" else _Stored(state(self.store.name))
-        )
+        opened = state(self.store.name)
+        if self.store.kind == "window":
+            return _StoredWindows(opened)
+        return _StoredSegments(opened) if self.store.kind in SEGMENTED else _Stored(opened)
+
+
+def view_of_store(store: StoreSpec | None, value: Serde[Any]) -> TableView | None:
+    """The view of a table whose rows are in a store and whose values ``value`` writes; ``None`` where the store does not
+    hold the values themselves."""
+    if store is None or store.kind not in _READABLE or store.value_serde != value:
+        return None
+    return StoreView(store)
 
 
 class _Stored:
@@ -86,6 +98,26 @@ class _StoredWindows:
 
     def get(self, key: Any) -> Row | None:
         return self._state.get(_START.pack(key.start_ms) + self._write(key.key))
+
+
+class _StoredSegments:
+    """Stores whose keys begin with a segment: windows by start, sessions by end and start."""
+
+    def __init__(self, state: KeyValueState) -> None:
+        self._state = SegmentedState(state)
+        self._sessions = state.spec.kind == "session"
+        self._write = state.spec.key_serde.serialize
+
+    def load(self, keys: Iterable[Any]) -> None:
+        """They are found by ranges."""
+
+    def get(self, key: Any) -> Row | None:
+        time_ms = key.end_ms if self._sessions else key.start_ms
+        suffix = _START.pack(key.start_ms) if self._sessions else b""
+        for entry in self._state.fetch(self._write(key.key), time_ms, time_ms):
+            if entry.suffix == suffix:
+                return entry.value, entry.timestamp_ms
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

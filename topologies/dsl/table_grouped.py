@@ -1,0 +1,135 @@
+"""Aggregations of a table's rows by another key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.change_serde import change_serde
+from penstock.state.errors import TopologyError
+from penstock.state.serde import INT, Serde
+from penstock.state.store import StoreSpec
+from penstock.topologies.dsl.table_handle import TableHandle
+from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
+from penstock.topologies.operator import Emission
+from penstock.topologies.operators.table_aggregate import Regroup, TableAggregate
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.table import KTable
+
+
+class TableGroupMethods(TableHandle):
+    """Methods of ``KTable``."""
+
+    def group_by(
+        self,
+        fn: Callable[[Any, Any], tuple[Any, Any] | None],
+        *,
+        key: Any = None,
+        value: Any = None,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> KGroupedTable:
+        """Group rows by ``fn(key, value)``, which gives the group and what of the row is aggregated. ``None``, or a null in
+        either place: the row belongs to no group. Changes go through a repartition topic. ``key`` and ``value`` are the
+        serdes of what ``fn`` gives (default: this table's)."""
+        wiring = self._flow.wiring
+        name = wiring.name(self._flow, "group-by", name)
+        table = self.readable()
+        table.request_olds()
+        flow = table._behind(name, key=key, value=value, rekeyed=True)
+        wiring.add(name, Regroup(fn=check_function(fn, name), key_serde=flow.key), table._flow)
+        changes = dataclasses.replace(flow, value=change_serde(flow.value))
+        return KGroupedTable(wiring.repartition(changes, partitions=partitions), flow.value)
+
+
+class KGroupedTable:
+    """The rows of a table in groups. Every method adds one operator with one store, both called ``name``, and returns its
+    table. When a row changes, its old value is taken out of its old group, and its new value is added to its new group.
+    ``emission``: ``every_update`` or ``per_commit``; ``None``: the builder's."""
+
+    def __init__(self, flow: Flow, value: Serde[Any]) -> None:
+        self._flow = flow
+        self._value = value
+
+    def count(self, *, name: str | None = None, emission: Emission | None = None) -> KTable:
+        """The number of rows per group. Values are longs."""
+        name = self._flow.wiring.name(self._flow, "count", name)
+        return self._add(name, INT, emission, int, _plus_one, _minus_one)
+
+    def reduce(
+        self,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any],
+        *,
+        name: str | None = None,
+        emission: Emission | None = None,
+    ) -> KTable:
+        """``adder(aggregate, value)`` and ``subtractor(aggregate, value)`` over the values; a group's first value is its
+        first aggregate."""
+        name = self._flow.wiring.name(self._flow, "reduce", name)
+        return self._add(name, self._value, emission, None, _of_values(adder, name), _of_values(subtractor, name))
+
+    def aggregate(
+        self,
+        init: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        value: Any = None,
+        name: str | None = None,
+        emission: Emission | None = None,
+    ) -> KTable:
+        """``adder(key, value, aggregate)`` and ``subtractor(key, value, aggregate)``, from ``init()``; ``None`` deletes the
+        group. ``value`` is the aggregate's serde, which must be named."""
+        name = self._flow.wiring.name(self._flow, "aggregate", name)
+        if value is None:
+            raise TopologyError(
+                f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
+            )
+        serde = as_serde(value, f"the aggregates of operator {name!r}")
+        functions = (check_function(fn, name) for fn in (init, adder, subtractor))
+        return self._add(name, serde, emission, *functions)
+
+    def _add(
+        self,
+        name: str,
+        value: Serde[Any],
+        emission: Emission | None,
+        init: Callable[[], Any] | None,
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+    ) -> KTable:
+        from penstock.topologies.dsl.table import KTable
+
+        wiring = self._flow.wiring
+        emission = wiring.emission if emission is None else as_emission(emission, f"operator {name!r}")
+        if emission == "on_close":
+            raise TopologyError(
+                f"operator {name!r}: a table's groups never close; use emission='every_update' or 'per_commit'"
+            )
+        store = StoreSpec(name, "key_value", self._flow.key, value)
+        spec = TableAggregate(
+            stores=(store,), emission=emission, init=init, adder=adder, subtractor=subtractor, order_sensitive=False
+        )
+        wiring.add(name, spec, self._flow)
+        return KTable(dataclasses.replace(self._flow, operator=name, port=None, value=value), store)
+
+
+def _plus_one(key: Any, value: Any, aggregate: int) -> int:
+    return aggregate + 1
+
+
+def _minus_one(key: Any, value: Any, aggregate: int) -> int:
+    return aggregate - 1
+
+
+def _of_values(fn: Any, name: str) -> Callable[[Any, Any, Any], Any]:
+    """A function of aggregate and value as one of key, value and aggregate."""
+    checked = check_function(fn, name)
+
+    def of_key(key: Any, value: Any, aggregate: Any) -> Any:
+        return checked(aggregate, value)
+
+    return of_key

@@ -1,0 +1,164 @@
+"""What every table of the DSL has: its changes, a way to read its rows, and old values beside the new for who asks.
+
+A table of a topic or of an aggregation has a store. A filtered, mapped or joined one keeps no rows unless it is named or
+materialized: who must look its rows up computes them from the stores behind it (``penstock.topologies.operators
+.table_views``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.store import StoreSpec
+from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.operators.table_ops import KeepRows
+from penstock.topologies.operators.table_views import TableView, view_of_store
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.table import KTable
+
+
+class TableHandle(Handle):
+    """See the module. ``store`` holds the rows. Without one, ``view`` makes the way to read them, and ``inputs`` are the
+    tables that must send old values if this one is to."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        store: StoreSpec | None = None,
+        *,
+        view: Callable[[], TableView] | None = None,
+        inputs: tuple[KTable, ...] = (),
+    ) -> None:
+        super().__init__(flow)
+        self._store = store
+        self._make_view = view
+        self._inputs = inputs
+        self._copy: KTable | None = None
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> StoreSpec:
+        """Where the rows are kept; give it to ``KStream.process(…, stores=…)`` to read them in a processor. Raises
+        ``TopologyError`` for a table that keeps none."""
+        self._fill_place()
+        if self._store is None:
+            raise TopologyError(
+                f"table {self.name!r} keeps no rows of its own; give it a store with materialize(name), or name the "
+                "operator, which does the same"
+            )
+        return self._store
+
+    @property
+    def store_name(self) -> str:
+        """The store's name."""
+        return self.store.name
+
+    @property
+    def windowed(self) -> bool:
+        """Whether its keys are ``Windowed``."""
+        return isinstance(self._flow.key, WindowedSerde) or (
+            self._store is not None and self._store.kind not in ("key_value", "versioned")
+        )
+
+    def materialize(self, name: str | None = None) -> KTable:
+        """The same table with its rows in a store called ``name``, which can be read by that name. Rows of windowed keys
+        stay until they are deleted."""
+        wiring = self._flow.wiring
+        name = wiring.name(self._flow, "materialize", name)
+        store = StoreSpec(name, "key_value", self._flow.key, self._flow.value)
+        wiring.add(name, KeepRows(stores=(store,)), self._flow)
+        return self._table(dataclasses.replace(self._flow, operator=name, port=None), store)
+
+    def with_store(self) -> KTable:
+        """This table if it has a store, else a materialized one, the same for all who ask."""
+        self._fill_place()
+        if self._store is not None:
+            return self._itself()
+        return self._copied()
+
+    def readable(self) -> KTable:
+        """This table, or a materialized one where its rows can be read in no other way."""
+        self._fill_place()
+        if self._make_view is not None or view_of_store(self._store, self._flow.value) is not None:
+            return self._itself()
+        return self._copied()
+
+    @property
+    def view(self) -> TableView:
+        """How to read the rows; of a table that ``readable`` gave."""
+        if self._make_view is not None:
+            return self._make_view()
+        view = view_of_store(self._store, self._flow.value)
+        assert view is not None, self.name
+        return view
+
+    def _copied(self) -> KTable:
+        if self._copy is None:
+            self._copy = self.materialize()
+        return self._copy
+
+    def _fill_place(self) -> None:
+        """Give a table that only passes changes on the store for which it has the place."""
+        graph = self._flow.wiring.graph
+        spec = graph.operator(self.name)
+        if isinstance(spec, KeepRows) and spec.store is None:
+            self._store = StoreSpec(self.name, "key_value", self._flow.key, self._flow.value)
+            graph.replace_operator(self.name, dataclasses.replace(spec, stores=(self._store,)))
+
+    def _itself(self) -> KTable:
+        from penstock.topologies.dsl.table import KTable  # the themes' files are its bases
+
+        assert isinstance(self, KTable)
+        return self
+
+    def _table(
+        self,
+        flow: Flow,
+        store: StoreSpec | None = None,
+        *,
+        view: Callable[[], TableView] | None = None,
+        inputs: tuple[KTable, ...] = (),
+    ) -> KTable:
+        """A table handle on a flow."""
+        from penstock.topologies.dsl.table import KTable
+
+        return KTable(flow, store, view=view, inputs=inputs)
+
+    # -- old values ------------------------------------------------------------------------------------------
+
+    def request_olds(self) -> None:
+        """Have the table's changes carry the old value beside the new one. For operators that need it."""
+        self._fill_place()
+        graph = self._flow.wiring.graph
+        spec = graph.operator(self.name)
+        if spec.sends_olds:
+            return
+        for table in self._inputs:
+            table.request_olds()
+        graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+
+    def _named(self, table: KTable, name: str | None) -> KTable:
+        """The table as it is, or materialized under the name that the user gave."""
+        return table if name is None else table.materialize(name)
+
+    def _check_same_keys(self, other: Any, name: str, *, what: str = "joins") -> KTable:
+        """The other side of an operator on two tables, if it is one whose keys this table's can meet."""
+        from penstock.topologies.dsl.table import KTable
+
+        if not isinstance(other, KTable):
+            raise TopologyError(f"operator {name!r} {what} {other!r:.100}; the other side must be a KTable")
+        self._flow.wiring.check_own(other._flow, name)
+        if self.key_serde.name != other.key_serde.name:
+            raise TopologyError(
+                f"operator {name!r}: keys of {self.out!r} are {self.key_serde.name}, those of {other.out!r} are "
+                f"{other.key_serde.name}, and would never meet; give both tables the same key serde, or join by "
+                "foreign key (join_foreign)"
+            )
+        return other

@@ -1,0 +1,166 @@
+"""Joins of a table with another one: by key, and by a foreign key that its rows name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.serde import BYTES, Serde
+from penstock.state.store import StoreSpec
+from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.table_handle import TableHandle
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.operators.foreign_join import Answer, JoinAnswers, Subscribe, partition_of_answer
+from penstock.topologies.operators.foreign_wire import RESPONSE, SUBSCRIPTION
+from penstock.topologies.operators.table_join import TableJoin
+from penstock.topologies.operators.table_ops import KeepRows
+from penstock.topologies.operators.table_views import JoinView
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.table import KTable
+
+
+class TableJoinMethods(TableHandle):
+    """Methods of ``KTable``. ``value`` is the serde of results (default: this table's); ``name`` names the operator and
+    gives the result a store of that name."""
+
+    def join(self, other: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KTable:
+        """A row ``joiner(left, right)`` for each key that has one in both tables, kept up to date by changes of either
+        side. The tables must be partitioned alike; nothing is copied."""
+        return self._joined("join", other, joiner, value, name)
+
+    def left_join(self, other: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KTable:
+        """As ``join``, and ``joiner(left, None)`` where the other table has no row."""
+        return self._joined("left-join", other, joiner, value, name, keeps_left=True)
+
+    def outer_join(self, other: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KTable:
+        """As ``left_join``, and ``joiner(None, right)`` where only the other table has a row."""
+        return self._joined("outer-join", other, joiner, value, name, keeps_left=True, keeps_right=True)
+
+    def _joined(
+        self,
+        kind: str,
+        other: Any,
+        joiner: Any,
+        value: Any,
+        name: str | None,
+        *,
+        keeps_left: bool = False,
+        keeps_right: bool = False,
+    ) -> KTable:
+        wiring = self._flow.wiring
+        own = wiring.name(self._flow, kind, None if name is None else f"{name}-{kind}")
+        left, right = self.readable(), self._check_same_keys(other, own).readable()
+        if left.out == right.out:
+            raise TopologyError(f"operator {own!r} joins table {left.name!r} with itself; use map_values")
+        if keeps_left:
+            left.request_olds()
+        if keeps_right:
+            right.request_olds()
+        view = JoinView(left.view, right.view, check_function(joiner, own), keeps_left, keeps_right)
+        wiring.add_ports(own, TableJoin(view=view, stores=view.stores), {"left": left._flow, "right": right._flow})
+        flow = dataclasses.replace(
+            self._behind(own, value=value), watermarked=left._flow.watermarked or right._flow.watermarked
+        )
+        return self._named(self._table(flow, view=lambda: view, inputs=(left, right)), name)
+
+    # -- foreign keys ----------------------------------------------------------------------------------------
+
+    def join_foreign(
+        self, other: KTable, fn: Function, joiner: Function, *, value: Any = None, name: str | None = None
+    ) -> KTable:
+        """A row ``joiner(left, right)`` for each row of this table whose foreign key ``fn(key, value)`` has a row in the
+        other; ``None``: it names none, which is counted. Keys are this table's. The tables may be partitioned in any
+        way: their tasks exchange subscriptions and answers through two topics."""
+        return self._joined_foreign("join-foreign", other, fn, joiner, value, name, left=False)
+
+    def left_join_foreign(
+        self, other: KTable, fn: Function, joiner: Function, *, value: Any = None, name: str | None = None
+    ) -> KTable:
+        """As ``join_foreign``, and ``joiner(left, None)`` for rows that name no row, or one that is not there."""
+        return self._joined_foreign("left-join-foreign", other, fn, joiner, value, name, left=True)
+
+    def _joined_foreign(
+        self, kind: str, other: Any, fn: Any, joiner: Any, value: Any, name: str | None, *, left: bool
+    ) -> KTable:
+        from penstock.topologies.dsl.table import KTable
+
+        wiring = self._flow.wiring
+        own = wiring.name(self._flow, kind, name)
+        if not isinstance(other, KTable):
+            raise TopologyError(f"operator {own!r} joins {other!r:.100}; the other side must be a KTable")
+        wiring.check_own(other._flow, own)
+        if other.windowed:
+            raise TopologyError(
+                f"operator {own!r}: rows of the windowed table {other.name!r} cannot be named by a foreign key; join a "
+                "table per key"
+            )
+        asking, asked = self.readable(), other.readable()
+        asking.request_olds()
+        subscribe = Subscribe(
+            fn=check_function(fn, own),
+            key_serde=asking.key_serde,
+            value_serde=asking.value_serde,
+            foreign_key_serde=asked.key_serde,
+            left=left,
+        )
+        wiring.add(f"{own}-subscribe", subscribe, asking._flow)
+        answers = _exchange(own, asking, asked)
+        join = JoinAnswers(
+            stores=asking.view.stores,
+            rows=asking.view,
+            value_serde=asking.value_serde,
+            foreign_value_serde=asked.value_serde,
+            joiner=check_function(joiner, own),
+            left=left,
+        )
+        wiring.add(f"{own}-response", join, answers)
+        flow = dataclasses.replace(self._behind(f"{own}-response", value=value), port=None, rekeyed=False)
+        wiring.add(own, KeepRows(), flow)
+        table = self._table(dataclasses.replace(flow, operator=own))
+        return table if name is None else table.with_store()
+
+
+def _exchange(own: str, asking: KTable, asked: KTable) -> Flow:
+    """The two topics with what answers between them: from the operator ``<own>-subscribe`` to the answers."""
+    wiring = asking._flow.wiring
+    subscriptions = Flow(
+        wiring, asking._flow.root, f"{own}-subscribe", None, asked.key_serde, SUBSCRIPTION, rekeyed=True
+    )
+    arrived = _through(subscriptions, f"{own}-subscription-registration-topic")
+    store = StoreSpec(f"{own}-subscription-store", "key_value", BYTES, SUBSCRIPTION)
+    answer = Answer(
+        stores=(store, *asked.view.stores),
+        right=asked.view,
+        foreign_key_serde=asked.key_serde,
+        value_serde=asked.value_serde,
+    )
+    wiring.add_ports(f"{own}-answer", answer, {"subscriptions": arrived, "rows": asked._flow})
+    answers = Flow(wiring, asking._flow.root, f"{own}-answer", None, BYTES, RESPONSE)
+    return _through(
+        answers, f"{own}-subscription-response-topic", read_key=asking.key_serde, partition_of=partition_of_answer
+    )
+
+
+def _through(
+    flow: Flow,
+    topic: str,
+    *,
+    read_key: Serde[Any] | None = None,
+    partition_of: Callable[[Any, Any], int] | None = None,
+) -> Flow:
+    """The same records behind an internal topic. ``read_key``: the serde by which keys are read there. Where the writer
+    chooses partitions, the topic carries no watermarks: it brings answers to what its readers have sent, so that they
+    would wait for themselves."""
+    wiring = flow.wiring
+    key = flow.key if read_key is None else read_key
+    sink = Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partition_of=partition_of)
+    source = Source(
+        topic=topic, key_serde=key, value_serde=flow.value, internal=True, carries_watermarks=partition_of is None
+    )
+    wiring.add(f"{topic}-sink", sink, flow)
+    wiring.add_source(topic, source)
+    return dataclasses.replace(flow, operator=topic, port=None, key=key, rekeyed=False)

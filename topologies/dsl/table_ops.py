@@ -1,0 +1,60 @@
+"""What a table can do row by row.
+
+``name`` names the operator and gives its result a store of that name, in which the rows can be read. Without it the result
+keeps no rows of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.table_handle import TableHandle
+from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.operators.table_ops import TableFilter, TableMapValues
+from penstock.topologies.operators.table_views import ComputedView
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.table import KTable
+
+
+class TableOpMethods(TableHandle):
+    """Methods of ``KTable``."""
+
+    def filter(self, fn: Function, *, name: str | None = None) -> KTable:
+        """The rows for which ``fn(key, value)`` is true. A row that no longer is one is deleted; where it is not known
+        whether there was one, a tombstone is sent all the same."""
+        return self._filtered("filter", fn, name, negate=False)
+
+    def filter_not(self, fn: Function, *, name: str | None = None) -> KTable:
+        """The rows for which ``fn(key, value)`` is false, as ``filter``."""
+        return self._filtered("filter-not", fn, name, negate=True)
+
+    def map_values(self, fn: Callable[[Any], Any], *, value: Any = None, name: str | None = None) -> KTable:
+        """The rows with ``fn(value)`` for value; ``None``: no row. Deletions pass without a call."""
+        return self._mapped("map-values", fn, value, name, with_key=False)
+
+    def map_values_with_key(self, fn: Function, *, value: Any = None, name: str | None = None) -> KTable:
+        """The rows with ``fn(key, value)`` for value; ``None``: no row. Deletions pass without a call."""
+        return self._mapped("map-values-with-key", fn, value, name, with_key=True)
+
+    def _filtered(self, kind: str, fn: Any, name: str | None, *, negate: bool) -> KTable:
+        own = self._operator_name(kind, name)
+        return self._derived(own, TableFilter(fn=check_function(fn, own), negate=negate), None, name)
+
+    def _mapped(self, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> KTable:
+        own = self._operator_name(kind, name)
+        return self._derived(own, TableMapValues(fn=check_function(fn, own), with_key=with_key), value, name)
+
+    def _operator_name(self, kind: str, name: str | None) -> str:
+        return self._flow.wiring.name(self._flow, kind, None if name is None else f"{name}-{kind}")
+
+    def _derived(self, own: str, spec: TableFilter | TableMapValues, value: Any, name: str | None) -> KTable:
+        self._flow.wiring.add(own, spec, self._flow)
+        table = self._table(
+            self._behind(own, value=value),
+            view=lambda: ComputedView(self.readable().view, spec.value_of),
+            inputs=(self._itself(),),
+        )
+        return self._named(table, name)

@@ -1,0 +1,29 @@
+"""Streams read as tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.store import StoreSpec
+from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.operators.table_ops import KeepRows
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.table import KTable
+
+
+class ToTableMethods(Handle):
+    """Methods of ``KStream``."""
+
+    def to_table(self, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
+        """The last value per key as a table, in a store called ``name``: a null value deletes, null keys are dropped and
+        counted. Goes through a repartition topic where keys may have changed."""
+        from penstock.topologies.dsl.table import KTable  # tables make streams
+
+        wiring = self._flow.wiring
+        name = wiring.name(self._flow, "to-table", name)
+        flow = wiring.by_key(self._behind(self._flow.operator, port=self._flow.port, key=key, value=value))
+        store = StoreSpec(name, "key_value", flow.key, flow.value)
+        wiring.add(name, KeepRows(stores=(store,)), flow)
+        return KTable(dataclasses.replace(flow, operator=name, port=None), store)

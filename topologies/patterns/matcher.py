@@ -82,8 +82,10 @@ class Matcher:
         matches, partials, held = self._skip(state, found, left, at)
         return Outcome(self._next(state, partials, held), tuple(matches), tuple(timeouts))
 
-    def step(self, state: KeyState, value: Any, ts: int, processing_time: int = 0) -> Outcome:
-        """An event; the time has been advanced to ``ts``."""
+    def step(
+        self, state: KeyState, value: Any, ts: int, processing_time: int = 0, data: bytes | None = None
+    ) -> Outcome:
+        """An event; the time has been advanced to ``ts``. ``data``: its bytes, where they are at hand."""
         event = _Event(value, ts, state.next_event)
         shared: dict[int, bool] = {}
         taken: dict[tuple[int, int], Node] = {}
@@ -117,7 +119,7 @@ class Matcher:
             return Outcome(state, (), ())
         events = state.events
         if taken:
-            events = {**events, event.number: Kept(ts, self._encode(value))}
+            events = {**events, event.number: Kept(ts, self._encode(value) if data is None else data)}
         now = state._replace(next_event=event.number + 1, events=events)
         matches, left, held = self._skip(now, list(found.values()), list(partials.values()), {})
         return Outcome(self._next(now, left, held), tuple(matches), ())

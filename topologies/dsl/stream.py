@@ -16,6 +16,7 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.patterns import PatternMethods
 from penstock.topologies.dsl.sampling import SamplingMethods
 from penstock.topologies.dsl.stateless import StatelessMethods
 from penstock.topologies.dsl.stream_joins import StreamJoinMethods
@@ -26,7 +27,7 @@ from penstock.topologies.operators.endpoints import Sink
 from penstock.topologies.operators.processor import Processor, processor_spec
 
 
-class KStream(StatelessMethods, StreamJoinMethods, SamplingMethods):
+class KStream(StatelessMethods, StreamJoinMethods, SamplingMethods, PatternMethods):
     """A handle on a stream of records."""
 
     def process(

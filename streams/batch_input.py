@@ -4,30 +4,30 @@ back from a place in the batch to the input record."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import accumulate
 
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.feed import Run
 from penstock.streams.task_context import Failures, Origin
 from penstock.topologies.batch import Batch, concat
-from penstock.topologies.watermarks import Carried, WatermarkStrategy
 
 
 class BatchInput:
-    """The batch at hand. ``sources``: the index of each topic's source operator; ``names``: of all operators."""
+    """The batch at hand. ``sources``: the index of each topic's source operator; ``names``: of all operators.
+    ``marked``: the topics in which records of other tasks' event time stand, which are no data."""
 
     def __init__(
         self,
         stride: int,
         names: tuple[str, ...],
         sources: Mapping[str, int],
-        watermarks: Mapping[str, WatermarkStrategy | None],
+        marked: Collection[str],
     ) -> None:
         self._stride = stride
         self._names = names
         self._sources = sources
-        self._carrying = frozenset(t for t, w in watermarks.items() if isinstance(w, Carried))
+        self._marked = frozenset(marked)
         self._rejected: dict[TopicPartition, dict[int, str]] = {}
         self._runs: list[Run] = []
         self._bases: list[int] = []
@@ -61,7 +61,7 @@ class BatchInput:
             list(range(base * stride, (base + stop - start) * stride, stride)),
             chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
         )
-        if chunk.marks is not None and chunk.topic in self._carrying:
+        if chunk.marks is not None and chunk.topic in self._marked:
             batch = batch.where([m is None for m in chunk.marks[start:stop]])
         wrong = self._rejected.get(TopicPartition(chunk.topic, chunk.partition)) if self._rejected else None
         return self._without(wrong, run, base, batch, failures) if wrong else batch

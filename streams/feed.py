@@ -4,6 +4,9 @@ It takes the record with the lowest head timestamp (ties: topic name, then offse
 buffered record or is known to be caught up; then, with ``max_task_idle_ms`` above 0, only after that time. Over a fixed
 range this is a sort by (running maximum of the timestamp within the partition, topic, offset).
 
+Inputs of a higher priority come first while they have records; ``bootstrap`` inputs are read to their ends before any
+other, with a cut after them, so that a replay needs to know nothing of it.
+
 Where it went on without a caught-up partition and a record came later that the rule would have put earlier, it notes a
 ``Cut``. A feed that is given the cuts (``replay``) reproduces the live order: it merges each range to its end before
 the next. The head's sort key can only fall below that of the record before it in that case, so that comparison at each
@@ -14,13 +17,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.streams.journal import ClockFiring, Cut, Entry
 from penstock.streams.ports import Chunk
 
 _NEVER = -(1 << 62)
+_FIRST = (_NEVER, _NEVER, -1)
 
 
 class Run(NamedTuple):
@@ -111,13 +115,20 @@ class Feed:
         *,
         max_task_idle_ms: int = 0,
         replay: Sequence[Entry] = (),
+        bootstrap: Collection[str] = (),
+        priorities: Mapping[str, int] | None = None,
     ) -> None:
         self.topics = sorted(topics)
+        self._ranks = [-(priorities or {}).get(t, 0) for t in self.topics]
+        self._prior = len(set(self._ranks)) > 1
+        self._bootstrap = frozenset() if replay else frozenset(bootstrap)
+        self._held_back: set[str] = set()
+        """Bootstrap inputs whose end is not to be trusted yet: ``hold_back``."""
         self._queues = [_Queue(t, positions[t]) for t in self.topics]
         self._by_topic = {q.topic: q for q in self._queues}
         self._max_idle_ms = max_task_idle_ms
         self._idle_since_ms: int | None = None
-        self._last_key: tuple[int, int] = (_NEVER, -1)
+        self._last_key: tuple[int, int, int] = _FIRST
         self._script = deque(replay)
         self._set_limits()
         self.cuts: list[Entry] = []
@@ -165,7 +176,14 @@ class Feed:
                     waiting = True
             if not waiting:
                 self._idle_since_ms = None
-            if not heads or (waiting and not self._script and self._still_idle(now_ms)):
+            if self._bootstrap:
+                heads = [h for h in heads if self.topics[h[1]] in self._bootstrap]
+                if not heads and self._bootstrapped():
+                    continue
+            elif self._prior and heads:
+                highest = min(self._ranks[i] for _, i in heads)
+                heads = [h for h in heads if self._ranks[h[1]] == highest]
+            if not heads or (waiting and not self._bootstrap and not self._script and self._still_idle(now_ms)):
                 return runs
             run = self._take_lowest(heads, left)
             runs.append(run)
@@ -184,14 +202,31 @@ class Feed:
     def _take_lowest(self, heads: list[tuple[int, int]], most: int) -> Run:
         head_ms, lowest = min(heads)
         queue = self._queues[lowest]
-        key = (max(queue.running_max, head_ms), lowest)
+        key = (self._ranks[lowest], max(queue.running_max, head_ms), lowest)
         if key < self._last_key:
             self._cut()
         others = [h for h in heads if h[1] != lowest]
         bound_ms, other = min(others) if others else (None, 0)
         run = queue.take(lowest, most, bound_ms, lowest < other)
-        self._last_key = (queue.running_max, lowest)
+        self._last_key = (self._ranks[lowest], queue.running_max, lowest)
         return run
+
+    def hold_back(self, topic: str, held: bool) -> None:
+        """A bootstrap input that is written by other tasks is not at its end before they say so."""
+        (self._held_back.add if held else self._held_back.discard)(topic)
+
+    def _bootstrapped(self) -> bool:
+        """Whether the bootstrap inputs have been read to their ends; then the others begin, with a cut between."""
+        if self._held_back or not all(self._by_topic[t].complete() for t in self._bootstrap):
+            return False
+        self._bootstrap = frozenset()
+        self._cut()
+        return True
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition was read to its known end."""
+        return all(q.head_ms() is None and q.complete() for q in self._queues)
 
     def _still_idle(self, now_ms: int) -> bool:
         """Some partition is caught up: whether to wait for it a little longer. Once the time is up, the others go on
@@ -223,7 +258,7 @@ class Feed:
         self._restart_order()
 
     def _restart_order(self) -> None:
-        self._last_key = (_NEVER, -1)
+        self._last_key = _FIRST
         for queue in self._queues:
             queue.running_max = _NEVER
 

@@ -21,7 +21,8 @@ _PLAIN_CHARS = 2_000
 class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     """``stream_time_ms`` of the task, ``operators``: own stream time by operator name, ``partition_time_ms`` of this
     input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``: next changelog offset by store,
-    ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``."""
+    ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``, ``caught_up``: the bootstrap inputs
+    whose writers have all said that they have caught up."""
 
     version: int = msgspec.field(default=0, name="v")
     stream_time_ms: int = msgspec.field(default=NO_TIME, name="t")
@@ -31,6 +32,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     changelogs: dict[str, int] = msgspec.field(default_factory=dict, name="c")
     journal: int | None = msgspec.field(default=None, name="j")
     watermarks: dict[str, list[Any]] = msgspec.field(default_factory=dict, name="m")
+    caught_up: list[str] = msgspec.field(default_factory=list, name="b")
 
 
 class _Version(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from typing import Any
 
 from penstock.state.errors import ProcessingError, SerdeError
@@ -15,6 +16,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, TaskTime
 from penstock.topologies.operators.endpoints import Sink
 
+_TIME = struct.Struct(">q")
 BY_KEY = -1
 """Partition of a record that the producer chooses by murmur2 of the key."""
 
@@ -71,11 +73,20 @@ class WatermarkTeller:
 
     def output(self, watermark_ms: int, timestamp_ms: int, *, idle: bool) -> Output:
         """The records that say it."""
-        count = self._partitions
-        headers = Mark(self._writer, self._writers, watermark_ms, idle).headers
-        return Output(
-            self._topic, [None] * count, [None] * count, [timestamp_ms] * count, [headers] * count, list(range(count))
-        )
+        mark = Mark(self._writer, self._writers, watermark_ms, idle)
+        return mark_output(self._topic, mark, self._partitions, timestamp_ms)
+
+
+def mark_output(topic: str, mark: Mark, partitions: int, timestamp_ms: int) -> Output:
+    """A mark as a record in every partition of a repartition topic."""
+    return Output(
+        topic,
+        [None] * partitions,
+        [None] * partitions,
+        [timestamp_ms] * partitions,
+        [mark.headers] * partitions,
+        list(range(partitions)),
+    )
 
 
 class SinkOperator(Operator):
@@ -133,11 +144,13 @@ class SinkOperator(Operator):
             keys = self._spec.key_serde.serialize_all(batch.keys)
             values = self._spec.value_serde.serialize_all(batch.values)
             self._check_size(values)
+            partition = self._partition(batch, keys, values)
         except (SerdeError, ProcessingError) as exc:
             self._one_by_one(port, batch, exc)
             return
-        if keys:
-            partition = self._partition(batch, keys)
+        if self._spec.route == "broadcast":
+            self._write_to_all(batch, keys, values)
+        elif keys:
             self._outputs.append(
                 Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
             )
@@ -158,8 +171,42 @@ class SinkOperator(Operator):
                 "limit here, in the topic (max.message.bytes) and in the producer (message.max.bytes)"
             )
 
-    def _partition(self, batch: Batch, keys: list[bytes | None]) -> int | list[int] | None:
+    def _write_to_all(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> None:
+        assert self._partitions is not None
+        every = range(self._partitions)
+        places = [i for i in range(len(keys)) for _ in every]
+        if places:
+            self._outputs.append(
+                Output(
+                    self._topic,
+                    [keys[i] for i in places],
+                    [values[i] for i in places],
+                    [batch.timestamps[i] for i in places],
+                    None if batch.headers is None else [batch.headers[i] for i in places],
+                    [*every] * len(keys),
+                    [batch.order[i] for i in places],
+                )
+            )
+
+    def _routed(self, batch: Batch, values: list[bytes | None]) -> list[int]:
+        """Partitions that do not follow from the key."""
+        count, route = self._partitions, self._spec.route
+        assert count is not None
+        if callable(route):
+            chosen = [route(k, v, count) for k, v in zip(batch.keys, batch.values, strict=True)]
+            wrong = [c for c in chosen if type(c) is not int or not 0 <= c < count]
+            if wrong:
+                raise ProcessingError(
+                    f"the partitioner returned {wrong[0]!r:.60}; it must return an int from 0 to {count - 1}"
+                )
+            return chosen
+        pack = _TIME.pack
+        return [partition_for((v or b"") + pack(t), count) for v, t in zip(values, batch.timestamps, strict=True)]
+
+    def _partition(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> int | list[int] | None:
         spec = self._spec
+        if spec.route not in ("key", "broadcast"):
+            return self._routed(batch, values)
         if spec.partition_of is not None:
             return list(map(spec.partition_of, batch.keys, batch.values))
         if spec.inner_key is not None and self._partitions is not None:

@@ -23,6 +23,7 @@ from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
 from penstock.streams import journal, metadata
 from penstock.streams.batch_input import BatchInput
+from penstock.streams.bootstrap import Bootstrap, bootstrap_topics
 from penstock.streams.engine import BatchTime, Engine
 from penstock.streams.event_time import with_event_times
 from penstock.streams.feed import Feed, Run
@@ -30,9 +31,9 @@ from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk, Committed
-from penstock.streams.sink import Output, SinkOperator, WatermarkTeller, coalesced
+from penstock.streams.sink import Output, SinkOperator, WatermarkTeller, coalesced, mark_output
 from penstock.streams.task_context import Failures, NodeContext, TaskRequests
-from penstock.streams.watermarks import TaskWatermarks, with_marks
+from penstock.streams.watermarks import Mark, TaskWatermarks, with_marks
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
@@ -44,7 +45,9 @@ from penstock.topologies.watermarks import Carried, carried_topics
 class TaskOptions:
     """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
     cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
-    processing time goes in steps of it, so that at most one reading of the clock is journaled per step."""
+    processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
+    ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
+    already holds what it says."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -52,6 +55,7 @@ class TaskOptions:
     max_task_idle_ms: int = 0
     live: bool = False
     wall_resolution_ms: int = 10
+    announces: bool = True
 
 
 @dataclasses.dataclass
@@ -95,6 +99,10 @@ class Task:
         self.topics = tuple(sorted(self._sources))
         self._carried = carried_topics(topology)
         self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
+        self._marked = frozenset(
+            t for t, s in self._source_specs.items() if isinstance(s.watermark, Carried) or s.waits_for_writers
+        )
+        self._announces = bootstrap_topics(topology) if options.announces else frozenset()
         self._task_count = task_count
         self.stores = {s.name: KeyValueState(s, backend) for s in subtopology.stores}
         self.requests = TaskRequests()
@@ -132,9 +140,14 @@ class Task:
             {t: self._start[t][0] for t in self.topics},
             max_task_idle_ms=self.options.max_task_idle_ms,
             replay=self._replay,
+            bootstrap=[t for t, s in self._source_specs.items() if s.bootstrap],
+            priorities={t: s.priority for t, s in self._source_specs.items()},
         )
-        watermarks = {t: s.watermark for t, s in self._source_specs.items()}
-        self._input = BatchInput(self._plan.stride, self._plan.names, self._sources, watermarks)
+        self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up])
+        for topic in self._bootstrap.waiting:
+            self.feed.hold_back(topic, True)
+        self._announced = not self._announces
+        self._input = BatchInput(self._plan.stride, self._plan.names, self._sources, self._marked)
         self._partition_time_ms = {t: self._start[t][1].partition_time_ms for t in self.topics}
         self._consumed_time_ms = dict(self._partition_time_ms)
         """Of each input, as of what was processed: what is buffered is judged again after a restart."""
@@ -198,8 +211,10 @@ class Task:
             chunk, self._partition_time_ms[chunk.topic], self.options.policies, now_ms if self.options.live else None
         )
         self._partition_time_ms[chunk.topic] = time
-        if source.watermark is not None:
+        if source.watermark is not None or source.waits_for_writers:
             checked = with_marks(checked, source)
+            if self._bootstrap.heard(checked):
+                self.feed.hold_back(chunk.topic, False)
         if self.options.policies.timestamp != "clamp":
             wrong = {**wrong, **unmade}
         self._input.reject(TopicPartition(chunk.topic, chunk.partition), wrong)
@@ -214,6 +229,7 @@ class Task:
         while not runs and self._replay_scripted():
             runs = self.feed.take(most, now_ms)
         if not runs:
+            self._announce()
             return 0
         count = self._input.set(runs)
         batches = self._input.batches(self.failures)
@@ -224,6 +240,20 @@ class Task:
         if sum(s.size_bytes() for s in self.stores.values()) > self.options.state_cache_max_bytes:
             self._relieve_memory()
         return count
+
+    def _announce(self) -> None:
+        """Tell tasks that read, as a bootstrap, what this one writes, that it has caught up."""
+        if self._announced or not self.feed.at_end:
+            return
+        self._announced = True
+        for spec in self._plan.specs:
+            if isinstance(spec, Sink) and spec.topic in self._announces:
+                topic = spec.topic_name(self.application_id)
+                count = self._partition_counts[topic]
+                mark = Mark(self.id.partition, self._task_count, NO_TIME, False, True)
+                at_ms = max(self.stream_time_ms, 0)
+                self._outputs.append(mark_output(topic, mark, count, at_ms))
+                self.uncommitted_records += 1
 
     def _replay_scripted(self) -> bool:
         """Replay: act on the journal's next entry if its range is done."""
@@ -401,6 +431,7 @@ class Task:
                 changelogs=self.changelog_ends,
                 journal=self._journal_end,
                 watermarks=self._watermarks.saved(),
+                caught_up=self._bootstrap.done,
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, partition)] = Committed(offset, metadata.encode(noted))

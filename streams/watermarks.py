@@ -24,18 +24,20 @@ from penstock.topologies.operators.endpoints import Source
 from penstock.topologies.watermarks import BoundedOutOfOrderness, Carried, Punctuated, WatermarkStrategy
 
 HEADER = "penstock.watermark"
-_MARK = struct.Struct(">iiq?")
+_MARK = struct.Struct(">iiq??")
 _TASK = ""
 """Where the task's own watermark is saved: no topic has this name."""
 
 
 class Mark(NamedTuple):
-    """What one upstream task says: it is ``writer`` of ``writers``, and has come to ``watermark_ms``, or is idle."""
+    """What one upstream task says: it is ``writer`` of ``writers``, and has come to ``watermark_ms``, or is idle; or that
+    it has written all that its inputs held when it started (``caught_up``, which says nothing of time)."""
 
     writer: int
     writers: int
     watermark_ms: int
     idle: bool
+    caught_up: bool = False
 
     @property
     def headers(self) -> Headers:
@@ -56,7 +58,7 @@ def mark_of(headers: Headers) -> Mark | None:
 def with_marks(chunk: Chunk, source: Source) -> Chunk:
     """The chunk with what its records say about the watermark, where the source's strategy asks them."""
     strategy = source.watermark
-    if isinstance(strategy, Carried):
+    if isinstance(strategy, Carried) or source.waits_for_writers:
         if chunk.headers is not None:
             chunk.marks = [mark_of(h) if h else None for h in chunk.headers]
     elif isinstance(strategy, Punctuated):
@@ -110,7 +112,7 @@ class _Clock:
 
     def _heard(self, mark: Mark | None) -> int:
         """The lowest of what the writers say, once all have been heard; idle ones do not count."""
-        if mark is None:
+        if mark is None or mark.caught_up:
             return self.watermark_ms
         self.writer_count = mark.writers
         self.writers[mark.writer] = (mark.watermark_ms, mark.idle)

@@ -220,7 +220,7 @@ def ordered_rows(
         if made is not None:
             placed = placed.unionByName(made.mapInArrow(partial(placed_rows, ordering), ORDERED_SCHEMA))
     marks = spark.createDataFrame(
-        [(*t, END_OF_TASK[0], 0, END_OF_TASK[1], t.partition, 0, 0, None, None, None) for t in tasks], ORDERED_SCHEMA
+        [(*t, END_OF_TASK[0], 0, 0, END_OF_TASK[1], t.partition, 0, 0, None, None, None) for t in tasks], ORDERED_SCHEMA
     )
     return placed.unionByName(marks).repartition(len(tasks), "subtopology", "task").sortWithinPartitions(*ORDER)
 

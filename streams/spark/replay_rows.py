@@ -31,11 +31,11 @@ from penstock.topologies.operator import NO_TIME
 
 _NEVER = -(1 << 62)
 ORDERED_SCHEMA = (
-    "subtopology int, task int, range long, running_max_ms long, topic string, partition int, offset long, "
+    "subtopology int, task int, range long, rank int, running_max_ms long, topic string, partition int, offset long, "
     "timestamp_ms long, key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
-ORDER = ("subtopology", "task", "range", "running_max_ms", "topic", "offset")
-"""What rows are sorted by. ``END_OF_TASK`` rows come last."""
+ORDER = ("subtopology", "task", "range", "rank", "running_max_ms", "topic", "offset")
+"""What rows are sorted by; the rank is the negative priority of the input. ``END_OF_TASK`` rows come last."""
 END_OF_TASK = (1 << 62, "")
 """Range and topic of a row that only says that the task exists."""
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -44,6 +44,7 @@ _ARROW = pa.schema(
         ("subtopology", pa.int32()),
         ("task", pa.int32()),
         ("range", pa.int64()),
+        ("rank", pa.int32()),
         ("running_max_ms", pa.int64()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -121,8 +122,9 @@ def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterat
                     pa.array([ordering.subtopologies[tp.topic]] * rows, pa.int32()),
                     pa.array([tp.partition] * rows, pa.int32()),
                     pa.array(ranges, pa.int64()),
+                    pa.array([-source.priority] * rows, pa.int32()),
                     pa.array(running, pa.int64()),
-                    *(part.column(f.name).cast(f.type) for f in list(_ARROW)[4:]),
+                    *(part.column(f.name).cast(f.type) for f in list(_ARROW)[5:]),
                 ],
                 schema=_ARROW,
             )

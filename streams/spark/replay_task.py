@@ -110,7 +110,7 @@ class ReplayTask:
         self._step = step
         self._entries = job.entries.get(task_id, ())
         self._range = 0
-        options = dataclasses.replace(job.options, live=False, max_task_idle_ms=0)
+        options = dataclasses.replace(job.options, live=False, max_task_idle_ms=0, announces=False)
         start = job.starts[task_id]
         self.task = Task(
             task_id,

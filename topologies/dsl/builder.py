@@ -22,6 +22,7 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.state.store import StoreSpec
+from penstock.topologies.dsl.global_table import GlobalKTable
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
@@ -60,13 +61,25 @@ class StreamsBuilder:
         value: Any = None,
         timestamp: Callable[[Record], int] | None = None,
         watermark: WatermarkStrategy | None = None,
+        bootstrap: bool = False,
+        priority: int = 0,
         name: str | None = None,
     ) -> KStream:
         """The records of a topic. ``timestamp`` makes the event time (milliseconds) of a record; ``None``:
         the log's. ``watermark``: how far event time has come, as this source says it
-        (``bounded_out_of_orderness``, ``punctuated``). The operator is called ``name``, or as the topic."""
+        (``bounded_out_of_orderness``, ``punctuated``). ``bootstrap``: each
+        time a task starts, this topic is read to its end before the others; ``priority``: while a topic of a higher one
+        has records, the others wait. The operator is called ``name``, or as the topic."""
         flow = self._flow(topic, key, value, name)
-        spec = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, timestamp=timestamp, watermark=watermark)
+        spec = Source(
+            topic=topic,
+            key_serde=flow.key,
+            value_serde=flow.value,
+            timestamp=timestamp,
+            watermark=watermark,
+            bootstrap=bootstrap,
+            priority=priority,
+        )
         self._wiring.add_source(flow.operator, spec)
         return KStream(dataclasses.replace(flow, watermarked=watermark is not None))
 
@@ -78,6 +91,12 @@ class StreamsBuilder:
         spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,))
         self._wiring.add_source(flow.operator, spec)
         return KTable(flow, store)
+
+    def global_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> GlobalKTable:
+        """A table of which every task has all rows: see ``penstock.topologies.dsl.global_table``."""
+        flow = self._flow(topic, key, value, name)
+        self._wiring.add_source(flow.operator, Source(topic=topic, key_serde=flow.key, value_serde=flow.value))
+        return GlobalKTable(flow)
 
     def changelog_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
         """A topic of updates as a table, without a store: each record is passed on as a change of its key's row. For a

@@ -9,25 +9,36 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.dsl.expressions import ExpressionMethods
+from penstock.topologies.dsl.global_table import GlobalTableJoinMethods
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.patterns import PatternMethods
 from penstock.topologies.dsl.sampling import SamplingMethods
 from penstock.topologies.dsl.stateless import StatelessMethods
 from penstock.topologies.dsl.stream_joins import StreamJoinMethods
+from penstock.topologies.dsl.to_table import ToTableMethods
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind
 from penstock.topologies.operators import stateless
-from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.operators.endpoints import Route, Sink
 from penstock.topologies.operators.processor import Processor, processor_spec
 
 
-class KStream(StatelessMethods, StreamJoinMethods, SamplingMethods, PatternMethods):
+class KStream(
+    StatelessMethods,
+    ExpressionMethods,
+    StreamJoinMethods,
+    SamplingMethods,
+    ToTableMethods,
+    PatternMethods,
+    GlobalTableJoinMethods,
+):
     """A handle on a stream of records."""
 
     def process(
@@ -51,18 +62,34 @@ class KStream(StatelessMethods, StreamJoinMethods, SamplingMethods, PatternMetho
     # -- partitions and groups -------------------------------------------------------------------------------
 
     def repartition(
-        self, *, key: Any = None, value: Any = None, partitions: int | None = None, name: str | None = None
+        self,
+        *,
+        by: Route | Literal["one"] = "key",
+        key: Any = None,
+        value: Any = None,
+        partitions: int | None = None,
+        name: str | None = None,
     ) -> KStream:
-        """The same records through the topic ``<name>-repartition``, partitioned by key. ``partitions``: how
-        many it gets (``None``: as many as the inputs it is used with)."""
+        """The same records through the topic ``<name>-repartition``. ``by``: the key (Kafka's murmur2); ``"shuffle"``: a
+        partition that follows from the whole record, for even load; ``"broadcast"``: every partition, so that every task
+        gets every record at a fixed place of its order; ``"one"``: a single partition; or ``fn(key, value, partitions)``.
+        ``partitions``: how many it gets (``None``: as many as the inputs it is used with)."""
         flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
-        return KStream(flow.wiring.repartition(flow, partitions=partitions, name=name))
+        if not (by in ("key", "shuffle", "broadcast", "one") or callable(by)):
+            raise TopologyError(
+                f"repartition of {self.out!r}: by={by!r:.60} is unknown; use key, shuffle, broadcast, one or a function"
+            )
+        if by == "one":
+            by, partitions = "key", 1
+        return KStream(flow.wiring.repartition(flow, partitions=partitions, name=name, route=by))
 
     def group_by(
         self, fn: Function, *, key: Any = None, partitions: int | None = None, name: str | None = None
     ) -> KGroupedStream:
         """Group by ``fn(key, value)``, always through a repartition topic."""
-        keyed = self._then("group-by", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True)
+        keyed = self._then(
+            "group-by", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True, gives="key"
+        )
         return KGroupedStream(keyed._flow.wiring.repartition(keyed._flow, partitions=partitions))
 
     def group_by_key(self) -> KGroupedStream:

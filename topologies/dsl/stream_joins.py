@@ -128,6 +128,7 @@ class StreamJoinMethods(StreamTableJoinMethods):
         checked = check_function(joiner, name)
         left, right = wiring.by_key(self._flow), wiring.by_key(other._flow)
         _check_keys(left, right, name)
+        wiring.check_together((left, right), name)
         keep_ms = buffer_retention_ms(before_ms, after_ms, grace_ms)
         stores = join_stores(name, (left.key, right.key), (left.value, right.value), keep_ms)
         watermarked = left.watermarked or right.watermarked

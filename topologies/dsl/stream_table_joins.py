@@ -46,6 +46,7 @@ class StreamTableJoinMethods(Handle):
                 "table's with select_key(…, key=…)"
             )
         flow = wiring.by_key(self._flow)
+        wiring.check_together((flow, table._flow), name)
         spec = StreamTableJoin(stores=(table.store,), joiner=check_function(joiner, name), left=left)
         wiring.add(name, spec, flow)
         return self._stream(self._stream(flow)._behind(name, value=value))

@@ -9,7 +9,7 @@ operator; a repartition topic as the operator whose records it carries, with ``-
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from penstock.state.errors import SerdeError, TopologyError
@@ -18,7 +18,7 @@ from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.edges import ANY_KIND
 from penstock.topologies.graph import GraphBuilder
 from penstock.topologies.operator import Emission, OperatorSpec
-from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.operators.endpoints import Route, Sink, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Flow:
 
     ``port`` is ``None`` for the only one. ``rekeyed``: keys may have changed since the records were last
     partitioned by key, so that equal keys may lie in different partitions. ``watermarked``: some source of
-    theirs has a watermark strategy, which then decides when what is open closes, instead of stream time.
+    theirs has a watermark strategy, which then decides when what is open closes, instead of stream time. ``route``: how
+    they were sent to their partitions.
     """
 
     wiring: Wiring
@@ -38,6 +39,7 @@ class Flow:
     value: Serde[Any]
     rekeyed: bool = False
     watermarked: bool = False
+    route: Route = "key"
 
     @property
     def out(self) -> str:
@@ -113,7 +115,20 @@ class Wiring:
             self._repartitioned[flow.out, flow.key.name, flow.value.name] = made
         return made
 
-    def repartition(self, flow: Flow, *, partitions: int | None = None, name: str | None = None) -> Flow:
+    def check_together(self, flows: Sequence[Flow], name: str) -> None:
+        """Flows that an operator brings together by key must have been sent to their partitions by the same rule.
+        Raises ``TopologyError``."""
+        routes = {f.out: f.route for f in flows if f.route != "broadcast"}
+        if len(set(routes.values())) > 1:
+            listed = ", ".join(f"{out} by {getattr(r, '__name__', r)}" for out, r in routes.items())
+            raise TopologyError(
+                f"operator {name!r} brings together records that lie in partitions by different rules ({listed}), so that "
+                "equal keys would not meet; repartition all of them by the same one"
+            )
+
+    def repartition(
+        self, flow: Flow, *, partitions: int | None = None, name: str | None = None, route: Route = "key"
+    ) -> Flow:
         """Send records through a repartition topic. Keys, values, timestamps and headers arrive as they
         were."""
         if name is None:
@@ -129,12 +144,13 @@ class Wiring:
             internal=True,
             partitions=partitions,
             inner_key=inner,
+            route=route,
             accepts=ANY_KIND,
         )
         source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partitions=partitions)
         self.add(f"{topic}-sink", sink, flow)
         self.add_source(topic, source)
-        return dataclasses.replace(flow, operator=topic, port=None, rekeyed=False)
+        return dataclasses.replace(flow, operator=topic, port=None, rekeyed=route == "shuffle", route=route)
 
 
 def as_serde(like: Any, what: str) -> Serde[Any]:

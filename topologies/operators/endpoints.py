@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
@@ -24,7 +24,8 @@ class Source(OperatorSpec):
     front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
     ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
     ``watermark``: how far event time has come, as this source says it. ``carries_watermarks``: whether that of the tasks
-    that write an internal topic comes with it; not where the topic answers what its readers have sent."""
+    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``bootstrap``: when a task starts, it is read to its end before
+    the other inputs. ``priority``: while an input of a higher one has records, the others wait."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
@@ -34,6 +35,8 @@ class Source(OperatorSpec):
     timestamp: Callable[[Record], int] | None = None
     watermark: WatermarkStrategy | None = None
     carries_watermarks: bool = True
+    bootstrap: bool = False
+    priority: int = 0
     in_ports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -41,6 +44,11 @@ class Source(OperatorSpec):
             raise TopologyError("a source has no topic; name one")
         if self.partitions is not None and self.partitions < 1:
             raise TopologyError(f"source {self.topic!r}: partitions={self.partitions}; it must be at least 1")
+
+    @property
+    def waits_for_writers(self) -> bool:
+        """Whether its end, as a bootstrap input, is where the tasks that write it say that they have caught up."""
+        return self.bootstrap and self.internal
 
     def topic_name(self, application_id: str) -> str:
         """The topic's real name."""
@@ -149,6 +157,11 @@ class _KeepsRows(Operator):
         return olds
 
 
+Route = Literal["key", "broadcast", "shuffle"] | Callable[[Any, Any, int], int]
+"""To which partition of a repartition topic a record goes: by its key; to all of them; to one that follows from the whole
+record; or to ``fn(key, value, partitions)``."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sink(OperatorSpec):
     """Writes a topic. Partition: murmur2 of the key as Kafka's Java producer does (``inner_key``: of the inner key of a
@@ -163,6 +176,7 @@ class Sink(OperatorSpec):
     partitions: int | None = None
     inner_key: Serde[Any] | None = None
     partition_of: Callable[[Any, Any], int] | None = None
+    route: Route = "key"
     out_ports: tuple[str, ...] = ()
     accepts: frozenset[EdgeKind] = NO_RETRACTIONS
 

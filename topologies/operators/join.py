@@ -22,10 +22,12 @@ from penstock.topologies.operators.rows import map_rows, serialize_keys
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamTableJoin(OperatorSpec):
     """``joiner(left, right)`` for each stream record and its row; ``left``: also without one, ``right`` being ``None``.
-    It shares the table's store, whose key serde must write the stream's keys as the table's."""
+    It shares the table's store, whose key serde must write the stream's keys as the table's. ``key_fn(key, value)``: the
+    row's key, of a table of which every task has all rows; ``None``: the record's key."""
 
     joiner: Callable[[Any, Any], Any]
     left: bool = False
+    key_fn: Callable[[Any, Any], Any] | None = None
 
     @property
     def store(self) -> StoreSpec:
@@ -50,6 +52,8 @@ class _JoinsRows(Operator):
         self._decode = spec.store.value_serde.deserialize
 
     def prefetch(self, port: int, batch: Batch) -> None:
+        if self._spec.key_fn is not None:
+            return  # its errors belong to process
         with suppress(SerdeError):  # process meets it at its row
             self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
 
@@ -57,7 +61,10 @@ class _JoinsRows(Operator):
         batch = self._usable(batch)
         if not batch.keys:
             return
-        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
+        if self._spec.key_fn is None:
+            keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
+        else:
+            keys, batch = self._wanted(batch, self._spec.key_fn)
         present = keys if None not in keys else [k for k in keys if k is not None]
         self._state.load(present)
         entries = self._state.entries
@@ -74,12 +81,27 @@ class _JoinsRows(Operator):
         values, batch = map_rows(self.ctx, batch, self._spec.joiner, batch.values, rows)
         self.ctx.emit(batch.replace(values=values))
 
+    def _wanted(self, batch: Batch, key_fn: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:
+        """The keys, as bytes, of the rows that the records want; an inner join drops those that want none."""
+        write = self._key_serde.serialize
+
+        def wanted(key: Any, value: Any) -> bytes | None:
+            row_key = key_fn(key, value)
+            return None if row_key is None else write(row_key)
+
+        keys, batch = map_rows(self.ctx, batch, wanted, batch.keys, batch.values)
+        if None in keys and not self._spec.left:
+            mask = [k is not None for k in keys]
+            self.ctx.dropped("null_key", len(mask) - sum(mask))
+            keys, batch = [k for k in keys if k is not None], batch.where(mask)
+        return keys, batch
+
     def _usable(self, batch: Batch) -> Batch:
         if None in batch.values:
             mask = [v is not None for v in batch.values]
             self.ctx.dropped("null_value", len(mask) - sum(mask))
             batch = batch.where(mask)
-        if not self._spec.left and None in batch.keys:
+        if not self._spec.left and self._spec.key_fn is None and None in batch.keys:
             mask = [k is not None for k in batch.keys]
             self.ctx.dropped("null_key", len(mask) - sum(mask))
             batch = batch.where(mask)

@@ -1,0 +1,145 @@
+"""Versioned tables: every row with its history, readable as of a time.
+
+A version holds from its timestamp until that of the next (``[valid from, valid to)``); a null value is a version too: the
+row is gone. An update that is older than the table's stream time less the history is dropped and counted; one that is
+older than the latest version of its key is stored but not passed on, since the row of now does not change. Reads as of a
+time before stream time less the history find nothing. (Kafka Streams, KIP-889 and KIP-914.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.state.store import StoreSpec
+from penstock.state.views import KeyValueState
+from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Operator, OperatorContext
+from penstock.topologies.operators.endpoints import TableSource
+from penstock.topologies.operators.row_operator import RowOperator
+from penstock.topologies.operators.rows import decode_column
+
+_FROM = struct.Struct(">q")
+_LAST_MS = (1 << 63) - 1
+
+
+class Versions:
+    """The versions in one store, by key bytes."""
+
+    def __init__(self, state: KeyValueState) -> None:
+        self._state = state
+        self._history_ms = state.spec.retention_ms or 0
+
+    def as_of(self, key: bytes, time_ms: int) -> tuple[Any, int] | None:
+        """The version that held at a time: value (``None``: the row was gone) and valid-from; ``None`` before any."""
+        high = key + (_FROM.pack(time_ms + 1) if time_ms < _LAST_MS else b"\xff" * 9)
+        length = len(key) + 8
+        for store_key, boxed, _ in self._state.range(key + _FROM.pack(0), high, reverse=True):
+            if len(store_key) == length:
+                return boxed[0], _FROM.unpack_from(store_key, len(key))[0]
+        return None
+
+    def latest(self, key: bytes) -> tuple[Any, int] | None:
+        """The newest version."""
+        return self.as_of(key, _LAST_MS)
+
+    def put(self, key: bytes, value: Any, time_ms: int, now_ms: int) -> None:
+        """Store a version, and forget those of the key that no read can reach any more."""
+        self._state.put(key + _FROM.pack(time_ms), (value,), time_ms)
+        horizon_ms = now_ms - self._history_ms
+        kept = self.as_of(key, horizon_ms) if horizon_ms >= 0 else None
+        if kept is None:
+            return
+        length = len(key) + 8
+        old = [k for k, _, _ in self._state.range(key + _FROM.pack(0), key + _FROM.pack(kept[1])) if len(k) == length]
+        for store_key in old:
+            self._state.put(store_key, None, now_ms)
+
+    @property
+    def history_ms(self) -> int:
+        """How far back reads reach."""
+        return self._history_ms
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VersionedTableSource(TableSource):
+    """Reads a topic as a versioned table. Its stream time is the table's."""
+
+    order_sensitive: bool = True
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _KeepsVersions(ctx, self)
+
+
+class _KeepsVersions(RowOperator):
+    """Takes the log's bytes; ``row`` gets the key's bytes, and key and value decoded."""
+
+    def __init__(self, ctx: OperatorContext, spec: VersionedTableSource) -> None:
+        super().__init__(ctx, spec)
+        self._versions = Versions(ctx.state(spec.store.name))
+        self._keys, self._values = spec.key_serde, spec.value_serde
+
+    def load(self, port: int, batch: Batch) -> None:
+        """Versions are read by ranges."""
+
+    def process(self, port: int, batch: Batch) -> None:
+        if None in batch.keys:
+            mask = [k is not None for k in batch.keys]
+            self.ctx.dropped("null_key", len(mask) - sum(mask))
+            batch = batch.where(mask)
+        values, batch = decode_column(self.ctx, batch, self._values, batch.values, "value")
+        batch = batch.replace(values=values)
+        keys, batch = decode_column(self.ctx, batch, self._keys, batch.keys, "key")
+        super().process(port, batch.replace(values=list(zip(keys, batch.values, strict=True))))
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        user_key, user_value = value
+        now_ms = self.advance_stream_time(ts)
+        if ts < now_ms - self._versions.history_ms:
+            self.ctx.dropped("late")
+            return
+        latest = self._versions.latest(key)
+        self._versions.put(key, user_value, ts, now_ms)
+        if latest is None or ts >= latest[1]:
+            self.emit_row(user_key, user_value, ts, old=None if latest is None else latest[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class VersionedView:
+    """How a versioned table's rows are read: as they are now, or as of a time (``VersionedRows``)."""
+
+    store: StoreSpec
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The store."""
+        return (self.store,)
+
+    def open(self, state: Any) -> VersionedRows:
+        """The rows in one task, whose stores ``state`` gives."""
+        return VersionedRows(state(self.store.name))
+
+
+class VersionedRows:
+    """The rows of a versioned table in one task, by the user's keys."""
+
+    def __init__(self, state: KeyValueState) -> None:
+        self._versions = Versions(state)
+        self._write = state.spec.key_serde.serialize
+        self.history_ms = self._versions.history_ms
+
+    def load(self, keys: Iterable[Any]) -> None:
+        """Versions are read by ranges."""
+
+    def get(self, key: Any) -> tuple[Any, int] | None:
+        """The row as it is now, with its valid-from."""
+        found = self._versions.latest(self._write(key))
+        return None if found is None or found[0] is None else found
+
+    def as_of(self, key: Any, time_ms: int) -> tuple[Any, int] | None:
+        """The row as it was at a time."""
+        found = self._versions.as_of(self._write(key), time_ms)
+        return None if found is None or found[0] is None else found

@@ -1,134 +1,122 @@
-"""Kind ``cep``: a pattern, events with watermarks and restarts between them, and what is to be found.
+"""Kind ``cep``: patterns over events, as FlinkCEP has them.
 
-Without watermarks events are taken in the order of the list, with them in event time. Matches are compared as multisets of
-multisets of events; stages only where the case asserts them. What a case says of measures belongs to SQL and is not
-looked at here.
+Matches are compared as a multiset of multisets of events. Without watermarks events are taken as they come; with them, by
+time. One matcher per key; without keys there is one.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.streams.conform.cases import Case, CaseError
 from penstock.streams.conform.compare import assignable, plain
-from penstock.streams.conform.functions import expression
+from penstock.streams.conform.functions import expression, function
 from penstock.streams.conform.marks import mark, read_stream
 from penstock.streams.conform.patterns import dsl_pattern
-from penstock.streams.conform.scenario import KEY, VALUE, Played, Put, Restart, Scenario, Setting, Step
+from penstock.streams.conform.scenario import KEY, VALUE, Clock, Played, Put, Restart, Scenario, Setting, Step, hashable
 from penstock.topologies.dsl.builder import StreamsBuilder
 
-LONE_KEY = 0
-"""The key of all events of a case without keys."""
-_SINKS = ("matches", "timeouts", "late")
+ONLY_KEY = "all"
+SINKS = ("matches", "timeouts", "late")
 
 
 def scenario(case: Case, setting: Setting) -> Scenario:
-    """Read the events, look for the pattern, write what is found, timed out and late to a topic each."""
-    topic = f"{setting.prefix}in"
-    sinks = {name: f"{setting.prefix}{name}" for name in _SINKS}
-    watermarks = any(entry["event"] == "watermark" for entry in case.input)
-    builder = StreamsBuilder(case.id, key=KEY, value=VALUE)
-    found = read_stream(builder, topic, watermarks=watermarks).match(
+    """The pattern over one topic, and a sink for each of its outputs."""
+    topic = f"{setting.prefix}events"
+    by_time = any(entry.get("event") == "watermark" for entry in case.input)
+    builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
+    found = read_stream(builder, topic, watermarks=by_time).match(
         dsl_pattern(case.data["pattern"]),
-        value=VALUE,
-        event_order="time" if watermarks else "arrival",
-        order_by=_order(case) if watermarks else None,
+        order_by=_order(case) if by_time else None,
+        event_order="time" if by_time else "arrival",
         unbounded=True,
     )
-    found.matches.to(sinks["matches"])
-    found.timeouts.to(sinks["timeouts"], value=VALUE)
-    found.late.to(sinks["late"])
-    steps = tuple(_steps(case, topic))
-    return Scenario(topology=builder.build(), steps=steps, inputs=(topic,), sinks=sinks)
+    sinks = {name: f"{setting.prefix}{name}" for name in SINKS}
+    for name, sink in sinks.items():
+        getattr(found, name).to(sink, value=VALUE)
+    return Scenario(topology=builder.build(), steps=tuple(_steps(case, topic)), inputs=(topic,), sinks=sinks)
 
 
-def verdict(case: Case, played: Played) -> list[str]:
-    """Hold what was found to what was to be found."""
-    if case.data.get("expected_error"):
-        return [] if played.error is not None else [f"expected to fail ({case.data['expected_error']}), did not"]
-    if played.error is not None:
-        return [f"failed at entry {played.error[0]}: {played.error[1]}"]
-    matches = [row["v"] for _, row in played.outputs["matches"]]
-    timeouts = [row["v"] for _, row in played.outputs["timeouts"]]
-    late = [row["v"] for _, row in played.outputs["late"]]
-    wrong = _differences(
-        "matches", [_bag(m["events"]) for m in case.expectations()], [_bag(_events(m)) for m in matches]
-    )
-    if "expected_timeouts" in case.data and not assignable(case.data["expected_timeouts"], timeouts, _is_timeout):
-        wrong += [f"timeouts: expected {case.data['expected_timeouts']}, found {timeouts}"]
-    if "expected_timeouts" in case.data and len(case.data["expected_timeouts"]) != len(timeouts):
-        wrong += [f"timeouts: {len(case.data['expected_timeouts'])} expected, {len(timeouts)} found"]
-    if "expected_late" in case.data:
-        wrong += _differences("late", [_text(e) for e in case.data["expected_late"]], [_text(e) for e in late])
-    if "expected_by_stage" in case.data:
-        expected = [_text(m) for m in case.data["expected_by_stage"]]
-        wrong += _differences("matches by stage", expected, [_text(m) for m in matches])
-    if "expected_stage_order" in case.data:
-        wrong += _stage_orders(case.data["expected_stage_order"], [list(m) for m in matches])
-    return wrong
+def _order(case: Case) -> Callable[[Any], Any] | None:
+    """How events of one time are ordered: a field's name, several, or a function of the event."""
+    by = case.data.get("order_by", case.data["pattern"].get("order_by"))
+    if by is None:
+        return None
+    if isinstance(by, list):
+        return lambda event: tuple(event[name] for name in by)
+    if by.lstrip().startswith("lambda"):
+        return function(by)
+    return expression(by, "e") if "[" in by else lambda event: event[by]
 
 
 def _steps(case: Case, topic: str) -> Iterator[Step]:
     for index, entry in enumerate(case.input):
         event = entry["event"]
         if isinstance(event, dict):
-            yield Put(index, topic, entry.get("key", LONE_KEY), event, entry.get("ts") or 0)
+            yield Put(index, topic, hashable(entry.get("key", ONLY_KEY)), event, entry.get("ts") or 0)
         elif event == "watermark":
             yield mark(index, topic, entry["ts"])
         elif event == "restart":
             yield Restart(index)
+        elif event == "processing_time":
+            yield Clock(index, entry["ts"])
         else:
-            raise CaseError(f"event {event!r} is unknown; the format has watermark, restart and events of fields")
+            raise CaseError(f"event {event!r} is unknown; the format has events, watermark, processing_time, restart")
 
 
-def _order(case: Case) -> Callable[[Any], Any] | None:
-    """What events of one time are sorted by: an expression over ``e``, or the name of a field."""
-    text = case.data.get("order_by", case.data["pattern"].get("order_by"))
-    if text is None:
-        return None
-    return expression(f"e[{text!r}]" if text.isidentifier() else text, "e")
+def verdict(case: Case, played: Played) -> list[str]:
+    """Every expectation that the case has, but for measures: they are what a query language makes of matches."""
+    if "expected_error" in case.data:
+        return [] if played.error is not None else [f"expected to fail ({case.data['expected_error']}), did not"]
+    if played.error is not None:
+        return [f"failed at entry {played.error[0]}: {played.error[1]}"]
+    matches, timeouts, late = ([row["v"] for _, row in played.outputs[name]] for name in SINKS)
+    wrong = []
+    if case.expectations() is not None:
+        expected = [sorted(map(_text, m["events"])) for m in case.expectations()]
+        wrong += _compare("matches", expected, [sorted(map(_text, _events(m))) for m in matches])
+    if "expected_timeouts" in case.data:
+        wrong += _compare("timeouts", case.data["expected_timeouts"], timeouts, _timed_out)
+    if "expected_late" in case.data:
+        wrong += _compare("late", list(map(_text, case.data["expected_late"])), list(map(_text, late)))
+    return wrong + _by_stage(case, matches)
+
+
+def _by_stage(case: Case, matches: list[dict[str, list[Any]]]) -> list[str]:
+    wrong = []
+    expected = case.data.get("expected_by_stage")
+    if expected is not None:
+        listed = expected if isinstance(expected, list) else [expected]
+        wrong += _compare("matches by stage", listed, matches, lambda e, m: bool(plain(e) == plain(m)))
+    order = case.data.get("expected_stage_order")
+    if order is not None:
+        orders = order if order and isinstance(order[0], list) else [order] * len(matches)
+        wrong += _compare("order of stages", orders, [list(m) for m in matches])
+    return wrong
 
 
 def _events(match: dict[str, list[Any]]) -> list[Any]:
     return [event for events in match.values() for event in events]
 
 
-def _is_timeout(expected: dict[str, Any], found: dict[str, list[Any]]) -> bool:
-    """A case shows the first event of a partial match, or all of them."""
-    events = _events(found)
+def _timed_out(expected: dict[str, Any], found: dict[str, list[Any]]) -> bool:
+    """A partial match, of which a case may name the first event or all."""
     if "events" in expected:
-        return _bag(expected["events"]) == _bag(events)
-    return bool(plain(expected["first_event"]) == plain(events[0]))
+        return sorted(map(_text, expected["events"])) == sorted(map(_text, _events(found)))
+    return bool(plain(expected["first_event"]) == plain(_events(found)[0]))
 
 
-def _stage_orders(expected: list[Any], found: list[list[str]]) -> list[str]:
-    """Of each match, or one of all matches."""
-    if expected and all(isinstance(e, str) for e in expected):
-        expected = [expected] * len(found)
-    return _differences("stages", [_text(e) for e in expected], [_text(f) for f in found])
-
-
-def _bag(events: list[Any]) -> str:
-    return _text(sorted(_text(e) for e in events))
+def _compare(
+    what: str, expected: list[Any], found: list[Any], fits: Callable[[Any, Any], bool] = lambda e, f: bool(e == f)
+) -> list[str]:
+    if len(expected) == len(found) and assignable(expected, found, fits):
+        return []
+    lines = [f"{what}: {len(expected)} expected, {len(found)} found"]
+    lines += [f"    expected {_text(e)}" for e in expected]
+    return lines + [f"    actual   {_text(f)}" for f in found]
 
 
 def _text(value: Any) -> str:
-    """Equal for equal values: 1 and 1.0 too, as JSON does not tell them apart."""
-    return json.dumps(_numbers(plain(value)), sort_keys=True)
-
-
-def _numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_numbers(v) for v in value]
-    return {k: _numbers(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-
-def _differences(what: str, expected: list[str], found: list[str]) -> list[str]:
-    missing, extra = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
-    lines = [f"{what}: not found: {text}" for text in missing.elements()]
-    return lines + [f"{what}: not expected: {text}" for text in extra.elements()]
+    return json.dumps(plain(value), sort_keys=True)

@@ -2,8 +2,10 @@
 
 A serde never sees null: ``None`` is the log's null and stays null. ``immutable`` says that what ``deserialize`` returns
 cannot be changed in place, so that a store may keep the object instead of its bytes. ``exact`` is the type whose
-instances come back equal from a round trip; a store keeps objects of any other type as the round trip makes them. The
-byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
+instances come back equal from a round trip; a store keeps objects of any other type as the round trip makes them.
+``declared`` is what the values are, where more is known than ``exact`` says: a class with typed fields, or a schema that
+expressions are typed against. The byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and
+``BYTES`` are those of Kafka's Java serdes.
 
 Every failure is a ``SerdeError``.
 """
@@ -32,6 +34,7 @@ class Serde(Generic[T]):
     deserialize: Callable[[bytes], T]
     immutable: bool = False
     exact: type | None = None
+    declared: Any = None
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
         """Serialize a column, nulls kept. Raises ``SerdeError`` with the place of the first bad value."""
@@ -116,7 +119,7 @@ def typed_json(tp: type[T]) -> Serde[T]:
     name = getattr(tp, "__name__", str(tp))
     decoder = msgspec.json.Decoder(tp)
     encoder = msgspec.json.Encoder()
-    return Serde(f"json:{name}", encoder.encode, decoder.decode, immutable=_is_frozen(tp))
+    return Serde(f"json:{name}", encoder.encode, decoder.decode, immutable=_is_frozen(tp), declared=tp)
 
 
 def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:

@@ -6,9 +6,11 @@ text. ``<application.id>`` stands for what is put in front of internal topics wh
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from penstock.state.store import StoreSpec
+from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
@@ -42,7 +44,7 @@ def as_text(topology: Topology) -> str:
 
 def _operator_lines(topology: Topology, name: str) -> Iterator[str]:
     spec = topology.operators[name]
-    shown = {**spec.details(), **_shared_properties(spec)}
+    shown = {**_expressions(spec), **spec.details(), **_shared_properties(spec)}
     yield f"    {name} ({spec.kind})" + "".join(f" {k}={v}" for k, v in shown.items())
     fed: dict[int, list[str]] = {}
     for port, child, _ in topology.children(name):
@@ -53,6 +55,17 @@ def _operator_lines(topology: Topology, name: str) -> Iterator[str]:
             yield f"      {label}→ {', '.join(fed[number])}"
         elif label:
             yield f"      {label}→ nothing"
+
+
+def _expressions(spec: OperatorSpec) -> dict[str, str]:
+    """The texts of its functions that are expressions."""
+    shown: dict[str, str] = {}
+    for field in dataclasses.fields(spec):
+        held = getattr(spec, field.name)
+        found = [f for f in (held if isinstance(held, tuple) else (held,)) if isinstance(f, ExpressionFunction)]
+        if found:
+            shown[field.name] = ", ".join(f"[{f.expression.text()}]" for f in found)
+    return shown
 
 
 def _shared_properties(spec: OperatorSpec) -> dict[str, str]:

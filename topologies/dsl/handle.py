@@ -2,17 +2,19 @@
 
 Every method of a handle leaves it as it is, and it may be used any number of times. Functions see ``(key, value)``,
 those of the ``values`` forms the value alone. ``key=`` and ``value=`` name the serde of what a function returns
-(anything that ``serde_of`` takes); without them the serde stays what it was. ``name=`` names the operator (else see
-``penstock.topologies.dsl.wiring``).
+(anything that ``serde_of`` takes); without them the serde stays what it was, or is that of an expression's type.
+``name=`` names the operator (else see ``penstock.topologies.dsl.wiring``). Expressions (``col("x") > 1``) stand wherever a
+function of a record gives a condition, a key or a value.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.serde import Serde
+from penstock.topologies.dsl.typed import result_serde, row_function
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
 from penstock.topologies.operator import OperatorSpec
 
@@ -96,8 +98,17 @@ class Handle:
         key: Any = None,
         value: Any = None,
         rekeyed: bool = False,
+        condition: bool = False,
+        gives: Literal["key", "value"] | None = None,
     ) -> KStream:
-        """The stream behind a new operator, which ``make`` makes of the checked function."""
+        """The stream behind a new operator, which ``make`` makes of the checked function. With ``condition`` or ``gives``
+        an expression can stand for the function: a condition, or what gives the new key or value and so its serde."""
         name = self._flow.wiring.name(self._flow, kind, name)
-        self._flow.wiring.add(name, make(check_function(fn, name)), self._flow)
+        if condition or gives is not None:
+            made = row_function(fn, name, self._flow, condition=condition, record=True)
+        else:
+            made = check_function(fn, name)
+        key = result_serde(made, name, key) if gives == "key" else key
+        value = result_serde(made, name, value) if gives == "value" else value
+        self._flow.wiring.add(name, make(made), self._flow)
         return self._stream(self._behind(name, key=key, value=value, rekeyed=rekeyed))

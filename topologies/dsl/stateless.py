@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 from penstock.state.errors import TopologyError
 from penstock.topologies.batch import Batch
 from penstock.topologies.dsl.handle import Function, Handle
-from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.dsl.typed import row_function, selection
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Expression, StructOf
 from penstock.topologies.operators import stateless
 
 if TYPE_CHECKING:
@@ -24,26 +26,51 @@ class StatelessMethods(Handle):
 
     # -- keys stay -------------------------------------------------------------------------------------------
 
-    def filter(self, fn: Function, *, name: str | None = None) -> KStream:
+    def filter(self, fn: Function | Expression, *, name: str | None = None) -> KStream:
         """The records for which ``fn(key, value)`` is true."""
-        return self._then("filter", name, lambda f: stateless.Filter(fn=f), fn)
+        return self._then("filter", name, lambda f: stateless.Filter(fn=f), fn, condition=True)
 
-    def filter_not(self, fn: Function, *, name: str | None = None) -> KStream:
-        """The records for which ``fn(key, value)`` is false."""
+    def filter_not(self, fn: Function | Expression, *, name: str | None = None) -> KStream:
+        """The records for which ``fn(key, value)`` is false; those for which an expression is null are dropped too."""
+        if isinstance(fn, Expression):
+            return self._then("filter-not", name, lambda f: stateless.Filter(fn=f), ~fn, condition=True)
         return self._then("filter-not", name, lambda f: stateless.Filter(fn=f, negate=True), fn)
 
-    def filter_values(self, fn: Callable[[Any], Any], *, name: str | None = None) -> KStream:
+    def filter_values(self, fn: Callable[[Any], Any] | Expression, *, name: str | None = None) -> KStream:
         """The records for which ``fn(value)`` is true."""
-        return self._then("filter-values", name, lambda f: stateless.Filter(fn=f, values_only=True), fn)
+        return self._then(
+            "filter-values",
+            name,
+            lambda f: stateless.Filter(fn=f, values_only=not isinstance(f, ExpressionFunction)),
+            fn,
+            condition=True,
+        )
 
-    def map_values(self, fn: Callable[[Any], Any], *, value: Any = None, name: str | None = None) -> KStream:
-        """The values ``fn(value)``."""
-        return self._then("map-values", name, lambda f: stateless.MapValues(fn=f), fn, value=value)
+    def map_values(
+        self, fn: Callable[[Any], Any] | Expression, *, value: Any = None, name: str | None = None
+    ) -> KStream:
+        """The values ``fn(value)``. A ``struct(…)`` becomes an instance of the Struct or dataclass that ``value`` names, and
+        leaves null values null."""
+        if isinstance(fn, StructOf):
+            fn = selection(fn.fields, value)
+        return self._then(
+            "map-values",
+            name,
+            lambda f: stateless.MapValues(fn=f, with_key=isinstance(f, ExpressionFunction)),
+            fn,
+            value=value,
+            gives="value",
+        )
 
-    def map_values_with_key(self, fn: Function, *, value: Any = None, name: str | None = None) -> KStream:
+    def map_values_with_key(self, fn: Function | Expression, *, value: Any = None, name: str | None = None) -> KStream:
         """The values ``fn(key, value)``."""
         return self._then(
-            "map-values-with-key", name, lambda f: stateless.MapValues(fn=f, with_key=True), fn, value=value
+            "map-values-with-key",
+            name,
+            lambda f: stateless.MapValues(fn=f, with_key=True),
+            fn,
+            value=value,
+            gives="value",
         )
 
     def flat_map_values(
@@ -84,9 +111,11 @@ class StatelessMethods(Handle):
         """Each pair of key and value of ``fn(key, value)``."""
         return self._then("flat-map", name, lambda f: stateless.FlatMap(fn=f), fn, key=key, value=value, rekeyed=True)
 
-    def select_key(self, fn: Function, *, key: Any = None, name: str | None = None) -> KStream:
+    def select_key(self, fn: Function | Expression, *, key: Any = None, name: str | None = None) -> KStream:
         """The same values under ``fn(key, value)``."""
-        return self._then("select-key", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True)
+        return self._then(
+            "select-key", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True, gives="key"
+        )
 
     def map_batch(
         self,
@@ -111,11 +140,13 @@ class StatelessMethods(Handle):
     # -- several streams -------------------------------------------------------------------------------------
 
     @overload
-    def branch(self, *predicates: Function, default: bool = False, name: str | None = None) -> tuple[KStream, ...]: ...
+    def branch(
+        self, *predicates: Function | Expression, default: bool = False, name: str | None = None
+    ) -> tuple[KStream, ...]: ...
 
     @overload
     def branch(
-        self, predicates: Mapping[str, Function], /, *, default: bool = False, name: str | None = None
+        self, predicates: Mapping[str, Function | Expression], /, *, default: bool = False, name: str | None = None
     ) -> dict[str, KStream]: ...
 
     def branch(
@@ -134,7 +165,7 @@ class StatelessMethods(Handle):
                 f"operator {name!r}: branches {', '.join(ports) or 'none'}; give at least one predicate, and "
                 "each branch a name of its own of letters, digits and '_'"
             )
-        checked = tuple(check_function(p, name) for p in named.values())
+        checked = tuple(row_function(p, name, self._flow, condition=True) for p in named.values())
         wiring.add(name, stateless.Branch(predicates=checked, out_ports=ports), self._flow)
         streams = {p: self._stream(self._behind(name, port=p)) for p in ports}
         return streams if mapped else tuple(streams.values())

@@ -25,6 +25,7 @@ from penstock.topologies.dsl.stream_joins import StreamJoinMethods
 from penstock.topologies.dsl.to_table import ToTableMethods
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators import stateless
 from penstock.topologies.operators.endpoints import Route, Sink
 from penstock.topologies.operators.processor import Processor, processor_spec
@@ -84,7 +85,7 @@ class KStream(
         return KStream(flow.wiring.repartition(flow, partitions=partitions, name=name, route=by))
 
     def group_by(
-        self, fn: Function, *, key: Any = None, partitions: int | None = None, name: str | None = None
+        self, fn: Function | Expression, *, key: Any = None, partitions: int | None = None, name: str | None = None
     ) -> KGroupedStream:
         """Group by ``fn(key, value)``, always through a repartition topic."""
         keyed = self._then(

@@ -146,10 +146,8 @@ class Inference:
                 return _cast_type(of, self.of(of), to, strict)
             case Alias(of, _):
                 return self.of(of)
-            case StructOf(fields, python):
-                if python is None:
-                    return struct_of({n: self.of(f) for n, f in fields})
-                return _fit({n: self._declared(f) for n, f in fields}, python)
+            case StructOf():
+                return self._struct_type(e)
             case Extend(of, fields):
                 return _extended(of, self.of(of), {n: self.of(f) for n, f in fields})
             case Aggregate():
@@ -160,6 +158,13 @@ class Inference:
         """The type; without null where only undeclared columns could bring one, which a row will show."""
         tp = self.of(e)
         return tp.not_null() if any(self.of(n).kind == "unknown" for n in walk(e)) else tp
+
+    def _struct_type(self, e: StructOf) -> DataType:
+        if e.python is None:
+            tp = struct_of({n: self.of(f) for n, f in e.fields})
+        else:
+            tp = _fit({n: self._declared(f) for n, f in e.fields}, e.python)
+        return tp if e.of is None else tp.or_null(self.of(e.of).nullable)
 
     def _case_type(self, e: Case) -> DataType:
         for condition, _ in e.branches:

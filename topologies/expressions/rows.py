@@ -123,8 +123,9 @@ class _Compiler:
                 return self._case(e)
             case Cast(of, to, strict):
                 return special.cast(self.compile(of), caster(self._types.of(of), to), strict)
-            case StructOf(fields, python):
-                return special.struct([(n, self.compile(f)) for n, f in fields], python)
+            case StructOf(fields, python, of):
+                made = special.struct([(n, self.compile(f)) for n, f in fields], python)
+                return made if of is None else special.unless_null(self.compile(of), made)
             case Extend(of, fields):
                 return special.extend(self.compile(of), self._types.of(of), [(n, self.compile(f)) for n, f in fields])
         raise AssertionError(f"{type(e).__name__} cannot be run on a row")

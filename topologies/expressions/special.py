@@ -212,6 +212,15 @@ def struct(fields: Sequence[tuple[str, Row]], python: type | None) -> Row:
     return run
 
 
+def unless_null(of: Row, then: Row) -> Row:
+    """What ``then`` gives, but null where ``of`` is."""
+
+    def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        return None if of(key, value, timestamp, headers) is None else then(key, value, timestamp, headers)
+
+    return run
+
+
 def _writer(tp: DataType | None, what: str) -> Callable[[Any], Any]:
     """A value as the class declares it."""
     assert tp is not None

@@ -83,8 +83,9 @@ def _print_call(e: Expression) -> str:
             return f"{'cast' if strict else 'try_cast'}({text_of(of)}, {str(to)!r})"
         case Alias(of, name):
             return f"{_within(of, _POSTFIX)}.alias({name!r})"
-        case StructOf(fields, python):
-            return f"{'struct' if python is None else python.__name__}({_fields(fields)})"
+        case StructOf(fields, python, of):
+            made = "struct" if python is None else python.__name__
+            return f"{made}({'' if of is None else f'{text_of(of)}, '}{_fields(fields)})"
         case Extend(of, fields):
             return f"extend({text_of(of)}, {_fields(fields)})"
         case Aggregate(function, of, args, condition):

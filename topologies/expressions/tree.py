@@ -406,13 +406,14 @@ class Alias(Expression):
 
 @_node
 class StructOf(Expression):
-    """A struct of named expressions: a dict, or an instance of ``python``."""
+    """A struct of named expressions: a dict, or an instance of ``python``. Null where ``of`` is, if there is one."""
 
     fields: tuple[tuple[str, Expression], ...]
     python: type | None = None
+    of: Expression | None = None
 
     def children(self) -> tuple[Expression, ...]:
-        return tuple(e for _, e in self.fields)
+        return (*([] if self.of is None else [self.of]), *(e for _, e in self.fields))
 
 
 @_node

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock.topologies.batch import Batch
+from penstock.topologies.expressions.row_function import OfRecord
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.rows import map_rows
 
@@ -25,6 +26,13 @@ class Filter(OperatorSpec):
         return _Filters(ctx, self)
 
 
+def _columns(fn: Callable[..., Any], batch: Batch, values_only: bool) -> tuple[Sequence[Any], ...]:
+    """The columns that a function of records takes."""
+    if isinstance(fn, OfRecord):
+        return batch.keys, batch.values, batch.timestamps, batch.headers or [()] * len(batch)
+    return (batch.values,) if values_only else (batch.keys, batch.values)
+
+
 class _Filters(Operator):
     def __init__(self, ctx: OperatorContext, spec: Filter) -> None:
         super().__init__(ctx)
@@ -32,8 +40,7 @@ class _Filters(Operator):
 
     def process(self, port: int, batch: Batch) -> None:
         fn = self._spec.fn
-        columns = (batch.values,) if self._spec.values_only else (batch.keys, batch.values)
-        mask, batch = map_rows(self.ctx, batch, fn, *columns)
+        mask, batch = map_rows(self.ctx, batch, fn, *_columns(fn, batch, self._spec.values_only))
         if self._spec.negate:
             mask = [not m for m in mask]
         self.ctx.emit(batch.where(mask))
@@ -57,8 +64,8 @@ class _MapsValues(Operator):
         self._spec = spec
 
     def process(self, port: int, batch: Batch) -> None:
-        columns = (batch.keys, batch.values) if self._spec.with_key else (batch.values,)
-        values, batch = map_rows(self.ctx, batch, self._spec.fn, *columns)
+        fn = self._spec.fn
+        values, batch = map_rows(self.ctx, batch, fn, *_columns(fn, batch, not self._spec.with_key))
         self.ctx.emit(batch.replace(values=values))
 
 
@@ -112,7 +119,7 @@ class _SelectsKeys(Operator):
         self._fn = spec.fn
 
     def process(self, port: int, batch: Batch) -> None:
-        keys, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+        keys, batch = map_rows(self.ctx, batch, self._fn, *_columns(self._fn, batch, False))
         self.ctx.emit(batch.replace(keys=keys))
 
 

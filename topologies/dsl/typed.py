@@ -1,0 +1,155 @@
+"""Row functions of the DSL, given as functions or as expressions.
+
+An expression is typed against what the flow's serdes declare, when the operator is added, and names the serde of its
+result: int64, float64, string and bytes those of their types (a timestamp that of its milliseconds), a struct or list JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypedDict
+
+import msgspec
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Windowed
+from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, serde_of
+from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.expressions.inference import Scope, assignable
+from penstock.topologies.expressions.row_function import ExpressionFunction, to_function
+from penstock.topologies.expressions.tree import Expression, Header, Input, StructOf, walk
+from penstock.topologies.expressions.types import TIMESTAMP, UNKNOWN, DataType, schema_of, struct_of
+
+RECORD = ("key", "value", "timestamp", "headers")
+"""The arguments of an expression that reads the record's time or headers."""
+
+
+def schema_of_serde(serde: Serde[Any]) -> DataType:
+    """What a serde declares of its values; unknown where it declares nothing."""
+    if isinstance(serde, WindowedSerde):
+        inner = schema_of_serde(serde.inner)
+        return struct_of({"key": inner, "start_ms": TIMESTAMP, "end_ms": TIMESTAMP}, Windowed)
+    return schema_of(serde.exact if serde.declared is None else serde.declared) if _declares(serde) else UNKNOWN
+
+
+def _declares(serde: Serde[Any]) -> bool:
+    return serde.declared is not None or serde.exact is not None
+
+
+def scope_of_flow(flow: Flow) -> Scope:
+    """What an expression on the flow's records is typed against."""
+    return Scope(schema_of_serde(flow.value), schema_of_serde(flow.key))
+
+
+def row_function(
+    fn: Any,
+    name: str,
+    flow: Flow,
+    arguments: tuple[str, ...] = ("key", "value"),
+    *,
+    condition: bool = False,
+    record: bool = False,
+) -> Callable[..., Any]:
+    """``fn`` as a function of these arguments: a callable as it is, an expression typed against the flow (a condition, if
+    it must be one). ``record``: the operator can give the record's time and headers too, to a function that has all of
+    ``RECORD`` for arguments. Raises ``TopologyError``."""
+    if not isinstance(fn, Expression):
+        return check_function(fn, name)
+    if record and any(isinstance(n, Header) or (isinstance(n, Input) and n.which == "timestamp") for n in walk(fn)):
+        arguments = RECORD
+    return to_function(fn, arguments, scope_of_flow(flow), operator=name, condition=condition)
+
+
+def join_function(
+    fn: Any, name: str, left: Flow, right: Flow, arguments: tuple[str, ...] = ("left", "right")
+) -> Callable[..., Any]:
+    """A joiner: a callable as it is, an expression typed against both sides, either of which may be null."""
+    if not isinstance(fn, Expression):
+        return check_function(fn, name)
+    sides = (schema_of_serde(left.value).or_null(), schema_of_serde(right.value).or_null())
+    return to_function(fn, arguments, Scope(sides[0], schema_of_serde(left.key), sides[1]), operator=name)
+
+
+def result_serde(fn: Any, name: str, given: Any) -> Any:
+    """What to name as the serde of a function's result: what was given, else that of an expression's type, else ``None``
+    (it stays). Raises ``TopologyError`` if an expression's result cannot be what was given."""
+    if not isinstance(fn, ExpressionFunction):
+        return given
+    if given is None:
+        return serde_of_type(fn.result)
+    wanted = schema_of_serde(serde_of(given))
+    # a null result is the log's null, which every serde can write
+    if not assignable(fn.result.not_null(), wanted.or_null()) and wanted.python is None:
+        raise TopologyError(
+            f"operator {name!r}, expression {fn.expression.text()}: it is {fn.result}, and its serde is to be of {wanted}; "
+            "cast it, or name another serde"
+        )
+    return given
+
+
+def serde_of_type(tp: DataType) -> Serde[Any] | None:
+    """The serde of an expression's result; ``None`` for a type that is unknown."""
+    if tp.kind in ("unknown", "null"):
+        return None
+    plain = _PLAIN.get(tp.kind)
+    if plain is not None:
+        return plain
+    if tp.kind == "struct" and tp.python is not None:
+        return serde_of(tp.python)
+    if _is_json(tp):
+        return dataclasses.replace(JSON, declared=tp)
+    decoder = msgspec.json.Decoder(_annotation(tp.not_null()))
+    return Serde(f"json:{tp.not_null()}", msgspec.json.encode, decoder.decode, declared=tp)
+
+
+_PLAIN: dict[str, Serde[Any]] = {
+    "int64": INT,
+    "float64": FLOAT,
+    "string": STRING,
+    "bytes": BYTES,
+    "timestamp": dataclasses.replace(INT, declared=TIMESTAMP),
+}
+_ANNOTATIONS: dict[str, Any] = {
+    "int64": int,
+    "float64": float,
+    "bool": bool,
+    "string": str,
+    "bytes": bytes,
+    "timestamp": int,
+    "decimal": Decimal,
+    "null": None,
+    "unknown": Any,
+}
+
+
+def _is_json(tp: DataType) -> bool:
+    """Whether JSON alone brings values back as they were."""
+    if tp.kind in ("decimal", "bytes") or tp.python is not None:
+        return False
+    parts = [t for _, t in tp.fields] + ([] if tp.element is None else [tp.element])
+    return all(map(_is_json, parts))
+
+
+def _annotation(tp: DataType) -> Any:
+    """The type as msgspec reads it."""
+    made: Any
+    if tp.kind == "list":
+        assert tp.element is not None
+        made = types.GenericAlias(list, (_annotation(tp.element),))
+    elif tp.kind == "struct":
+        fields = {n: _annotation(t) for n, t in tp.fields}
+        made = tp.python or TypedDict("Row", fields)  # type: ignore[operator]  # made at run time
+    else:
+        made = _ANNOTATIONS[tp.kind]
+    return made | None if tp.nullable and made not in (Any, None) else made
+
+
+def selection(fields: tuple[tuple[str, Expression], ...], into: Any) -> StructOf:
+    """The struct of these columns of a record, null where its value is: a dict, or an instance of the Struct or dataclass
+    that ``into`` names."""
+    is_class = isinstance(into, type) and (issubclass(into, msgspec.Struct) or dataclasses.is_dataclass(into))
+    return StructOf(fields, into if is_class else None, Input("value"))

@@ -83,6 +83,8 @@ class SamplingMethods(Handle):
         if n < 1:
             raise TopologyError(f"operator {name!r}: n={n}; a reservoir holds at least 1 value")
         windows = window if isinstance(window, TumblingWindows) else TumblingWindows(duration_ms(window), 0)
+        if windows.offset_ms or windows.time != "event":
+            raise TopologyError(f"operator {name!r}: reservoirs have windows of event time without offset")
         flow = wiring.by_key(self._flow)
         spec = SampleReservoir(
             stores=(reservoir_store(name, flow.key),),

@@ -18,6 +18,7 @@ from penstock.topologies.dsl.expressions import ExpressionMethods
 from penstock.topologies.dsl.global_table import GlobalTableJoinMethods
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.micro_batches import MicroBatchMethods
 from penstock.topologies.dsl.patterns import PatternMethods
 from penstock.topologies.dsl.sampling import SamplingMethods
 from penstock.topologies.dsl.stateless import StatelessMethods
@@ -36,6 +37,7 @@ class KStream(
     ExpressionMethods,
     StreamJoinMethods,
     SamplingMethods,
+    MicroBatchMethods,
     ToTableMethods,
     PatternMethods,
     GlobalTableJoinMethods,

@@ -142,6 +142,7 @@ class _Totals(RowOperator):
         self._aggregator = spec.aggregator
         self._length_ms = None if spec.windows is None else spec.windows.length_ms
         self._retention_ms = spec.stores[1].retention_ms
+        self._expired_ms = 0
 
     def resumed(self) -> None:
         super().resumed()
@@ -152,7 +153,8 @@ class _Totals(RowOperator):
 
     def _expire(self) -> None:
         floor_ms = self._floor_ms()
-        if floor_ms > 0:
+        if floor_ms > self._expired_ms:
+            self._expired_ms = floor_ms
             self._results.expire_below(window_floor(floor_ms))
             for name in [k for k, _, _ in self._partials.range(None, START.pack(floor_ms))]:
                 self._partials.put(name, None, self.stream_time_ms)
@@ -171,8 +173,9 @@ class _Totals(RowOperator):
             acc = read(other) if acc is None else merge(acc, read(other))
             ts = max(ts, other_ms)
         result = self._aggregator.result(acc)
+        out_key: Any = ALL
         if self._length_ms is None:
-            name, out_key = _ALL, ALL
+            name = _ALL
         else:
             name, out_key = window_key(start, _ALL), Windowed(ALL, start, start + self._length_ms)
         old = self._results.get(name)

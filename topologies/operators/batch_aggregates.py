@@ -159,16 +159,18 @@ class _Partials(BatchOperator):
             self.emit_row("", (self.ctx.task.partition, start, write(acc)), end_ms + self.intervals.grace_ms)
 
 
-def total_store(name: str) -> StoreSpec:
-    """Panes by task: start (8) | task's partition (4) → accumulator."""
-    return StoreSpec(name, "key_value", BYTES, BYTES)
+def total_stores(name: str, aggregator: Aggregator, *, totals: bool) -> tuple[StoreSpec, ...]:
+    """Panes by task (start (8) | task's partition (4) → accumulator) and, for subtraction, the last window."""
+    panes = StoreSpec(name, "key_value", BYTES, BYTES)
+    return (panes, StoreSpec(f"{name}-window", "key_value", BYTES, aggregator.serde)) if totals else (panes,)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchTotal(BatchSpec):
     """Merges the partials of all tasks: the result under the start of its batch. A later partial of one task and pane
     replaces the former. One that comes for a batch that was run (tasks without a watermark strategy do not wait for each
-    other) is merged into it, and its result emitted again, for as long as panes are kept: ``retain_ms``."""
+    other) is merged into it, and its result emitted again, for as long as panes are kept: ``retain_ms``. With two stores
+    windows are made of the ones before."""
 
     aggregator: Aggregator
     retain_ms: int
@@ -176,7 +178,7 @@ class BatchTotal(BatchSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _Totals(ctx, self)
+        return _WindowTotals(ctx, self) if len(self.stores) > 1 else _Totals(ctx, self)
 
 
 class _Totals(BatchOperator):
@@ -208,14 +210,47 @@ class _Totals(BatchOperator):
         return None
 
     def close(self, end_ms: int) -> None:
+        self.total(end_ms, self.merged(end_ms - self.intervals.size_ms, end_ms))
+
+    def merged(self, low_ms: int, high_ms: int, whole: Any = None) -> Any:
+        """The accumulators of all tasks for panes with ``low_ms <= start < high_ms``, behind ``whole``; ``None`` of none."""
         read, merge = self._aggregator.serde.deserialize, self._aggregator.merge
-        whole: Any = None
-        for _, data in self.held(end_ms - self.intervals.size_ms, end_ms):
+        for _, data in self.held(low_ms, high_ms):
             acc = read(data)
             if whole is not None:
                 assert merge is not None
                 acc = merge(whole, acc)
             whole = acc
-        if whole is not None:
+        return whole
+
+    def total(self, end_ms: int, acc: Any) -> None:
+        """Emit a batch, unless it is empty."""
+        if acc is not None:
             start_ms = end_ms - self.intervals.size_ms
-            self.emit_row(start_ms, self._aggregator.result(whole), end_ms - 1, headers=())
+            self.emit_row(start_ms, self._aggregator.result(acc), end_ms - 1, headers=())
+
+
+class _WindowTotals(_Totals):
+    """The last window is kept, with its last millisecond as timestamp."""
+
+    def __init__(self, ctx: OperatorContext, spec: BatchTotal) -> None:
+        super().__init__(ctx, spec)
+        self._window = ctx.state(spec.stores[1].name)
+
+    def close(self, end_ms: int) -> None:
+        size, slide = self.intervals.size_ms, self.intervals.slide_ms
+        last = self._window.get(b"")
+        if next(self.held(end_ms - size, end_ms), None) is None:
+            self._window.put(b"", None, end_ms - 1)
+            return
+        if last is not None and last[1] == end_ms - slide - 1:
+            subtract = self._aggregator.subtract
+            assert subtract is not None
+            acc = self.merged(end_ms - slide, end_ms, last[0])
+            gone = self.merged(end_ms - slide - size, end_ms - size)
+            acc = acc if gone is None else subtract(acc, gone)
+        else:
+            acc = self.merged(end_ms - size, end_ms)
+        if last is None or last[1] <= end_ms - 1:  # a former window that is made anew is not the last one
+            self._window.put(b"", acc, end_ms - 1)
+        self.total(end_ms, acc)

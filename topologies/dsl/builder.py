@@ -21,6 +21,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
+from penstock.state.serde import optional
 from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.global_table import GlobalKTable
 from penstock.topologies.dsl.stream import KStream
@@ -30,7 +31,9 @@ from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.operators.endpoints import Source, TableSource
 from penstock.topologies.operators.table_ops import KeepRows
+from penstock.topologies.operators.versioned import VersionedTableSource
 from penstock.topologies.watermarks import WatermarkStrategy
+from penstock.topologies.windows import duration_ms
 
 
 class StreamsBuilder:
@@ -83,12 +86,38 @@ class StreamsBuilder:
         self._wiring.add_source(flow.operator, spec)
         return KStream(dataclasses.replace(flow, watermarked=watermark is not None))
 
-    def table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
-        """The last value per key of a topic, which is also the store's changelog. Operator and store are
-        called ``name``, or as the topic."""
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        history: int | str | None = None,
+        bootstrap: bool = False,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> KTable:
+        """The last value per key of a topic, which is also the store's changelog. ``history``: the table is versioned and
+        knows what its rows were for so long (``penstock.topologies.operators.versioned``). ``bootstrap``, ``priority``: as
+        for ``stream``. Operator and store are called ``name``, or as the topic."""
         flow = self._flow(topic, key, value, name)
+        first: dict[str, Any] = {"bootstrap": bootstrap, "priority": priority}
+        if history is not None:
+            return self._versioned(topic, flow, duration_ms(history), first)
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value, source_topic=topic)
-        spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,))
+        spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
+        self._wiring.add_source(flow.operator, spec)
+        return KTable(flow, store)
+
+    def _versioned(self, topic: str, flow: Flow, history_ms: int, first: dict[str, Any]) -> KTable:
+        if history_ms < 1:
+            raise TopologyError(
+                f"table {flow.operator!r}: history={history_ms} ms remembers nothing; give 1 ms or more"
+            )
+        store = StoreSpec(
+            flow.operator, "versioned", flow.key, optional(flow.value), source_topic=topic, retention_ms=history_ms
+        )
+        spec = VersionedTableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
         self._wiring.add_source(flow.operator, spec)
         return KTable(flow, store)
 

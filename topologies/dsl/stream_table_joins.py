@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.operators.hold import Hold, hold_store
 from penstock.topologies.operators.join import StreamTableJoin
+from penstock.topologies.operators.versioned_join import StreamVersionedJoin
+from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -46,7 +50,52 @@ class StreamTableJoinMethods(Handle):
                 "table's with select_key(…, key=…)"
             )
         flow = wiring.by_key(self._flow)
+        if table.history_ms is not None:
+            return self._join_versions(flow, table, check_function(joiner, name), value, name, left=left, grace=grace)
+        if grace is not None:
+            raise TopologyError(
+                f"operator {name!r} has grace={grace!r} for a table without history, whose rows are read as they stand; "
+                "give the table a history (table(topic, history=…)), or leave grace out"
+            )
         wiring.check_together((flow, table._flow), name)
         spec = StreamTableJoin(stores=(table.store,), joiner=check_function(joiner, name), left=left)
         wiring.add(name, spec, flow)
+        return self._stream(self._stream(flow)._behind(name, value=value))
+
+    def _join_versions(
+        self,
+        flow: Flow,
+        table: KTable,
+        joiner: Function,
+        value: Any,
+        name: str,
+        *,
+        left: bool,
+        grace: int | str | None,
+    ) -> KStream:
+        """The row as it was at each record's time; with ``grace`` the stream waits so long for late updates (under
+        watermarks: for the watermark)."""
+        wiring = self._flow.wiring
+        wiring.check_together((flow, table._flow), name)
+        assert table.history_ms is not None
+        if grace is not None:
+            hold_ms = duration_ms(grace)
+            if hold_ms > table.history_ms:
+                raise TopologyError(
+                    f"operator {name!r} waits {hold_ms} ms, longer than the {table.history_ms} ms for which table "
+                    f"{table.name!r} knows its history; give less grace or more history"
+                )
+            held = f"{name}-hold"
+            spec = Hold(
+                stores=(hold_store(held, hold_ms),),
+                hold_ms=hold_ms,
+                key_serde=flow.key,
+                value_serde=flow.value,
+                uses_watermark=flow.watermarked,
+            )
+            wiring.add(held, spec, flow)
+            flow = dataclasses.replace(flow, operator=held, port=None)
+        view = table.view
+        join = StreamVersionedJoin(stores=view.stores, joiner=joiner, view=view, history_ms=table.history_ms, left=left)
+        wiring.add_ports(name, join, {"in": flow, "table": table._flow})
         return self._stream(self._stream(flow)._behind(name, value=value))

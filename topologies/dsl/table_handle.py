@@ -67,13 +67,22 @@ class TableHandle(Handle):
             self._store is not None and self._store.kind not in ("key_value", "versioned")
         )
 
+    @property
+    def history_ms(self) -> int | None:
+        """For how long it knows what its rows were; ``None`` for a table that is not versioned. A filtered or mapped
+        versioned table is versioned; one with a store of its own, joined or aggregated is not (Kafka Streams)."""
+        if self._store is not None:
+            return self._store.retention_ms if self._store.kind == "versioned" else None
+        return self._inputs[0].history_ms if len(self._inputs) == 1 else None
+
     def materialize(self, name: str | None = None) -> KTable:
         """The same table with its rows in a store called ``name``, which can be read by that name. Rows of windowed keys
         stay until they are deleted."""
-        wiring = self._flow.wiring
-        name = wiring.name(self._flow, "materialize", name)
+        return self._kept(self._flow.wiring.name(self._flow, "materialize", name))
+
+    def _kept(self, name: str, *, quiet: bool = False) -> KTable:
         store = StoreSpec(name, "key_value", self._flow.key, self._flow.value)
-        wiring.add(name, KeepRows(stores=(store,)), self._flow)
+        self._flow.wiring.add(name, KeepRows(stores=(store,), quiet=quiet), self._flow)
         return self._table(dataclasses.replace(self._flow, operator=name, port=None), store)
 
     def with_store(self) -> KTable:

@@ -24,8 +24,9 @@ class Source(OperatorSpec):
     front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
     ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
     ``watermark``: how far event time has come, as this source says it. ``carries_watermarks``: whether that of the tasks
-    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``bootstrap``: when a task starts, it is read to its end before
-    the other inputs. ``priority``: while an input of a higher one has records, the others wait."""
+    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``bootstrap``: when
+    a task starts, it is read to its end before the other inputs. ``priority``: while an input of a higher one has records,
+    the others wait."""
 
     topic: str
     key_serde: Serde[Any] = BYTES

@@ -18,6 +18,7 @@ from penstock.state.segmented import SegmentedState
 from penstock.state.serde import Serde
 from penstock.state.store import SEGMENTED, StoreSpec
 from penstock.state.views import KeyValueState
+from penstock.topologies.operators.versioned import VersionedView
 
 _START = struct.Struct(">q")
 _READABLE = frozenset({"key_value", "window", "key_window", "session"})
@@ -68,6 +69,8 @@ class StoreView:
 def view_of_store(store: StoreSpec | None, value: Serde[Any]) -> TableView | None:
     """The view of a table whose rows are in a store and whose values ``value`` writes; ``None`` where the store does not
     hold the values themselves."""
+    if store is not None and store.kind == "versioned":
+        return VersionedView(store)
     if store is None or store.kind not in _READABLE or store.value_serde != value:
         return None
     return StoreView(store)
@@ -143,8 +146,14 @@ class _Computed:
         self._fn = fn
         self.load = source.load
 
+    def as_of(self, key: Any, time_ms: int) -> Row | None:
+        """The row as it was at a time, of a versioned table."""
+        return self._result(key, self._source.as_of(key, time_ms))  # type: ignore[attr-defined]  # VersionedRows
+
     def get(self, key: Any) -> Row | None:
-        found = self._source.get(key)
+        return self._result(key, self._source.get(key))
+
+    def _result(self, key: Any, found: Row | None) -> Row | None:
         if found is None:
             return None
         value = self._fn(key, found[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.log import Windowed
+from penstock.state.window_keys import spanning_serde
 from penstock.streams.conform.cases import CaseError
 from penstock.streams.conform.functions import function, optional
 from penstock.streams.conform.marks import read_stream
@@ -82,7 +83,8 @@ class Dataflow:
         if kind:
             self.windowed[node["topic"]] = kind
             self._kinds[node["id"]] = "session" if kind == "session" else "tumbling"
-        return self._source(node, lambda: self.builder.changelog_table(self._topic(node), windowed=kind))
+        key = spanning_serde(KEY) if kind else KEY
+        return self._source(node, lambda: self.builder.changelog_table(self._topic(node), key=key))
 
     def _topic(self, node: Node) -> str:
         return self.inputs.setdefault(node["topic"], self._prefix + node["topic"])

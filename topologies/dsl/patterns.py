@@ -11,8 +11,11 @@ import msgspec
 from penstock.state.errors import TopologyError
 from penstock.state.serde import JSON, Serde
 from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.dsl.typed import row_function
 from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators.match import MatchPattern, match_stores
+from penstock.topologies.patterns.conditions import User
 from penstock.topologies.patterns.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ class PatternMethods(Handle):
         *,
         select: Callable[[dict[str, list[Any]]], Any] | None = None,
         value: Any = None,
-        order_by: Callable[[Any], Any] | None = None,
+        order_by: Callable[[Any], Any] | Expression | None = None,
         event_order: EventOrder = "time",
         unbounded: bool = False,
         name: str | None = None,
@@ -74,12 +77,18 @@ class PatternMethods(Handle):
                 ".within(…) to the pattern, or accept it by match(…, unbounded=True)"
             )
         flow = wiring.by_key(self._flow)
+
+        def typed(condition: User) -> User:
+            if not isinstance(condition.fn, Expression):
+                return condition
+            return User(row_function(condition.fn, name, flow, ("value",), condition=True), iterative=False)
+
         spec = MatchPattern(
             stores=match_stores(name, flow.key, pattern),
-            pattern=pattern,
+            pattern=pattern.with_conditions(typed),
             value_serde=flow.value,
             select=None if select is None else check_function(select, name),
-            order_by=None if order_by is None else check_function(order_by, name),
+            order_by=None if order_by is None else row_function(order_by, name, flow, ("value",)),
             in_arrival_order=event_order == "arrival",
         )
         wiring.add(name, spec, flow)

@@ -61,10 +61,13 @@ class TableJoinMethods(TableHandle):
         if keeps_right:
             right.request_olds()
         view = JoinView(left.view, right.view, check_function(joiner, own), keeps_left, keeps_right)
-        wiring.add_ports(own, TableJoin(view=view, stores=view.stores), {"left": left._flow, "right": right._flow})
-        flow = dataclasses.replace(
-            self._behind(own, value=value), watermarked=left._flow.watermarked or right._flow.watermarked
-        )
+        shared = not set(left.view.stores).isdisjoint(right.view.stores)
+        spec = TableJoin(view=view, stores=view.stores, shared=shared)
+        wiring.add_ports(own, spec, {"left": left._flow, "right": right._flow})
+        watermarked = left._flow.watermarked or right._flow.watermarked
+        flow = dataclasses.replace(left._behind(own, value=value), watermarked=watermarked)
+        if shared:
+            return self._table(flow)._kept(name or f"{own}-rows", quiet=True)
         return self._named(self._table(flow, view=lambda: view, inputs=(left, right)), name)
 
     # -- foreign keys ----------------------------------------------------------------------------------------

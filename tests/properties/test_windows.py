@@ -1,0 +1,112 @@
+"""Aggregations over windows of every kind against the naive oracle: all emissions, clocks, batch sizes and restarts."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+from penstock.state.log import Record
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.batch import Batch
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.watermarks import bounded_out_of_orderness
+from tests.properties.window_oracle import Commit, Found, Oracle, Put, Row, Trial, Wait, random_trial
+
+SIZES = (1, 2, 7, 10_000)
+
+
+def listed(key: str, value: str, aggregate: list[str]) -> list[str]:
+    """Changes the aggregate that it is given, as users may."""
+    aggregate.append(value)
+    return aggregate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BesideOlds(OperatorSpec):
+    """Shows old values: each value becomes ``[new, old]``."""
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _BesideOlds(ctx)
+
+
+class _BesideOlds(Operator):
+    def process(self, port: int, batch: Batch) -> None:
+        olds = batch.olds or [None] * len(batch)
+        self.ctx.emit(batch.replace(values=[[a, b] for a, b in zip(batch.values, olds, strict=True)]))
+
+
+def topology(trial: Trial, *, mutable: bool) -> Topology:
+    """Strings joined by ``+``: as they are, or as lists that are changed in place."""
+    builder = StreamsBuilder("t", key=str, value=str)
+    delay = None if trial.delay_ms is None else bounded_out_of_orderness(trial.delay_ms)
+    shown = builder.stream("in", watermark=delay).filter(lambda key, value: value != "hide")
+    grouped = shown.group_by_key().windowed_by(trial.windows)
+    options: dict[str, Any] = {"emission": trial.emission, "late": True}
+    if mutable:
+        table = grouped.aggregate(list, listed, value=list, **options)
+    else:
+        table = grouped.reduce(lambda a, b: f"{a}+{b}", **options)
+    if trial.emission != "on_close":
+        table.request_olds()
+    builder.add_operator("olds", BesideOlds())
+    builder.add_stream("to-olds", table.out, "olds")
+    builder.stream_of("olds", key=table.key_serde, value=list).to("out")
+    table.late.to("late")
+    return builder.build()
+
+
+def play(trial: Trial, size: int, *, mutable: bool) -> Found:
+    """The engine's answer."""
+    driver = TopologyTestDriver(
+        topology(trial, mutable=mutable),
+        options=TaskOptions(batch_max_records=size, wall_resolution_ms=1),
+        auto_commit=False,
+    )
+    waiting: list[Record] = []
+
+    def pipe() -> None:
+        driver.pipe_all("in", waiting)
+        waiting.clear()
+
+    for step in trial.steps:
+        if isinstance(step, Put):
+            waiting.append(Record(step.key, step.value, step.ts))
+            continue
+        pipe()
+        if isinstance(step, Wait):
+            driver.advance_wall_time(step.ms)
+        elif isinstance(step, Commit) and step.restart:
+            driver.restart(restore=step.restore)
+        else:
+            driver.commit()
+    pipe()
+    driver.commit()
+    rows: list[Row] = []
+    for r in driver.read("out"):
+        new, old = ("+".join(v) if isinstance(v, list) else v for v in r.value)
+        rows.append((r.key.key, r.key.start_ms, r.key.end_ms, new, r.timestamp_ms, old))
+    late = [(r.key, r.value, r.timestamp_ms) for r in driver.read("late")]
+    dropped = driver.dropped_records
+    assert sum(n for name, n in dropped.items() if name.endswith(".late")) == len(late)
+    driver.release()
+    return Found(rows, late, sum(n for name, n in dropped.items() if name.endswith(".outside")))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_windows_agree_with_the_oracle(seed: int) -> None:
+    rng = random.Random(seed)
+    trial = random_trial(rng)
+    expected = Oracle(trial).run()
+    for size in SIZES:
+        found = play(trial, size, mutable=rng.random() < 0.4)
+        where = f"{trial.windows} {trial.emission} delay={trial.delay_ms} batches of {size}"
+        assert found.rows == expected.rows, where
+        assert sorted(found.late) == sorted(expected.late), where
+        assert found.outside == expected.outside, where

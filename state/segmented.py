@@ -69,6 +69,11 @@ class SegmentedState:
         last = next(k for k, _, _ in self._state.range(low, high, reverse=True))
         return range(_LONG.unpack_from(first)[0], _LONG.unpack_from(last)[0] + 1)
 
+    def latest_ms(self) -> int:
+        """A time behind which the store has no entry; -1 when it has none at all."""
+        last = next(self._state.range(reverse=True), None)
+        return -1 if last is None else (int(_LONG.unpack_from(last[0])[0]) + 1) * self._segment_ms - 1
+
     def scan(self, from_ms: int, to_ms: int) -> Iterator[Entry]:
         """The entries of all keys with ``from_ms <= time <= to_ms``; by segment, then key, then time."""
         from_ms = max(from_ms, self._floor_ms)
@@ -91,9 +96,15 @@ class SegmentedState:
         """Set an entry; ``None`` deletes."""
         self._state.put(self._store_key(key, time_ms, suffix), value, timestamp_ms)
 
-    def put_new(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
-        """``put`` of an entry that the store is known not to have: see ``KeyValueState.put_new``."""
-        self._state.put_new(self._store_key(key, time_ms, suffix), value, timestamp_ms)
+    def entry_of(self, value: Any, timestamp_ms: int) -> Any:
+        """The entry that ``put`` would make: see ``KeyValueState.entry_of``."""
+        return self._state.entry_of(value, timestamp_ms)
+
+    def put_entry(
+        self, key: bytes, time_ms: int, suffix: bytes, entry: Any, timestamp_ms: int, *, new: bool = False
+    ) -> None:
+        """``put`` of what ``entry_of`` made. ``new``: there is known to be none: see ``KeyValueState.put_new``."""
+        self._state.put_entry(self._store_key(key, time_ms, suffix), entry, timestamp_ms, new=new)
 
     def delete(self, key: bytes, time_ms: int, suffix: bytes, timestamp_ms: int) -> None:
         """Delete an entry."""

@@ -121,26 +121,33 @@ class KeyValueState:
 
     def put(self, key: bytes, value: Any, timestamp_ms: int) -> None:
         """Set the value; ``None`` deletes."""
-        if value is None:
-            if key in self._fresh:
-                self._withdraw(key)
-                return
-            self.entries[key] = None
-        elif self.immutable:
-            self.entries[key] = (value if type(value) is self.exact else self.as_stored(value), timestamp_ms)
-        else:
-            self.entries[key] = _TIMESTAMP.pack(timestamp_ms) + self._encode(value)
-        self.dirty[key] = timestamp_ms
+        self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms)
 
     def put_new(self, key: bytes, value: Any, timestamp_ms: int) -> None:
         """``put`` by a caller who knows that there is no such entry. If it is deleted again before the commit, the commit
         writes nothing of it, not even a deletion."""
+        self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms, new=True)
+
+    def entry_of(self, value: Any, timestamp_ms: int) -> Any:
+        """The entry that ``put`` would make. What the serde raises is raised here, before anything is written."""
         if value is None:
-            return
-        absent = key not in self.dirty  # else the backend may hold one that is to be deleted
-        self.put(key, value, timestamp_ms)
-        if absent:
+            return None
+        if self.immutable:
+            return value if type(value) is self.exact else self.as_stored(value), timestamp_ms
+        return _TIMESTAMP.pack(timestamp_ms) + self._encode(value)
+
+    def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
+        """``put``, or with ``new`` ``put_new``, of what ``entry_of`` made."""
+        if entry is None:
+            if key in self._fresh:
+                self._withdraw(key)
+                return
+            if new:
+                return
+        elif new and key not in self.dirty:  # else the backend may hold one that is to be deleted
             self._fresh.add(key)
+        self.entries[key] = entry
+        self.dirty[key] = timestamp_ms
 
     def _withdraw(self, key: bytes) -> None:
         """Delete an entry that the backend does not have."""

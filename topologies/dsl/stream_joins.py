@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
 
 from penstock.state.errors import TopologyError
+from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.stream_table_joins import StreamTableJoinMethods
+from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.operators.as_of_join import AsOfJoin, Direction, as_of_stores
+from penstock.topologies.operators.many_join import ManyJoin
 from penstock.topologies.operators.stream_join import ResultTime, StreamStreamJoin, buffer_retention_ms, join_stores
 from penstock.topologies.operators.timers import timer_store
 from penstock.topologies.windows import duration_ms
@@ -125,8 +130,8 @@ class StreamJoinMethods(StreamTableJoinMethods):
                 )
             return self._join_table(other, joiner, value, name, left=keeps[0], grace=bounds.grace)
         before_ms, after_ms, grace_ms = _bounds(bounds, name)
-        checked = check_function(joiner, name)
         left, right = wiring.by_key(self._flow), wiring.by_key(other._flow)
+        checked = join_function(joiner, name, (left, right), nulls=(keeps[1], keeps[0]), into=value)
         _check_keys(left, right, name)
         wiring.check_together((left, right), name)
         keep_ms = buffer_retention_ms(before_ms, after_ms, grace_ms)
@@ -139,19 +144,105 @@ class StreamJoinMethods(StreamTableJoinMethods):
             after_ms=after_ms,
             grace_ms=grace_ms,
             keeps=keeps,
-            condition=None if condition is None else check_function(condition, name),
+            condition=None if condition is None else join_function(condition, name, (left, right), condition=True),
             eager=eager,
             result_time=result_time,
             uses_watermark=watermarked,
         )
         wiring.add_ports(name, spec, {"left": left, "right": right})
-        flow = dataclasses.replace(self._stream(left)._behind(name, port="out", value=value), watermarked=watermarked)
+        flow = dataclasses.replace(
+            self._stream(left)._behind(name, port="out", value=result_serde(checked, name, value)),
+            watermarked=watermarked,
+        )
+        return self._stream(flow)
+
+    def join_as_of(
+        self,
+        other: KStream,
+        joiner: Function,
+        *,
+        tolerance: int | str,
+        grace: int | str,
+        direction: Direction = "backward",
+        left: bool = False,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream:
+        """``joiner(left, right)`` of each record with the one of ``other`` that is nearest in time, at most ``tolerance``
+        away (``penstock.topologies.operators.as_of_join``); ``left``: also with ``None`` when there is none."""
+        wiring = self._flow.wiring
+        name = wiring.name(self._flow, "join-as-of", name)
+        if direction not in get_args(Direction):
+            raise TopologyError(f"operator {name!r}: direction={direction!r}; use backward, forward or nearest")
+        tolerance_ms, grace_ms = duration_ms(tolerance), duration_ms(grace)
+        mine, theirs = wiring.by_key(self._flow), wiring.by_key(_other_stream(other, name)._flow)
+        _check_keys(mine, theirs, name)
+        wiring.check_together((mine, theirs), name)
+        watermarked = mine.watermarked or theirs.watermarked
+        spec = AsOfJoin(
+            stores=as_of_stores(name, mine.key, theirs.value, direction, tolerance_ms, grace_ms),
+            joiner=check_function(joiner, name),
+            direction=direction,
+            tolerance_ms=tolerance_ms,
+            grace_ms=grace_ms,
+            left_value=mine.value,
+            left=left,
+            uses_watermark=watermarked,
+        )
+        wiring.add_ports(name, spec, {"left": mine, "right": theirs})
+        flow = dataclasses.replace(self._stream(mine)._behind(name, value=value), watermarked=watermarked)
+        return self._stream(flow)
+
+    def join_all(
+        self,
+        *others: KStream,
+        joiner: Callable[..., Any],
+        within: int | str,
+        grace: int | str,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream:
+        """``joiner(value, value, …)`` for every way to take one record of this stream and of each other, of equal key, all
+        within ``within`` of each other."""
+        wiring = self._flow.wiring
+        name = wiring.name(self._flow, "join-all", name)
+        if not others:
+            raise TopologyError(f"operator {name!r} joins nothing; give at least one other stream")
+        flows = [wiring.by_key(f) for f in (self._flow, *(_other_stream(o, name)._flow for o in others))]
+        for flow in flows[1:]:
+            _check_keys(flows[0], flow, name)
+        wiring.check_together(flows, name)
+        within_ms, grace_ms = duration_ms(within), duration_ms(grace)
+        watermarked = any(f.watermarked for f in flows)
+        ports = tuple(f"in{i}" for i in range(len(flows)))
+        kept_ms = max(within_ms + grace_ms, 1)
+        spec = ManyJoin(
+            in_ports=ports,
+            stores=tuple(
+                StoreSpec(f"{name}-{p}", "list", f.key, f.value, retention_ms=kept_ms)
+                for p, f in zip(ports, flows, strict=True)
+            ),
+            joiner=check_function(joiner, name),
+            within_ms=within_ms,
+            grace_ms=grace_ms,
+            uses_watermark=watermarked,
+        )
+        wiring.add_ports(name, spec, dict(zip(ports, flows, strict=True)))
+        flow = dataclasses.replace(self._stream(flows[0])._behind(name, value=value), watermarked=watermarked)
         return self._stream(flow)
 
     def late_of(self, joined: KStream, *, name: str | None = None) -> KStream:
         """The records of either side that the stream–stream join behind ``joined`` dropped for their lateness (under
         watermarks); their values are those of the inputs."""
         return self._stream(dataclasses.replace(joined._flow, port="late", value=self._flow.value))
+
+
+def _other_stream(other: Any, name: str) -> KStream:
+    from penstock.topologies.dsl.stream import KStream
+
+    if not isinstance(other, KStream):
+        raise TopologyError(f"operator {name!r} joins {other!r:.100}; the other side must be a KStream")
+    return other
 
 
 def _bounds(bounds: _Within, name: str) -> tuple[int, int, int]:

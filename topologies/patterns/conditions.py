@@ -1,7 +1,8 @@
 """Conditions on an event, and what they may ask of the partial match that the event would be added to.
 
-A user's condition is a function of the event, or of the event and a ``MatchContext``. It must be pure: it is called once
-per event and partial match (once per event if it takes the event alone), whatever number of edges ask for it.
+A user's condition is a function of the event, or of the event and a ``MatchContext``, or an expression. It must be pure:
+it is called once per event and partial match (once per event if it takes the event alone), whatever number of edges ask
+for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from penstock.state.errors import TopologyError
+from penstock.topologies.expressions.tree import Expression
 
 
 class MatchContext(Protocol):
@@ -44,23 +46,24 @@ class Condition:
         """Whether it is true of the scope's event. Raises what the user's function raises."""
         raise AssertionError(f"{type(self).__name__} has no test")
 
-    def users(self) -> tuple[User, ...]:
-        """The users' conditions in it."""
-        return ()
+    def replaced(self, change: Callable[[User], User]) -> Condition:
+        """The same with the users' conditions changed."""
+        return self
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class User(Condition):
-    """A function of the user's; ``iterative`` if it takes the context too. Two of them are equal only if they are one."""
+    """A function of the user's; ``iterative`` if it takes the context too. Two of them are equal only if they are one.
+    An expression stands for a function of the event until ``match`` types it and puts one in its place."""
 
-    fn: Callable[..., Any]
+    fn: Any
     iterative: bool
 
     def test(self, scope: Scope) -> bool:
         return scope.holds(self)
 
-    def users(self) -> tuple[User, ...]:
-        return (self,)
+    def replaced(self, change: Callable[[User], User]) -> Condition:
+        return change(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +84,8 @@ class Both(Condition):
     def test(self, scope: Scope) -> bool:
         return self.first.test(scope) and self.second.test(scope)
 
-    def users(self) -> tuple[User, ...]:
-        return self.first.users() + self.second.users()
+    def replaced(self, change: Callable[[User], User]) -> Condition:
+        return Both(self.first.replaced(change), self.second.replaced(change))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +98,8 @@ class Either(Condition):
     def test(self, scope: Scope) -> bool:
         return self.first.test(scope) or self.second.test(scope)
 
-    def users(self) -> tuple[User, ...]:
-        return self.first.users() + self.second.users()
+    def replaced(self, change: Callable[[User], User]) -> Condition:
+        return Either(self.first.replaced(change), self.second.replaced(change))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,16 +111,19 @@ class Not(Condition):
     def test(self, scope: Scope) -> bool:
         return not self.inner.test(scope)
 
-    def users(self) -> tuple[User, ...]:
-        return self.inner.users()
+    def replaced(self, change: Callable[[User], User]) -> Condition:
+        return Not(self.inner.replaced(change))
 
 
 ALWAYS = Always()
 
 
-def user_condition(fn: Callable[..., Any], where: str) -> User:
-    """The condition of a function of ``(event)`` or ``(event, ctx)``; what a callable without a signature takes is the
-    event alone. Raises ``TopologyError`` for anything else; ``where`` says for which stage."""
+def user_condition(fn: Callable[..., Any] | Expression, where: str) -> User:
+    """The condition of a function of ``(event)`` or ``(event, ctx)``, or of an expression over the event's columns; what a
+    callable without a signature takes is the event alone. Raises ``TopologyError`` for anything else; ``where`` says for
+    which stage."""
+    if isinstance(fn, Expression):
+        return User(fn, iterative=False)
     if not callable(fn):
         raise TopologyError(f"{where}: a condition is a function of (event) or (event, ctx), not {fn!r:.100}")
     try:

@@ -238,9 +238,9 @@ class Matcher:
 
     def taken(self, state: KeyState, partial: Partial | None, name: str | None) -> list[Any]:
         """The events of a partial match, of one stage or of all, decoded."""
+        stage = None if name is None else self._stage(name)
         if partial is None:
             return []
-        stage = None if name is None else self._stage(name)
         path = [n for n in _path(partial.node) if stage is None or n.stage == stage]
         return [self._decode(state.events[n.event].data) for n in path]
 

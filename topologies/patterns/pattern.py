@@ -24,7 +24,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Either, instance_of, user_condition
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Either, User, instance_of, user_condition
 from penstock.topologies.patterns.skip import Skip, no_skip
 from penstock.topologies.windows import duration_ms
 
@@ -122,13 +123,14 @@ class Pattern:
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
-    def where(self, condition: Callable[..., Any]) -> Pattern:
-        """A condition ``fn(event)`` or ``fn(event, ctx)`` (``MatchContext``), and whatever was said before."""
+    def where(self, condition: Callable[..., Any] | Expression) -> Pattern:
+        """A condition ``fn(event)`` or ``fn(event, ctx)`` (``MatchContext``) or an expression such as ``col("n") > 3``,
+        and whatever was said before."""
         new = user_condition(condition, self._last.label)
         old = self._own_condition("where")
         return self._change(condition=new if old is None else Both(old, new))
 
-    def or_(self, condition: Callable[..., Any]) -> Pattern:
+    def or_(self, condition: Callable[..., Any] | Expression) -> Pattern:
         """Or this condition, as an alternative to all that was said before."""
         new = user_condition(condition, self._last.label)
         old = self._own_condition("or_")
@@ -140,7 +142,7 @@ class Pattern:
         old = self._own_condition("subtype")
         return self._change(condition=new if old is None else Both(old, new))
 
-    def until(self, condition: Callable[..., Any]) -> Pattern:
+    def until(self, condition: Callable[..., Any] | Expression) -> Pattern:
         """End the loop, which has no other bound: from the first event that the condition takes, nothing more is taken for
         it or passed over in it. The event itself is not taken either."""
         last = self._last
@@ -247,6 +249,19 @@ class Pattern:
     def shape(self) -> str:
         """All of it but the conditions, as text: what state is tied to."""
         return f"{' '.join(s.shape() for s in self.stages)} {self.skip}"
+
+    def with_conditions(self, change: Callable[[User], User]) -> Pattern:
+        """The same with the users' conditions changed, those in groups included."""
+
+        def changed(stage: Stage) -> Stage:
+            return dataclasses.replace(
+                stage,
+                group=None if stage.group is None else stage.group.with_conditions(change),
+                condition=None if stage.condition is None else stage.condition.replaced(change),
+                until=None if stage.until is None else stage.until.replaced(change),
+            )
+
+        return dataclasses.replace(self, stages=tuple(map(changed, self.stages)))
 
     def check(self, operator: str) -> None:
         """Raises ``TopologyError`` for what only the whole pattern shows: names used twice, a ``not_followed_by`` at the

@@ -9,11 +9,13 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.state.serde import INT
 from penstock.topologies.aggregators.base import Aggregator
-from penstock.topologies.aggregators.base import agg as joined
 from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
 from penstock.topologies.dsl.cogrouped import CogroupedKStream
 from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
+from penstock.topologies.expressions.aggregates import aggregator_of_one
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator import Emission
 from penstock.topologies.operators.fold import COUNTING, Aggregation, Fold
 from penstock.topologies.windows import Windows
@@ -73,7 +75,7 @@ class KGroupedStream:
 
     def aggregate(
         self,
-        init: Callable[[], Any] | Aggregator,
+        init: Callable[[], Any] | Aggregator | Expression,
         adder: Callable[[Any, Any, Any], Any] | None = None,
         *,
         value: Any = None,
@@ -87,8 +89,12 @@ class KGroupedStream:
         """``adder(key, value, aggregate)`` over the records, from ``init()``; ``None`` deletes the key.
         ``value`` is the aggregate's serde, which must be named. ``merger(key, a, b)``: of two sessions that meet.
 
-        Or a ready aggregate alone: ``aggregate(mean("price"))``. The store then holds its accumulators."""
+        Or a ready aggregate or an expression over aggregates alone: ``aggregate(mean("price"))``,
+        ``aggregate(col("price").sum())``. The store then holds accumulators."""
         name = self._flow.wiring.name(self._flow, "aggregate", name)
+        if isinstance(init, Expression):
+            init, tp = aggregator_of_one(init, scope_of_flow(self._flow), operator=name)
+            value = serde_of_type(tp) if value is None else value
         if isinstance(init, Aggregator):
             return self._ready(name, init, value, emission, late)
         if value is None:
@@ -113,11 +119,14 @@ class KGroupedStream:
         name: str | None = None,
         emission: Emission | None = None,
         late: bool = False,
-        **parts: Aggregator,
+        **parts: Aggregator | Expression,
     ) -> KTable:
-        """Several ready aggregates at once; values are dicts: ``agg(total=sum_("price"), n=count())``."""
+        """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``,
+        ``agg(mean=col("price").sum() / count())``. Values are dicts; of expressions alone also instances of the Struct or
+        dataclass that ``value`` names."""
         name = self._flow.wiring.name(self._flow, "agg", name)
-        return self._ready(name, joined(**parts), value, emission, late)
+        made, shown = aggregate_of(parts, name, self._flow, value)
+        return self._ready(name, made, shown, emission, late)
 
     def cogroup(self, adder: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
         """Aggregate several grouped streams into one table; ``adder(key, value, aggregate)`` is for the records of this

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.dsl.typed import join_function, result_serde
+from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.hold import Hold, hold_store
 from penstock.topologies.operators.join import StreamTableJoin
 from penstock.topologies.operators.versioned_join import StreamVersionedJoin
@@ -50,15 +51,17 @@ class StreamTableJoinMethods(Handle):
                 "table's with select_key(…, key=…)"
             )
         flow = wiring.by_key(self._flow)
+        checked = join_function(joiner, name, (flow, table._flow), nulls=(False, left), into=value)
+        value = result_serde(checked, name, value)
         if table.history_ms is not None:
-            return self._join_versions(flow, table, check_function(joiner, name), value, name, left=left, grace=grace)
+            return self._join_versions(flow, table, checked, value, name, left=left, grace=grace)
         if grace is not None:
             raise TopologyError(
                 f"operator {name!r} has grace={grace!r} for a table without history, whose rows are read as they stand; "
                 "give the table a history (table(topic, history=…)), or leave grace out"
             )
         wiring.check_together((flow, table._flow), name)
-        spec = StreamTableJoin(stores=(table.store,), joiner=check_function(joiner, name), left=left)
+        spec = StreamTableJoin(stores=(table.store,), joiner=checked, left=left)
         wiring.add(name, spec, flow)
         return self._stream(self._stream(flow)._behind(name, value=value))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypedDict
 
@@ -18,7 +18,9 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
 from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, serde_of
 from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.aggregators.base import Aggregator, agg
 from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.expressions.aggregates import aggregator_of_all
 from penstock.topologies.expressions.inference import Scope, assignable
 from penstock.topologies.expressions.row_function import ExpressionFunction, to_function
 from penstock.topologies.expressions.tree import Expression, Header, Input, StructOf, walk
@@ -65,13 +67,23 @@ def row_function(
 
 
 def join_function(
-    fn: Any, name: str, left: Flow, right: Flow, arguments: tuple[str, ...] = ("left", "right")
+    fn: Any,
+    name: str,
+    sides: tuple[Flow, Flow],
+    *,
+    nulls: tuple[bool, bool] = (False, False),
+    condition: bool = False,
+    into: Any = None,
 ) -> Callable[..., Any]:
-    """A joiner: a callable as it is, an expression typed against both sides, either of which may be null."""
+    """``fn(left, right)``: a callable as it is, an expression typed against both sides. ``nulls``: which of them may be
+    null. ``into``: a Struct or dataclass of which a ``struct(…)`` makes an instance. Raises ``TopologyError``."""
     if not isinstance(fn, Expression):
         return check_function(fn, name)
-    sides = (schema_of_serde(left.value).or_null(), schema_of_serde(right.value).or_null())
-    return to_function(fn, arguments, Scope(sides[0], schema_of_serde(left.key), sides[1]), operator=name)
+    if isinstance(fn, StructOf) and _is_class(into):
+        fn = dataclasses.replace(fn, python=into)
+    left, right = (schema_of_serde(f.value).or_null(n) for f, n in zip(sides, nulls, strict=True))
+    scope = Scope(left, schema_of_serde(sides[0].key), right)
+    return to_function(fn, ("left", "right"), scope, operator=name, condition=condition)
 
 
 def result_serde(fn: Any, name: str, given: Any) -> Any:
@@ -151,5 +163,36 @@ def _annotation(tp: DataType) -> Any:
 def selection(fields: tuple[tuple[str, Expression], ...], into: Any) -> StructOf:
     """The struct of these columns of a record, null where its value is: a dict, or an instance of the Struct or dataclass
     that ``into`` names."""
-    is_class = isinstance(into, type) and (issubclass(into, msgspec.Struct) or dataclasses.is_dataclass(into))
-    return StructOf(fields, into if is_class else None, Input("value"))
+    return StructOf(fields, into if _is_class(into) else None, Input("value"))
+
+
+def _is_class(into: Any) -> bool:
+    return isinstance(into, type) and (issubclass(into, msgspec.Struct) or dataclasses.is_dataclass(into))
+
+
+def aggregate_of(
+    parts: Mapping[str, Aggregator | Expression], name: str, flow: Flow, value: Any
+) -> tuple[Aggregator, Any]:
+    """One aggregate of several by name, ready ones and expressions, and what to name as the serde of its results. Raises
+    ``TopologyError``."""
+    expressions = {n: p for n, p in parts.items() if isinstance(p, Expression)}
+    others: dict[str, Any] = {n: p for n, p in parts.items() if not isinstance(p, Expression)}
+    if not expressions:
+        return agg(**others), value
+    schema = scope_of_flow(flow)
+    into = value if _is_class(value) and not others else None
+    made, tp = aggregator_of_all(expressions, schema, operator=name, into=into)
+    if not others:
+        return made, serde_of_type(tp) if value is None else value
+    both = agg(**others, **{_COMPUTED: made})
+    results = both.result
+
+    def result(acc: Any) -> dict[str, Any]:
+        found = results(acc)
+        found |= found.pop(_COMPUTED)
+        return {n: found[n] for n in parts}
+
+    return dataclasses.replace(both, name=f"agg({', '.join(parts)})", result=result), value
+
+
+_COMPUTED = "(expressions)"

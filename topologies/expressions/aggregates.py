@@ -27,6 +27,7 @@ from penstock.topologies.expressions.tree import (
     Expression,
     Field,
     Input,
+    StructOf,
     literal,
     rebuild,
     walk,
@@ -148,11 +149,10 @@ def has_aggregates(expression: Expression) -> bool:
 @dataclasses.dataclass(frozen=True)
 class AggregatePlan:
     """Named results over aggregates, taken apart: ``parts`` are the different aggregates by the names under which
-    ``outputs`` read their results, as columns of a value. ``result`` is the type of the struct of the outputs."""
+    ``outputs`` read their results, as columns of a value."""
 
     parts: tuple[tuple[str, Aggregate], ...]
     outputs: tuple[tuple[str, Expression], ...]
-    result: DataType
 
 
 def plan_aggregates(
@@ -181,9 +181,7 @@ def plan_aggregates(
                 f"{where}{name} = {expression.text()}: {seen}; give aggregates, such as col('x').sum(), "
                 "or group by the column and read it from the key"
             )
-    partial = struct_of({n: aggregate_type(a, schema, operator=operator) for n, a in parts.items()})
-    result = struct_of({n: infer(e, partial, operator=operator) for n, e in outputs.items()})
-    return AggregatePlan(tuple(parts.items()), tuple(outputs.items()), result)
+    return AggregatePlan(tuple(parts.items()), tuple(outputs.items()))
 
 
 def _outside_aggregates(expression: Expression) -> Expression | None:
@@ -196,23 +194,37 @@ def _outside_aggregates(expression: Expression) -> Expression | None:
 
 
 def aggregator_of_all(
-    fields: Mapping[str, Expression], schema: Any = UNKNOWN, *, operator: str | None = None
+    fields: Mapping[str, Expression],
+    schema: Any = UNKNOWN,
+    *,
+    operator: str | None = None,
+    into: type | None = None,
 ) -> tuple[Aggregator, DataType]:
-    """One aggregate of named expressions over aggregates, whose result is the dict of theirs, and that dict's type.
-
-    Raises ``TopologyError``, as ``plan_aggregates``.
+    """One aggregate of named expressions over aggregates, whose result is the dict of theirs (or an instance of ``into``,
+    made of them), and the result's type. Raises ``TopologyError``, as ``plan_aggregates``.
     """
     if not fields:
         raise TopologyError("agg() of nothing; name at least one aggregate: agg(total=col('amount').sum())")
     plan = plan_aggregates(fields, schema, operator=operator)
     whole = agg(**{n: aggregator_of(a, schema, operator=operator) for n, a in plan.parts})
-    parts_type = struct_of({n: aggregate_type(a, schema) for n, a in plan.parts})
-    rows = [(n, compile_row(e, parts_type, operator=operator)) for n, e in plan.outputs]
+    parts_type = struct_of({n: aggregate_type(a, schema, operator=operator) for n, a in plan.parts})
+    struct = StructOf(plan.outputs, into)
+    row = compile_row(struct, parts_type, operator=operator)
     results = whole.result
 
-    def result(acc: Any) -> dict[str, Any]:
-        found = results(acc)
-        return {n: row(None, found, 0, ()) for n, row in rows}
+    def result(acc: Any) -> Any:
+        return row(None, results(acc), 0, ())
 
     text = ", ".join(f"{n}={e.text()}" for n, e in fields.items())
-    return dataclasses.replace(whole, name=f"agg({text})", result=result), plan.result
+    return dataclasses.replace(whole, name=f"agg({text})", result=result), infer(struct, parts_type)
+
+
+def aggregator_of_one(
+    expression: Expression, schema: Any = UNKNOWN, *, operator: str | None = None
+) -> tuple[Aggregator, DataType]:
+    """As ``aggregator_of_all`` of one expression, whose result is the value itself."""
+    made, tp = aggregator_of_all({"value": expression}, schema, operator=operator)
+    results = made.result
+    only = tp.field("value")
+    assert only is not None
+    return dataclasses.replace(made, name=expression.text(), result=lambda acc: results(acc)["value"]), only

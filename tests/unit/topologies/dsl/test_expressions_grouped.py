@@ -1,0 +1,130 @@
+"""Expressions in aggregations and joins, through the real engine."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Record
+from penstock.state.serde import INT
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.aggregators import max_
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.typed import schema_of_serde
+from penstock.topologies.expressions.functions import coalesce, col, count, left, right, struct
+from penstock.topologies.windows import tumbling
+
+
+class Bid(msgspec.Struct, frozen=True):
+    auction: int
+    price: int
+
+
+class Auction(msgspec.Struct, frozen=True):
+    title: str
+    reserve: int | None = None
+
+
+class Totals(msgspec.Struct, frozen=True):
+    bids: int
+    total: int | None
+    mean: float = 0.0
+
+
+BIDS = [
+    Record("a", Bid(1, 10), 0),
+    Record("a", Bid(1, 20), 5),
+    Record("b", Bid(2, 7), 6),
+    Record("a", Bid(1, 3), 60_000),
+]
+
+
+def rows(builder: StreamsBuilder, **topics: list[Record]) -> list[tuple[Any, Any]]:
+    """Keys and values of the topic ``out``, once the inputs are in."""
+    with TopologyTestDriver(builder) as driver:
+        for topic, records in topics.items():
+            driver.pipe_all(topic, records)
+        return [(r.key, r.value) for r in driver.read("out")]
+
+
+def test_several_aggregates() -> None:
+    """As dicts, whose columns the next expression knows, and as instances."""
+    builder = StreamsBuilder(value=Bid)
+    grouped = builder.stream("in").group_by_key()
+    table = grouped.agg(bids=count(), total=col("price").sum(), mean=col("price").sum() / count(), name="totals")
+    assert str(schema_of_serde(table.value_serde)) == "struct[bids: int64, total: int64?, mean: float64?]"
+    table.to_stream().filter(col("bids") > 1).to("out")
+    assert rows(builder, **{"in": BIDS}) == [
+        ("a", {"bids": 2, "total": 30, "mean": 15.0}),
+        ("a", {"bids": 3, "total": 33, "mean": 11.0}),
+    ]
+    builder = StreamsBuilder(value=Bid)
+    grouped = builder.stream("in").group_by_key()
+    grouped.agg(bids=count(), total=col("price").sum().where(col("price") > 5), value=Totals).to("out")
+    assert rows(builder, **{"in": BIDS})[-1] == ("a", Totals(3, 30))
+
+
+def test_one_aggregate_and_ready_ones_beside_expressions() -> None:
+    """A single one has the serde of its type."""
+    builder = StreamsBuilder(value=Bid)
+    table = builder.stream("in").group_by(col("auction")).aggregate(col("price").max() - col("price").min())
+    assert table.value_serde is INT
+    table.to("out")
+    assert rows(builder, **{"in": BIDS}) == [(1, 0), (1, 10), (2, 0), (1, 17)]
+    builder = StreamsBuilder(value=Bid)
+    builder.stream("in").group_by_key().agg(top=max_("price"), cents=col("price").cast("decimal").sum()).to("out")
+    assert rows(builder, **{"in": BIDS[:2]})[-1] == ("a", {"top": 20, "cents": "30"})
+    builder = StreamsBuilder(value=Bid)
+    builder.stream("in").group_by_key().agg(cents=col("price").cast("decimal").sum()).to("out")
+    assert rows(builder, **{"in": BIDS[:2]})[-1] == ("a", {"cents": Decimal(30)})
+
+
+def test_windowed_aggregates_on_close() -> None:
+    """One result per window, under the window's start."""
+    builder = StreamsBuilder(value=Bid)
+    windows = builder.stream("in").group_by_key().windowed_by(tumbling("1m", grace=0))
+    closed = windows.agg(total=col("price").sum(), emission="on_close", name="totals")
+    closed.to_stream().select(col("total")).select_key(lambda key, value: key.start_ms, key=int).to("out")
+    assert rows(builder, **{"in": BIDS}) == [(0, {"total": 30}), (0, {"total": 7})]
+
+
+def test_stream_table_joins() -> None:
+    """Of dicts and instances; the right side of a left join may be null."""
+    titled = struct(title=right("title"), price=left("price"))
+
+    def build(joiner: Any, value: Any = None, *, outer: bool = False) -> StreamsBuilder:
+        builder = StreamsBuilder()
+        table = builder.table("auctions", value=Auction)
+        stream = builder.stream("bids", value=Bid)
+        (stream.left_join if outer else stream.join)(table, joiner, value=value).to("out")
+        return builder
+
+    topics = {"auctions": [Record("a", Auction("vase"), 0)], "bids": BIDS[:3]}
+    assert rows(build(titled), **topics) == [
+        ("a", {"title": "vase", "price": 10}),
+        ("a", {"title": "vase", "price": 20}),
+    ]
+    assert rows(build(right("title") + "!"), **topics) == [("a", "vase!"), ("a", "vase!")]
+    named = struct(title=coalesce(right("title"), "?"))
+    assert rows(build(named, Auction, outer=True), **topics)[-1] == ("b", Auction("?"))
+    with pytest.raises(TopologyError, match=r"Auction\.title is string, and is given string\?"):
+        build(struct(title=right("title")), Auction, outer=True)
+    with pytest.raises(TopologyError, match=r"operator 'bids-join', expression left.prise: there is no column 'prise'"):
+        build(left("prise"))
+
+
+def test_stream_stream_joins_with_a_condition() -> None:
+    """A pair for which the condition is not true is none."""
+    builder = StreamsBuilder(value=Bid)
+    bids, asks = builder.stream("bids"), builder.stream("asks")
+    joined = bids.join(
+        asks, left("price") - right("price"), within="1m", grace=0, condition=left("price") >= right("price")
+    )
+    assert joined.value_serde is INT
+    joined.to("out")
+    asked = [Record("a", Bid(1, 15), 0), Record("a", Bid(1, 5), 1)]
+    assert sorted(rows(builder, bids=BIDS[:2], asks=asked)) == [("a", 5), ("a", 5), ("a", 15)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.state.serde import INT
@@ -18,7 +18,11 @@ from penstock.topologies.expressions.aggregates import aggregator_of_one
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator import Emission
 from penstock.topologies.operators.fold import COUNTING, Aggregation, Fold
+from penstock.topologies.triggers import Trigger
 from penstock.topologies.windows import Windows
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.triggered import KTriggeredStream
 
 
 class KGroupedStream:
@@ -45,6 +49,39 @@ class KGroupedStream:
         if self._windows is not None:
             raise TopologyError(f"{what}: the stream is windowed already; call windowed_by once")
         return KGroupedStream(self._flow, checked, retention_ms)
+
+    def triggered(
+        self,
+        trigger: Trigger,
+        *,
+        accumulation: Literal["discarding", "accumulating", "accumulating_and_retracting"] | None = None,
+        allowed_lateness: int | str | None = None,
+        timestamp_combiner: Literal["earliest", "latest", "end_of_window"] | None = None,
+        closing: Literal["fire_if_fresh", "fire_always", "discard"] = "fire_if_fresh",
+        late_by: Literal["merged", "record"] = "merged",
+        tombstones: bool = True,
+    ) -> KTriggeredStream:
+        """Emit the windows' panes when a trigger says so, in event time by the watermark. ``accumulation``: what a later
+        pane of a window holds (``None``: accumulating, of a purging trigger discarding). ``allowed_lateness``: how long
+        after its end a window still takes records (``None``: the windows' grace; ``"unlimited"``).
+        ``timestamp_combiner``: the time of a pane (``None``: the end of the window; of windows without one the latest).
+        ``closing``: whether a window that closes emits what no pane has shown. ``late_by``: what decides that a record of
+        merging windows is late, the merged window or the record's own. ``tombstones``: accumulating panes of merged
+        windows delete those of their members."""
+        from penstock.topologies.dsl.triggered import KTriggeredStream, triggering  # which is built on streams
+
+        how = triggering(
+            self._windows,
+            trigger,
+            f"triggered on {self._flow.out!r}",
+            accumulation=accumulation,
+            allowed_lateness=allowed_lateness,
+            timestamp_combiner=timestamp_combiner,
+            closing=closing,
+            late_by=late_by,
+            tombstones=tombstones,
+        )
+        return KTriggeredStream(self._flow, how)
 
     def count(self, *, name: str | None = None, emission: Emission | None = None, late: bool = False) -> KTable:
         """The number of records per key. Values are longs."""

@@ -1,0 +1,132 @@
+"""The machine of a trigger: one for each key and window, with a few named integers as its whole state.
+
+The operator drives it, one record or timer at a time:
+
+* ``on_element`` when a record has come into the window; then ``should_fire``.
+* Windows that merge fold their states into one by ``merged``; the record that made them merge follows as an element.
+* ``should_fire`` says whether a pane is due now; it changes nothing. If so the operator emits one and calls ``on_fire``,
+  which returns whether the trigger is finished: it will never fire again, and the window takes no more records.
+* ``event_timer_ms`` and ``wall_timer_ms`` say when it wants to be asked again although nothing came: they follow from
+  the state, so that there are no timers to be lost, merged or cancelled. A timer that is due is asked at its own time,
+  however far event time has jumped.
+* ``clear`` is a fresh start (``repeatedly`` does it after each firing).
+
+States are plain dicts of integers, to be kept in a store. A nested trigger's names carry its path in front
+(``0.``, ``early.``); what an integer means when windows merge shows in its last letter (``merged``). The semantics are
+those of Apache Beam's trigger machines with a bundle of one element.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.topologies.windows import END_OF_TIME_MS
+
+TriggerState = dict[str, int]
+
+
+class Moment(NamedTuple):
+    """A window, ``[start_ms, end_ms)``, and what time it is. ``watermark_ms``: no record up to it is expected; for
+    windows in processing time, the clock. ``reached_ms``: how far the watermark has really come, when an earlier timer
+    is being handled."""
+
+    start_ms: int
+    end_ms: int
+    watermark_ms: int
+    wall_ms: int
+    reached_ms: int
+
+    @property
+    def last_ms(self) -> int:
+        """The window's last instant."""
+        return last_instant(self.end_ms)
+
+    @property
+    def over(self) -> bool:
+        """Whether the watermark has passed it."""
+        return self.watermark_ms >= last_instant(self.end_ms)
+
+
+def last_instant(end_ms: int) -> int:
+    """The last instant of a window that ends then; of one that has no end, the end of time."""
+    return end_ms - 1 if end_ms < END_OF_TIME_MS else END_OF_TIME_MS
+
+
+@dataclasses.dataclass(frozen=True)
+class Trigger:
+    """When the panes of a window are emitted. See the module for the calls; ``at`` is the moment of the call, ``path``
+    the place of the trigger in the whole."""
+
+    def on_element(self, state: TriggerState, at: Moment, path: str, ts: int) -> None:
+        """A record of this timestamp came into the window."""
+
+    def should_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
+        """Whether a pane is due."""
+        raise AssertionError(f"{type(self).__name__} does not say when it fires")
+
+    def on_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
+        """A pane was emitted; returns whether the trigger is finished."""
+        return True
+
+    def clear(self, state: TriggerState, path: str) -> None:
+        """Start anew."""
+
+    def event_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
+        """The next event time at which to ask ``should_fire``."""
+        return None
+
+    def wall_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
+        """The next processing time at which to ask ``should_fire``."""
+        return None
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        """The triggers that it is made of."""
+        return ()
+
+    @property
+    def on_time_pane(self) -> bool:
+        """Whether it fires at the end of the window, so that a pane on time is made even of nothing."""
+        return any(p.on_time_pane for p in self.parts)
+
+    @property
+    def uses_wall_time(self) -> bool:
+        """Whether it asks the clock."""
+        return any(p.uses_wall_time for p in self.parts)
+
+    @property
+    def purges(self) -> bool:
+        """Whether each firing empties the window."""
+        return False
+
+
+def forget(state: TriggerState, *names: str) -> None:
+    """Remove integers."""
+    for name in names:
+        state.pop(name, None)
+
+
+_SUM, _EARLIEST, _HIGHEST = "#", "<", ">"
+SUFFIXES = (_SUM, _EARLIEST, _HIGHEST)
+"""The last letter of a name: merged windows add it up, take the lowest, take the highest."""
+
+
+def merged(states: Iterable[TriggerState]) -> TriggerState:
+    """The state of a window that is made of others."""
+    out: TriggerState = {}
+    for state in states:
+        for name, value in state.items():
+            if name not in out:
+                out[name] = value
+            elif name[-1] == _SUM:
+                out[name] += value
+            else:
+                out[name] = (min if name[-1] == _EARLIEST else max)(out[name], value)
+    return out
+
+
+def earliest(times: Iterable[int | None]) -> int | None:
+    """The lowest of the times that there are."""
+    return min((t for t in times if t is not None), default=None)

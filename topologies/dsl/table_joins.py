@@ -11,6 +11,7 @@ from penstock.state.serde import BYTES, Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.table_handle import TableHandle
+from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.operators.endpoints import Sink, Source
 from penstock.topologies.operators.foreign_join import Answer, JoinAnswers, Subscribe, partition_of_answer
@@ -60,7 +61,10 @@ class TableJoinMethods(TableHandle):
             left.request_olds()
         if keeps_right:
             right.request_olds()
-        view = JoinView(left.view, right.view, check_function(joiner, own), keeps_left, keeps_right)
+        sides = (left._flow, right._flow)
+        checked = join_function(joiner, own, sides, nulls=(keeps_right, keeps_left), into=value)
+        value = result_serde(checked, own, value)
+        view = JoinView(left.view, right.view, checked, keeps_left, keeps_right)
         shared = not set(left.view.stores).isdisjoint(right.view.stores)
         spec = TableJoin(view=view, stores=view.stores, shared=shared)
         wiring.add_ports(own, spec, {"left": left._flow, "right": right._flow})
@@ -112,17 +116,20 @@ class TableJoinMethods(TableHandle):
         )
         wiring.add(f"{own}-subscribe", subscribe, asking._flow)
         answers = _exchange(own, asking, asked)
+        # a store of results knows which there are; a left join has one for every left row
+        marks = None if left or name else StoreSpec(f"{own}-joined", "key_value", asking.key_serde, BYTES)
         join = JoinAnswers(
-            stores=asking.view.stores,
+            stores=asking.view.stores if marks is None else (*asking.view.stores, marks),
             rows=asking.view,
             value_serde=asking.value_serde,
             foreign_value_serde=asked.value_serde,
             joiner=check_function(joiner, own),
             left=left,
+            marks=marks,
         )
         wiring.add(f"{own}-response", join, answers)
         flow = dataclasses.replace(self._behind(f"{own}-response", value=value), port=None, rekeyed=False)
-        wiring.add(own, KeepRows(), flow)
+        wiring.add(own, KeepRows(quiet=True), flow)
         table = self._table(dataclasses.replace(flow, operator=own))
         return table if name is None else table.with_store()
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.table_handle import TableHandle
-from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.dsl.typed import result_serde, row_function, selection
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Expression, StructOf
 from penstock.topologies.operators.table_ops import TableFilter, TableMapValues
 from penstock.topologies.operators.table_views import ComputedView
 
@@ -22,30 +24,39 @@ if TYPE_CHECKING:
 class TableOpMethods(TableHandle):
     """Methods of ``KTable``."""
 
-    def filter(self, fn: Function, *, name: str | None = None) -> KTable:
+    def filter(self, fn: Function | Expression, *, name: str | None = None) -> KTable:
         """The rows for which ``fn(key, value)`` is true. A row that no longer is one is deleted; where it is not known
         whether there was one, a tombstone is sent all the same."""
         return self._filtered("filter", fn, name, negate=False)
 
-    def filter_not(self, fn: Function, *, name: str | None = None) -> KTable:
+    def filter_not(self, fn: Function | Expression, *, name: str | None = None) -> KTable:
         """The rows for which ``fn(key, value)`` is false, as ``filter``."""
         return self._filtered("filter-not", fn, name, negate=True)
 
-    def map_values(self, fn: Callable[[Any], Any], *, value: Any = None, name: str | None = None) -> KTable:
+    def map_values(
+        self, fn: Callable[[Any], Any] | Expression, *, value: Any = None, name: str | None = None
+    ) -> KTable:
         """The rows with ``fn(value)`` for value; ``None``: no row. Deletions pass without a call."""
         return self._mapped("map-values", fn, value, name, with_key=False)
 
-    def map_values_with_key(self, fn: Function, *, value: Any = None, name: str | None = None) -> KTable:
+    def map_values_with_key(self, fn: Function | Expression, *, value: Any = None, name: str | None = None) -> KTable:
         """The rows with ``fn(key, value)`` for value; ``None``: no row. Deletions pass without a call."""
         return self._mapped("map-values-with-key", fn, value, name, with_key=True)
 
     def _filtered(self, kind: str, fn: Any, name: str | None, *, negate: bool) -> KTable:
         own = self._operator_name(kind, name)
-        return self._derived(own, TableFilter(fn=check_function(fn, own), negate=negate), None, name)
+        if negate and isinstance(fn, Expression):
+            fn, negate = ~fn, False  # of what is null neither a condition nor its opposite is true
+        checked = row_function(fn, own, self._flow, condition=True)
+        return self._derived(own, TableFilter(fn=checked, negate=negate), None, name)
 
     def _mapped(self, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> KTable:
         own = self._operator_name(kind, name)
-        return self._derived(own, TableMapValues(fn=check_function(fn, own), with_key=with_key), value, name)
+        if isinstance(fn, StructOf):
+            fn = selection(fn.fields, value)
+        checked = row_function(fn, own, self._flow)
+        spec = TableMapValues(fn=checked, with_key=with_key or isinstance(checked, ExpressionFunction))
+        return self._derived(own, spec, result_serde(checked, own, value), name)
 
     def _operator_name(self, kind: str, name: str | None) -> str:
         return self._flow.wiring.name(self._flow, kind, None if name is None else f"{name}-{kind}")

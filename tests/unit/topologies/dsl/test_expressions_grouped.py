@@ -128,3 +128,20 @@ def test_stream_stream_joins_with_a_condition() -> None:
     joined.to("out")
     asked = [Record("a", Bid(1, 15), 0), Record("a", Bid(1, 5), 1)]
     assert sorted(rows(builder, bids=BIDS[:2], asks=asked)) == [("a", 5), ("a", 5), ("a", 15)]
+
+
+def test_tables() -> None:
+    """Filters delete what no longer passes, maps and joins take the serde of their type."""
+    builder = StreamsBuilder(value=Bid)
+    bids, more = builder.table("bids"), builder.table("more")
+    bids.filter(col("price") > 5).map_values(struct(price=col("price"))).to_stream().to("out")
+    bids.filter_not(col("price") > 5).map_values(col("price")).to_stream().to("low")
+    bids.left_join(more, left("price") + coalesce(right("price"), 0)).to_stream().to("joined")
+    topics = [Record("a", Bid(1, 10), 0), Record("a", Bid(1, 4), 1), Record("b", Bid(1, 7), 2), Record("b", None, 3)]
+    with TopologyTestDriver(builder) as driver:
+        driver.pipe_all("bids", topics)
+        driver.pipe_all("more", [Record("a", Bid(0, 100), 4)])
+        read = {t: [(r.key, r.value) for r in driver.read(t)] for t in ("out", "low", "joined")}
+    assert read["out"] == [("a", {"price": 10}), ("a", None), ("b", {"price": 7}), ("b", None)]
+    assert [r for r in read["low"] if r[1] is not None] == [("a", 4)]
+    assert [v for _, v in read["joined"]] == [10, 4, 7, None, 104]

@@ -10,6 +10,8 @@ from penstock.streams.conform.scenario import Played
 
 Check = dict[str, Any]
 TABLE = "table:"
+SINK = "out."
+"""Before a sink's name in its topic: cases may call a sink as an input."""
 
 
 def stores_of(checks: Iterable[Check]) -> frozenset[tuple[int, str]]:

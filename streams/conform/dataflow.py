@@ -8,6 +8,7 @@ from typing import Any
 from penstock.state.log import Windowed
 from penstock.state.window_keys import spanning_serde
 from penstock.streams.conform.cases import CaseError
+from penstock.streams.conform.checks import SINK
 from penstock.streams.conform.functions import function, optional
 from penstock.streams.conform.marks import read_stream
 from penstock.streams.conform.scenario import KEY, VALUE, hashable
@@ -16,8 +17,6 @@ from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
 Node = dict[str, Any]
-SINK = "out."
-"""Before a sink's name in its topic: cases may call a sink as an input."""
 
 
 class Dataflow:

@@ -35,6 +35,22 @@ def expression(text: str, *names: str) -> Callable[..., Any]:
     return function(f"lambda {', '.join(names)}: ({text})")
 
 
+def aggregate(text: str) -> Callable[[list[Any]], Any]:
+    """A function of a window's values whose body is an expression over ``v``, the list of them, with SQL's aggregates:
+    ``sum(v)``, ``count(*)``, ``count_distinct(v)``, ``avg(v)``…"""
+    names = {"count": _count, "count_distinct": distinct_count, "avg": _mean, "mean": _mean}
+    made: Callable[[list[Any]], Any] = _evaluate(f"lambda v: ({text.replace('(*)', '(v)')})", names)
+    return made
+
+
+def _count(values: list[Any]) -> int:
+    return len(values)
+
+
+def _mean(values: list[Any]) -> float:
+    return float(sum(values) / len(values))
+
+
 def distinct_count(values: list[Any]) -> int:
     """How many different values, null aside, as SQL counts."""
     return len({repr(v) for v in values if v is not None})

@@ -8,8 +8,10 @@ The two tables are partitioned by different keys, so that their tasks talk throu
 * ``JoinAnswers`` (left tasks): joins an answer with the left row, unless the row has changed since it asked: then another
   answer is on its way.
 
-Answers for one left value come from one right task in its order, so that the last one tells the right row as it is. The
-result's timestamp is the higher of the two rows'.
+Every change of a left row gets an answer, also where there can be nothing to find. Kafka Streams saves answers of inner
+joins where it takes no result to be there; but an answer that would have deleted one may have been out of date when it
+came, and the result would stay. Answers for one left value come from one right task in its order, so that the last one
+tells the right row as it is. The result's timestamp is the higher of the two rows'.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.serde import Serde
+from penstock.state.store import StoreSpec
+from penstock.state.views import KeyValueState
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import EdgeKind, Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators import foreign_wire as wire
 from penstock.topologies.operators.foreign_wire import Response, Subscription
 from penstock.topologies.operators.row_operator import RowOperator
-from penstock.topologies.operators.table_views import TableView
+from penstock.topologies.operators.table_views import StoreView, TableView
 
 
 def partition_of_answer(key: Any, response: Response) -> int:
@@ -78,23 +82,11 @@ class _Subscribes(RowOperator):
         def send(foreign: Any, instruction: int) -> None:
             self.emit_row(foreign, Subscription(hashed, instruction, raw_key, self.ctx.task.partition), ts)
 
-        moved = was is not None and was_bytes != now_bytes
-        if self._left:
-            # each change gets an answer, also where there is nothing to find: the result's row follows the left one
-            if moved:
-                send(was, wire.DELETE_NO_PROPAGATE)
-            send(now, wire.PROPAGATE_NULL_IF_NO_FK)
-        elif now is None:
-            if value is not None:
-                self.ctx.dropped("null_foreign_key")
-            if was is not None:
-                send(was, wire.DELETE_AND_PROPAGATE)
-        elif moved:
+        if was is not None and was_bytes != now_bytes:
             send(was, wire.DELETE_NO_PROPAGATE)
-            send(now, wire.PROPAGATE_NULL_IF_NO_FK)
-        else:
-            # a new row, or the same foreign key as before: where nothing is found, there is no result to delete
-            send(now, wire.PROPAGATE_ONLY_IF_FK)
+        if now is None and value is not None and not self._left:
+            self.ctx.dropped("null_foreign_key")
+        send(now, wire.PROPAGATE_NULL_IF_NO_FK)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,19 +136,15 @@ class _Answers(RowOperator):
     def _subscribed(self, foreign: Any, asked: Subscription, ts: int) -> None:
         found = None
         if foreign is not None:
-            found = self._rows.get(foreign)
             store_key = wire.subscription_key(self._write_key(foreign), asked.key)
-            deletes = asked.instruction in (wire.DELETE_NO_PROPAGATE, wire.DELETE_AND_PROPAGATE)
-            self._state.put(store_key, None if deletes else asked, ts)
-        if asked.instruction == wire.DELETE_NO_PROPAGATE:
-            return
-        if asked.instruction == wire.PROPAGATE_ONLY_IF_FK and found is None:
-            return
+            if asked.instruction == wire.DELETE_NO_PROPAGATE:
+                self._state.put(store_key, None, ts)
+                return
+            found = self._rows.get(foreign)
+            self._state.put(store_key, asked, ts)
         value = None
         if found is not None:
-            ts = max(ts, found[1])
-            if asked.instruction != wire.DELETE_AND_PROPAGATE:
-                value = self._write_value(found[0])
+            value, ts = self._write_value(found[0]), max(ts, found[1])
         self.emit_row(asked.key, Response(asked.hash, value, asked.partition), ts)
 
     def _changed(self, foreign: Any, value: Any, ts: int) -> None:
@@ -169,13 +157,15 @@ class _Answers(RowOperator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinAnswers(OperatorSpec):
     """``joiner(left value, right value)`` for each answer that is not out of date; ``stores`` must be those of ``rows``,
-    the left table's view. ``value_serde`` writes left values, ``foreign_value_serde`` reads right ones."""
+    the left table's view, and ``marks`` if given. ``value_serde`` writes left values, ``foreign_value_serde`` reads right
+    ones. ``marks`` remembers which keys have a result, so that deletions are told only where there was one."""
 
     rows: TableView
     value_serde: Serde[Any]
     foreign_value_serde: Serde[Any]
     joiner: Callable[[Any, Any], Any]
     left: bool = False
+    marks: StoreSpec | None = None
     emits: Emits = "upsert"
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -194,17 +184,29 @@ class _JoinsAnswers(RowOperator):
         self._write = spec.value_serde.serialize
         self._read = spec.foreign_value_serde.deserialize
         self._joiner, self._left = spec.joiner, spec.left
+        self._marks = None if spec.marks is None else ctx.state(spec.marks.name)
 
     def load(self, port: int, batch: Batch) -> None:
         self._rows.load(batch.keys)
+        if self._marks is not None:
+            StoreView(self._marks.spec).open(self.ctx.state).load(batch.keys)
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         found = self._rows.get(key)
         hashed = None if found is None else wire.hash_of(self._write(found[0]))
         if hashed != value.hash:
             return
-        if found is None or (value.value is None and not self._left):
-            self.emit_row(key, None, ts)
+        result = None
+        if found is not None and (value.value is not None or self._left):
+            result = self._joiner(found[0], None if value.value is None else self._read(value.value))
+        if self._marks is not None and not self._changes(self._marks, key, result is not None, ts):
             return
-        right = None if value.value is None else self._read(value.value)
-        self.emit_row(key, self._joiner(found[0], right), ts)
+        self.emit_row(key, result, ts)
+
+    def _changes(self, marks: KeyValueState, key: Any, present: bool, ts: int) -> bool:
+        """Whether there is a result now or was one; notes which."""
+        store_key = marks.spec.key_serde.serialize(key)
+        before = marks.get(store_key) is not None
+        if before != present:
+            marks.put(store_key, b"\x01" if present else None, ts)
+        return before or present

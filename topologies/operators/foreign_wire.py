@@ -20,13 +20,9 @@ from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde
 
 DELETE_NO_PROPAGATE = 0
-"""Forget the subscription."""
-DELETE_AND_PROPAGATE = 1
-"""Forget the subscription and answer with null."""
+"""Forget the subscription, without an answer."""
 PROPAGATE_NULL_IF_NO_FK = 2
-"""Subscribe, and answer with the row or null."""
-PROPAGATE_ONLY_IF_FK = 3
-"""Subscribe, and answer if there is a row."""
+"""Subscribe, and answer with the row, or null. Under a null foreign key: answer with null."""
 
 _HASH_BYTES = 16
 _NO_HASH, _EMPTY = 0x80, 0x40
@@ -75,7 +71,8 @@ def _write_subscription(s: Subscription) -> bytes:
 
 def _read_subscription(data: bytes) -> Subscription:
     start = 2 if data[0] & _NO_HASH else 2 + _HASH_BYTES
-    if data[0] & _VERSION != 1 or len(data) < start + _INT.size or data[1] > PROPAGATE_ONLY_IF_FK:
+    known = len(data) >= start + _INT.size and data[1] in (DELETE_NO_PROPAGATE, PROPAGATE_NULL_IF_NO_FK)
+    if not known or data[0] & _VERSION != 1:
         raise SerdeError(f"{data!r:.60} is no subscription of version 1; something else wrote to this topic or store")
     hashed = None if data[0] & _NO_HASH else data[2:start]
     return Subscription(hashed, data[1], data[start:-4], _INT.unpack(data[-4:])[0])

@@ -19,9 +19,13 @@ from penstock.topologies.operators.table_views import JoinView
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableJoin(OperatorSpec):
     """``view`` says how rows are joined; ``stores`` must be the view's. The side that is kept without a partner must
-    carry old values, and both must with ``sends_olds``."""
+    carry old values, and both must with ``sends_olds``.
+
+    ``shared``: both sides are made of one table, so that a single update can take both away at once. Then neither side
+    can tell that there was a result, and every absence is told; whoever keeps the results drops what was none."""
 
     view: JoinView
+    shared: bool = False
     in_ports: tuple[str, ...] = ("left", "right")
     emits: Emits = "upsert"
     accepts: frozenset[EdgeKind] = frozenset({"upsert"})
@@ -51,6 +55,7 @@ class _JoinsTables(RowOperator):
         self._result = view.result
         self._others = (view.right.open(ctx.state), view.left.open(ctx.state))
         self._kept = (view.keeps_left, view.keeps_right)
+        self._shared = spec.shared
 
     def load(self, port: int, batch: Batch) -> None:
         self._others[port].load(batch.keys)
@@ -64,7 +69,7 @@ class _JoinsTables(RowOperator):
             return
         found = self._others[port].get(key)
         if found is None:
-            if not self._kept[port] or (value is None and self.old is None):
+            if not self._shared and (not self._kept[port] or (value is None and self.old is None)):
                 return
             other = None
         else:

@@ -82,9 +82,10 @@ class _MapsRows(Operator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeepRows(OperatorSpec):
     """Writes the last value per key to a store: a null value deletes, null keys are dropped and counted. Passes every
-    change on; with ``sends_olds`` with the old value from its store, and not where there was no row and still is none.
-    Without a store it only passes them on: the place of a store that nobody has asked for yet."""
+    change on; with ``sends_olds`` with the old value from its store. Then, and with ``quiet``, not where there was no row
+    and still is none. Without a store it only passes them on: the place of a store that nobody has asked for yet."""
 
+    quiet: bool = False
     emits: Emits = "upsert"
 
     @property
@@ -116,9 +117,10 @@ class _KeepsRows(RowOperator):
         self._state = ctx.state(store.name)
         self._write = store.key_serde.serialize
         self._rows = StoreView(store).open(ctx.state)
+        self._reads = spec.sends_olds or spec.quiet
 
     def load(self, port: int, batch: Batch) -> None:
-        if self._sends_olds:
+        if self._reads:
             self._rows.load(batch.keys)
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
@@ -126,8 +128,8 @@ class _KeepsRows(RowOperator):
             self.ctx.dropped("null_key")
             return
         store_key = self._write(key)
-        found = self._state.get(store_key) if self._sends_olds else None
+        found = self._state.get(store_key) if self._reads else None
+        if value is None and found is None and self._reads:
+            return
         self._state.put(store_key, value, ts)
-        old = None if found is None else found[0]
-        if value is not None or old is not None or not self._sends_olds:
-            self.emit_row(key, value, ts, old=old)
+        self.emit_row(key, value, ts, old=None if found is None else found[0])

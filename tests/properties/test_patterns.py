@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
+from typing import Any
 
 import orjson
 import pytest
 
 from penstock.state.errors import TopologyError
+from penstock.state.log import Record
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operators.timers import LAST_MS
 from penstock.topologies.patterns import skip
 from penstock.topologies.patterns.compiler import compile_pattern
@@ -204,3 +209,80 @@ def test_the_matcher_finds_what_a_search_finds(block: int) -> None:
             assert Counter(found) == Counter(skipped(made, every)), text
         compared += bool(every)
     assert compared > SEEDS // 10
+
+
+# -- the operator ------------------------------------------------------------------------------------------------------
+
+BATCHES = (1, 2, 7, 10_000)
+KEYS = "xyz"
+
+
+def taken(records: list[tuple[str, dict[str, Any], int]], *, in_time: bool) -> dict[str, list[Event]]:
+    """What the matcher of each key is to be shown, in order, when event time is stream time - 1."""
+    stream_time, by_key = -1, defaultdict(list)
+    for key, value, ts in records:
+        if not in_time or ts > stream_time - 1:
+            by_key[key].append(Event(value["label"], ts, value["number"]))
+        stream_time = max(stream_time, ts)
+    if in_time:
+        for events in by_key.values():
+            events.sort(key=lambda e: e.ts)
+    return by_key
+
+
+def numbered(found: set[Placed] | list[Placed], events: list[Event]) -> Counter[Placed]:
+    """Positions among a key's events as numbers of the records."""
+    return Counter(tuple((name, events[at].number) for name, at in match) for match in found)
+
+
+def in_order(match: dict[str, list[dict[str, Any]]], events: list[Event]) -> Placed:
+    at = {e.number: i for i, e in enumerate(events)}
+    pairs = sorted((at[e["number"]], name) for name, taken_for in match.items() for e in taken_for)
+    return tuple((name, events[i].number) for i, name in pairs)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_operator_finds_what_a_search_finds_in_any_batches(block: int) -> None:
+    for seed in range(block * 25, (block + 1) * 25):
+        rng = random.Random(f"operator {seed}")
+        made, _ = drawn(rng)
+        made = made.within(rng.randint(3, 14)).after_match(skip.no_skip())
+        in_time = rng.random() < 0.7
+        records, ts = [], 0
+        for number in range(rng.randint(6, 14)):
+            ts += rng.choice([0, 0, 1, 2, 4])
+            late = rng.choice([0, 0, 1, 2]) if in_time else 0
+            records.append((rng.choice(KEYS), {"label": rng.choice(LABELS), "number": number}, max(ts - late, 0)))
+        restart_at = rng.randrange(len(records))
+        outputs = [
+            operated(made, records, in_time, batch, restart_at if i % 2 else None) for i, batch in enumerate(BATCHES)
+        ]
+        text = f"seed {seed}: {made.shape()} over {records}, event time: {in_time}"
+        assert all(o == outputs[0] for o in outputs), text
+        by_key = taken(records, in_time=in_time)
+        for key, events in by_key.items():
+            found = [in_order(v, events) for k, v, _ in outputs[0]["matches"] if k == key]
+            assert Counter(found) == numbered(matches(made, events), events), text
+        assert len(outputs[0]["late"]) == len(records) - sum(map(len, by_key.values())), text
+
+
+def operated(
+    made: Pattern, records: list[tuple[str, dict[str, Any], int]], in_time: bool, batch: int, restart_at: int | None
+) -> dict[str, list[tuple[Any, Any, int]]]:
+    builder = StreamsBuilder("patterns", key=str, value="json")
+    found = builder.stream("in").match(made, event_order="time" if in_time else "arrival")
+    found.matches.to("matches")
+    found.timeouts.to("timeouts")
+    found.late.to("late")
+    with TopologyTestDriver(builder, options=TaskOptions(batch_max_records=batch)) as driver:
+        rows = [Record(*record) for record in records]
+        end = [Record("end", {"label": "", "number": -1}, ts) for ts in (10_000, 10_001)]
+        if restart_at is not None:
+            driver.pipe_all("in", rows[:restart_at])
+            driver.restart(restore=True)
+        driver.pipe_all("in", rows[restart_at:])
+        driver.pipe_all("in", end)
+        return {
+            topic: [(r.key, r.value, r.timestamp_ms) for r in driver.read(topic)]
+            for topic in ("matches", "timeouts", "late")
+        }

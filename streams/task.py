@@ -291,17 +291,18 @@ class Task:
             return False
         if not self._due(now_ms):
             return False
-        self.feed.note_clock(self._wall_ms, now_ms)
-        self._fire_clock(self._wall_ms, now_ms)
+        before_ms = max(self._wall_ms, 0)
+        self.feed.note_clock(before_ms, now_ms)
+        self._fire_clock(before_ms, now_ms)
         return True
 
     def _asks_clock(self) -> bool:
         return self._plan.uses_wall_time or self._watermarks.idle_interval_ms() is not None
 
     def _due(self, now_ms: int) -> bool:
-        if self._wall_ms == NO_TIME:
-            return False  # the first record brings the first reading
         operators = self._engine.operators
+        if self._wall_ms == NO_TIME:  # the first record brings the first reading, unless it is that of a clock at 0
+            return any(due is not None and due <= now_ms for due in (o.next_wall_ms() for o in operators))
         intervals = [i for o in operators for i in o.wall_intervals_ms()]
         if (idle_ms := self._watermarks.idle_interval_ms()) is not None:
             intervals.append(idle_ms)

@@ -109,7 +109,7 @@ class ClosingAggregates(Aggregates):
     def _all_open(self, earliest: int, latest: int) -> bool:
         """Whether every window of a record so early is still open at a time so late."""
         windows = self._windows.assign(earliest)
-        return not windows or windows[0][0] >= self._windows.open_from(max(latest - self._grace_ms, 0))
+        return bool(windows) and windows[0][0] >= self._windows.open_from(max(latest - self._grace_ms, 0))
 
     def _by_watermark(self, port: int, batch: Batch) -> None:
         time = self.ctx.time

@@ -138,6 +138,10 @@ class GraphBuilder:
         """The operator of this name."""
         return self._operators[name]
 
+    def feeders(self, name: str) -> list[str]:
+        """The operators that hand records to one, without those behind a topic."""
+        return [s.out.operator for s in self._streams for p in s.ins if p.operator == name]
+
     def add_stream(self, name: str, out: str, *ins: str) -> str:
         """Connect an out port to in ports, each as ``operator.port`` or, where there is only one, ``operator``."""
         _checked(name, "stream")

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.topologies.dsl.suppress import SuppressMethods
 from penstock.topologies.dsl.table_grouped import TableGroupMethods
 from penstock.topologies.dsl.table_joins import TableJoinMethods
 from penstock.topologies.dsl.table_ops import TableOpMethods
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
 
 
-class KTable(TableOpMethods, TableJoinMethods, TableGroupMethods):
+class KTable(TableOpMethods, TableJoinMethods, TableGroupMethods, SuppressMethods):
     """A handle on a table. Its changes flow on as upserts: the new value, or null when the key is gone."""
 
     def to_stream(

@@ -67,8 +67,12 @@ def made(request: Aggregation) -> Made:
             "give windowed_by(…, retention=…), the longest gap + grace"
         )
     retention_ms = request.retention_ms or 2 * windows.gap_ms + windows.grace_ms
+    value = request.value
+    if windows.gap_fn is not None and windows.bounds == "records":
+        # the store's keys are not the rows' keys: no row can be looked up in it, and the other name says so
+        value = dataclasses.replace(value, name=f"by-reach({value.name})")
     clock = clock_of(request)
-    store = StoreSpec(request.name, "session", request.key, request.value, retention_ms=retention_ms)
+    store = StoreSpec(request.name, "session", request.key, value, retention_ms=retention_ms)
     spec = SessionAggregate(
         in_ports=request.in_ports,
         out_ports=request.out_ports,

@@ -137,7 +137,7 @@ def prepare_topics(
     sources = [topology.source(n) for sub in topology.subtopologies for n in sub.sources]
     sinks = [topology.sink(n) for sub in topology.subtopologies for n in sub.sinks]
     external = [s.topic for s in sources if not s.internal]
-    written = [s.topic for s in sinks if not s.internal]
+    written = [t for s in sinks if not s.internal for t in s.topics or (s.topic,)]
     if dead_letter_topic is not None:
         written.append(dead_letter_topic)
     counts = admin.partition_counts(sorted({*external, *written}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from itertools import groupby
 from typing import Any
 
 from penstock.state.errors import ProcessingError, SerdeError
@@ -144,16 +145,34 @@ class SinkOperator(Operator):
             keys = self._spec.key_serde.serialize_all(batch.keys)
             values = self._spec.value_serde.serialize_all(batch.values)
             self._check_size(values)
+            self._check_topics(batch)
             partition = self._partition(batch, keys, values)
         except (SerdeError, ProcessingError) as exc:
             self._one_by_one(port, batch, exc)
             return
         if self._spec.route == "broadcast":
             self._write_to_all(batch, keys, values)
+        elif keys and self._spec.topic_of is not None:
+            self._write_by_topic(batch, keys, values, partition)
         elif keys:
             self._outputs.append(
                 Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
             )
+
+    def _write_by_topic(
+        self, batch: Batch, keys: list[bytes | None], values: list[bytes | None], partition: int | list[int] | None
+    ) -> None:
+        """Runs of records that go to one topic."""
+        assert self._spec.topic_of is not None
+        start = 0
+        for topic, run in groupby(map(self._spec.topic_of, batch.keys, batch.values)):
+            stop = start + sum(1 for _ in run)
+            part = batch.slice(start, stop)
+            where = partition[start:stop] if isinstance(partition, list) else partition
+            self._outputs.append(
+                Output(topic, keys[start:stop], values[start:stop], part.timestamps, part.headers, where, part.order)
+            )
+            start = stop
 
     def _one_by_one(self, port: int, batch: Batch, error: Exception) -> None:
         if len(batch) == 1:
@@ -162,6 +181,20 @@ class SinkOperator(Operator):
             return
         for i in range(len(batch)):
             self._write(port, batch.slice(i, i + 1))
+
+    def _check_topics(self, batch: Batch) -> None:
+        topic_of, known = self._spec.topic_of, self._spec.topics
+        if topic_of is None:
+            return
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            try:
+                topic = topic_of(key, value)
+            except Exception as exc:
+                raise ProcessingError(f"choosing the topic raised {type(exc).__name__}: {exc}") from exc
+            if topic not in known:
+                raise ProcessingError(
+                    f"the function chose topic {topic!r:.100}, which is none of {', '.join(known)}; name it among topics="
+                )
 
     def _check_size(self, values: list[bytes | None]) -> None:
         largest = max(map(len, filter(None, values)), default=0)

@@ -367,7 +367,7 @@ class TopologyTestDriver:
         for sub in self.topology.subtopologies:
             for n in sub.sinks:
                 sink = self.topology.sink(n)
-                if sink.topic == topic or sink.topic_name(self.application_id) == topic:
+                if topic in (sink.topic, sink.topic_name(self.application_id), *sink.topics):
                     return sink.key_serde, sink.value_serde
         raise TopologyError(f"the topology does not write topic {topic!r}")
 

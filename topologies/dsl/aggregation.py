@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
 
 _OPERATORS = "penstock.topologies.operators"
-_SPANS = f"{_OPERATORS}.window_aggregate:made"
+_SPANS = f"{_OPERATORS}.window_specs:made"
 MAKERS: dict[type[Windows], str] = {
     TumblingWindows: _SPANS,
     HoppingWindows: _SPANS,

@@ -65,6 +65,10 @@ class Handle:
             rekeyed=flow.rekeyed or rekeyed,
         )
 
+    def _behind_source(self, name: str) -> Flow:
+        """The flow out of source ``name``, which reads what this one's records were written to."""
+        return dataclasses.replace(self._flow, operator=name, port=None, root=name, rekeyed=False)
+
     def _add(
         self,
         kind: str,

@@ -111,7 +111,7 @@ class MicroBatchMethods(Handle):
         )
         wiring.add(f"{name}-partial", partial, self._flow)
         flow = self._behind(f"{name}-partial", key=STRING, value=PARTIAL)
-        flow = wiring.repartition(flow, partitions=1, name=name)
+        flow = wiring.repartition(flow, partitions=1, name=f"{name}-partial")
         key = STRING if windows is None else windowed_serde(STRING, windows.length_ms or 1)
         store = StoreSpec(
             name,
@@ -307,7 +307,7 @@ class MicroBatches:
         stores = aggregate_stores(f"{name}-partial", STRING, aggregator, totals=False)
         wiring.add(f"{name}-partial", BatchPartial(stores=stores, intervals=panes, aggregator=aggregator), flow)
         sent = self.stream._behind(f"{name}-partial", key=STRING, value=PARTIAL)
-        sent = wiring.repartition(sent, partitions=1, name=name)
+        sent = wiring.repartition(sent, partitions=1, name=f"{name}-partial")
         subtracts = cut.size_ms > cut.slide_ms and _subtracts(aggregator)
         spec = BatchTotal(
             stores=total_stores(name, aggregator, totals=subtracts),
@@ -428,7 +428,7 @@ class MicroBatches:
         name = flow.wiring.name(flow, f"batch-{kind}", name)
         flow.wiring.add(f"{name}-gather", Map(fn=_as_pair), flow)
         pairs = self.stream._behind(f"{name}-gather", key=STRING, value=pair_serde(flow.key, flow.value))
-        return flow.wiring.repartition(pairs, partitions=1, name=name), name
+        return flow.wiring.repartition(pairs, partitions=1, name=f"{name}-gather"), name
 
     def _transforming(
         self, flow: Flow, name: str, fn: Callable[[int, list[Pair]], Iterable[Pair] | None]

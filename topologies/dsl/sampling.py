@@ -51,7 +51,7 @@ class SamplingMethods(Handle):
             fn = check_function(key, name)
             ids, packed = as_serde(id_serde, f"the ids of operator {name!r}"), pair_serde(flow.key, flow.value)
             wiring.add(f"{name}-id", Map(fn=lambda k, v: (fn(k, v), (k, v))), flow)
-            flow = wiring.repartition(self._behind(f"{name}-id", key=ids, value=packed), name=name)
+            flow = wiring.repartition(self._behind(f"{name}-id", key=ids, value=packed), name=f"{name}-id")
         stores = dedup_stores(name, flow.key)
         wiring.add(name, Deduplicate(stores=stores, within_ms=within_ms, grace_ms=grace_ms), flow)
         behind = self._stream(flow)._behind(name)

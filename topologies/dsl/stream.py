@@ -8,7 +8,7 @@ repartition topic, as Kafka Streams does; ``keeps_key=True`` promises that a pro
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
@@ -20,6 +20,7 @@ from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.micro_batches import MicroBatchMethods
 from penstock.topologies.dsl.patterns import PatternMethods
+from penstock.topologies.dsl.records import RecordMethods
 from penstock.topologies.dsl.sampling import SamplingMethods
 from penstock.topologies.dsl.stateless import StatelessMethods
 from penstock.topologies.dsl.stream_joins import StreamJoinMethods
@@ -41,6 +42,7 @@ class KStream(
     ToTableMethods,
     PatternMethods,
     GlobalTableJoinMethods,
+    RecordMethods,
 ):
     """A handle on a stream of records."""
 
@@ -103,8 +105,9 @@ class KStream(
 
     def to(
         self,
-        topic: str,
+        topic: str | Callable[[Any, Any], str],
         *,
+        topics: Sequence[str] = (),
         key: Any = None,
         value: Any = None,
         append_only: bool = False,
@@ -113,13 +116,22 @@ class KStream(
     ) -> None:
         """Write the records to a topic. Windowed keys are partitioned by their inner key. ``append_only``: the topic's
         readers take every record as a fact, so that a table's changes are refused. ``retractions``: they understand
-        records that take back former ones (header ``penstock.retract``), which are refused otherwise."""
+        records that take back former ones (header ``penstock.retract``), which are refused otherwise.
+        ``topic`` may be a function of key and value that chooses among ``topics``; choosing another is the row's
+        error."""
         name = self._flow.wiring.name(self._flow, "to", name)
+        if callable(topic) != bool(topics):
+            raise TopologyError(
+                f"operator {name!r}: a function that chooses the topic needs topics=, all that it may choose, and only "
+                "such a function does"
+            )
         flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
         inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
         accepts: frozenset[EdgeKind] = frozenset({"insert"}) if append_only else NO_RETRACTIONS
         spec = Sink(
-            topic=topic,
+            topic=topics[0] if callable(topic) else topic,
+            topic_of=topic if callable(topic) else None,
+            topics=tuple(topics),
             key_serde=flow.key,
             value_serde=flow.value,
             inner_key=inner,

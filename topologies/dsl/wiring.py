@@ -9,7 +9,8 @@ operator; a repartition topic as the operator whose records it carries, with ``-
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast, get_args
 
 from penstock.state.errors import SerdeError, TopologyError
@@ -57,12 +58,30 @@ class Wiring:
         self.emission = as_emission(emission, f"topology {name!r}")
         self.topics: dict[str, str] = {}
         """Topics that are read: topic → operator."""
+        self._parts: list[str] = []
+        self._all_parts: set[str] = set()
         self._used: dict[tuple[str, str], int] = {}
         self._repartitioned: dict[tuple[str, str, str], Flow] = {}
 
     def name(self, flow: Flow, kind: str, name: str | None) -> str:
         """The operator's own name, or the next automatic one."""
-        return name if name is not None else self._numbered(flow.root, kind, f"{flow.root}-{kind}{{}}")
+        if name is not None:
+            return name
+        root = self._parts[-1] if self._parts else flow.root
+        return self._numbered(root, kind, f"{root}-{kind}{{}}")
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Operators added meanwhile are named after a part of the graph instead of their source. Parts may nest."""
+        if name in self._all_parts:
+            raise TopologyError(f"two parts of the topology are named {name!r}; give each apply(…) a name of its own")
+        full = f"{self._parts[-1]}-{name}" if self._parts else name
+        self._all_parts.add(name)
+        self._parts.append(full)
+        try:
+            yield
+        finally:
+            self._parts.pop()
 
     def _numbered(self, root: str, kind: str, pattern: str) -> str:
         count = self._used[root, kind] = self._used.get((root, kind), 0) + 1

@@ -167,7 +167,8 @@ record; or to ``fn(key, value, partitions)``."""
 class Sink(OperatorSpec):
     """Writes a topic. Partition: murmur2 of the key as Kafka's Java producer does (``inner_key``: of the inner key of a
     windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo the
-    count. ``partition_of(key, value)``: the partition, whatever the key. Sinks of one topic run in lockstep, so that the
+    count. ``partition_of(key, value)``: the partition, whatever the key. ``topic_of(key, value)``: which of
+    ``topics`` each record goes to (``topic`` is then the first of them). Sinks of one topic run in lockstep, so that the
     topic's order does not depend on batches."""
 
     topic: str
@@ -178,6 +179,8 @@ class Sink(OperatorSpec):
     inner_key: Serde[Any] | None = None
     partition_of: Callable[[Any, Any], int] | None = None
     route: Route = "key"
+    topic_of: Callable[[Any, Any], str] | None = None
+    topics: tuple[str, ...] = ()
     out_ports: tuple[str, ...] = ()
     accepts: frozenset[EdgeKind] = NO_RETRACTIONS
 
@@ -187,8 +190,8 @@ class Sink(OperatorSpec):
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Its topic."""
-        return (f"topic:{self.topic}",)
+        """Its topics."""
+        return tuple(f"topic:{t}" for t in self.topics or (self.topic,))
 
     def topic_name(self, application_id: str) -> str:
         """The topic's real name."""

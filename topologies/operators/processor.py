@@ -124,6 +124,10 @@ class ProcessorContext:
         timers = self.stream_timers if kind == "stream_time" else self.wall_timers
         timers.append(_Timer(interval_ms, callback))
 
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of the processor's own, which the runner shows as ``<operator>.user.<name>``."""
+        self._ctx.count(name, amount)
+
     def commit(self) -> None:
         """Ask for a commit right after this batch."""
         self._ctx.request_commit()

@@ -3,8 +3,8 @@
 It knows nothing of automata or partial matches. A pattern is written out as a word of ``Item``s; a word is placed on
 positions of the input so that each item accepts its event and the events passed over in front of it. Out of its reach, and
 therefore not to be generated: ``not_next`` behind a repeated stage, a greedy stage in front of anything but one plain
-stage, ``until`` of groups, repeated first stages of groups, what must not come before the optional last stages of a group, iterative conditions, events that satisfy both what must not
-come and a stage beside it.
+stage, ``until`` of groups, repeated first stages of groups, what must not come before the optional last stages of a
+group, iterative conditions, events that satisfy both what must not come and a stage beside it.
 """
 
 from __future__ import annotations

@@ -46,10 +46,23 @@ class Outcome(NamedTuple):
     timeouts: tuple[Match, ...]
 
 
-class _Event(NamedTuple):
-    value: Any
-    ts: int
-    number: int
+class _Event:
+    """The event at hand; its bytes are made when a path first holds it."""
+
+    __slots__ = ("_data", "_kept", "number", "ts", "value")
+
+    def __init__(self, value: Any, ts: int, number: int, data: bytes | None) -> None:
+        self.value = value
+        self.ts = ts
+        self.number = number
+        self._data = data
+        self._kept: Kept | None = None
+
+    def kept(self, encode: Callable[[Any], bytes]) -> Kept:
+        """What paths hold of it: one object for all."""
+        if self._kept is None:
+            self._kept = Kept(self.number, encode(self.value) if self._data is None else self._data)
+        return self._kept
 
 
 class Matcher:
@@ -74,25 +87,25 @@ class Matcher:
             elif self.automaton.states[partial.state].kind == "pending":
                 certain.append((partial, int(end)))
             else:
-                timeouts.append(Match(self._events(state, partial.node), int(end)))
+                timeouts.append(Match(self._events(partial.node), int(end)))
         if len(left) == len(state.partials):
             return Outcome(state, (), ())
         at = {id(p.node): end for p, end in certain}
         found = [p for p, _ in certain]
         matches, partials, held = self._skip(state, found, left, at)
-        return Outcome(self._next(state, partials, held), tuple(matches), tuple(timeouts))
+        return Outcome(_left(state, partials, held), tuple(matches), tuple(timeouts))
 
     def step(
         self, state: KeyState, value: Any, ts: int, processing_time: int = 0, data: bytes | None = None
     ) -> Outcome:
         """An event; the time has been advanced to ``ts``. ``data``: its bytes, where they are at hand."""
-        event = _Event(value, ts, state.next_event)
+        event = _Event(value, ts, state.next_event, data)
         shared: dict[int, bool] = {}
         taken: dict[tuple[int, int], Node] = {}
         partials: dict[tuple[int, int], Partial] = {}
         found: dict[int, Partial] = {}
         for partial in (*state.partials, None):
-            scope = _Scope(self, state, partial, event, processing_time, shared)
+            scope = _Scope(self, partial, event, processing_time, shared)
             stopped = False
             reached: list[Partial] = []
             for edge, source in self._open(partial, scope, ts):
@@ -117,12 +130,9 @@ class Matcher:
                     partials.setdefault((new.state, id(new.node)), new)
         if not taken and not found and _same(state.partials, partials):
             return Outcome(state, (), ())
-        events = state.events
-        if taken:
-            events = {**events, event.number: Kept(ts, self._encode(value) if data is None else data)}
-        now = state._replace(next_event=event.number + 1, events=events)
-        matches, left, held = self._skip(now, list(found.values()), list(partials.values()), {})
-        return Outcome(self._next(now, left, held), tuple(matches), ())
+        matches, left, held = self._skip(state, list(found.values()), list(partials.values()), {})
+        now = state._replace(next_event=event.number + 1)
+        return Outcome(_left(now, left, held), tuple(matches), ())
 
     def next_end_ms(self, state: KeyState) -> int | None:
         """When the first of the partial matches times out; ``None``: none ever does."""
@@ -164,9 +174,8 @@ class Matcher:
                         waiting.append(edge.target)
         return found
 
-    @staticmethod
     def _follow(
-        partial: Partial | None, edge: Edge, source: State, event: _Event, taken: dict[tuple[int, int], Node]
+        self, partial: Partial | None, edge: Edge, source: State, event: _Event, taken: dict[tuple[int, int], Node]
     ) -> Partial | None:
         """The partial match behind the edge; ``None`` for an event that the start passes over."""
         if edge.action == "ignore":
@@ -175,12 +184,12 @@ class Matcher:
             return partial._replace(state=edge.target.index)
         parent = None if partial is None else partial.node
         if edge.target.kind == "stop":
-            node = parent or Node(source.stage, event.number, None, event.number)
+            node = parent or Node(source.stage, event.kept(self._encode), None, event.number)
         else:
             at = (source.stage, id(parent))
             if at not in taken:
                 first = event.number if parent is None else parent.first
-                taken[at] = Node(source.stage, event.number, parent, first)
+                taken[at] = Node(source.stage, event.kept(self._encode), parent, first)
             node = taken[at]
         return Partial(edge.target.index, event.ts if partial is None else partial.start_ms, event.ts, node)
 
@@ -206,43 +215,24 @@ class Matcher:
         matches: list[Match] = []
         while held and (skip.strategy == "no_skip" or not any(p.node.first < held[0].node.first for p in partials)):
             match = held.pop(0)
-            matches.append(Match(self._events(state, match.node), at.get(id(match.node), match.last_ms)))
+            matches.append(Match(self._events(match.node), at.get(id(match.node), match.last_ms)))
             bar = _bar(skip, match.node, self.automaton.names)
             if bar is not None:
                 held = [p for p in held if p.node.first >= bar]
                 partials = [p for p in partials if p.node.first >= bar]
         return matches, partials, held
 
-    def _next(self, state: KeyState, partials: list[Partial], held: list[Partial]) -> KeyState:
-        """The state with these partial matches, and only the events that they hold."""
-        if not partials and not held:
-            return NOTHING._replace(alarm_ms=state.alarm_ms)
-        live: set[int] = set()
-        seen: set[int] = set()
-        for partial in (*partials, *held):
-            node: Node | None = partial.node
-            while node is not None and id(node) not in seen:
-                seen.add(id(node))
-                live.add(node.event)
-                node = node.parent
-        events = state.events
-        if len(live) != len(events):
-            events = {number: kept for number, kept in events.items() if number in live}
-        return state._replace(partials=tuple(partials), held=tuple(held), events=events)
-
-    def _events(self, state: KeyState, node: Node) -> Events:
+    def _events(self, node: Node) -> Events:
         events: Events = {}
         for at in _path(node):
-            events.setdefault(self.automaton.names[at.stage], []).append(self._decode(state.events[at.event].data))
+            events.setdefault(self.automaton.names[at.stage], []).append(self._decode(at.event.data))
         return events
 
-    def taken(self, state: KeyState, partial: Partial | None, name: str | None) -> list[Any]:
+    def taken(self, partial: Partial | None, name: str | None) -> list[Any]:
         """The events of a partial match, of one stage or of all, decoded."""
         stage = None if name is None else self._stage(name)
-        if partial is None:
-            return []
-        path = [n for n in _path(partial.node) if stage is None or n.stage == stage]
-        return [self._decode(state.events[n.event].data) for n in path]
+        path = [] if partial is None else _path(partial.node)
+        return [self._decode(n.event.data) for n in path if stage is None or n.stage == stage]
 
     def _stage(self, name: str) -> int:
         names = self.automaton.names
@@ -256,19 +246,17 @@ class Matcher:
 class _Scope:
     """One event before one partial match: the ``Scope`` of conditions and the user's ``MatchContext``."""
 
-    __slots__ = ("_event", "_matcher", "_own", "_partial", "_shared", "_state", "processing_time")
+    __slots__ = ("_event", "_matcher", "_own", "_partial", "_shared", "processing_time")
 
     def __init__(
         self,
         matcher: Matcher,
-        state: KeyState,
         partial: Partial | None,
         event: _Event,
         processing_time: int,
         shared: dict[int, bool],
     ) -> None:
         self._matcher = matcher
-        self._state = state
         self._partial = partial
         self._event = event
         self._shared = shared
@@ -280,7 +268,7 @@ class _Scope:
         return self._event.ts
 
     def events(self, name: str | None = None) -> list[Any]:
-        return self._matcher.taken(self._state, self._partial, name)
+        return self._matcher.taken(self._partial, name)
 
     def holds(self, condition: User) -> bool:
         known = self._own if condition.iterative else self._shared
@@ -295,6 +283,13 @@ _NEVER = float("inf")
 
 def _same(before: tuple[Partial, ...], after: dict[tuple[int, int], Partial]) -> bool:
     return len(before) == len(after) and all(map(operator.is_, before, after.values()))
+
+
+def _left(state: KeyState, partials: list[Partial], held: list[Partial]) -> KeyState:
+    """The state with these partial and held matches; numbers begin anew when there are none."""
+    if not partials and not held:
+        return NOTHING._replace(alarm_ms=state.alarm_ms)
+    return state._replace(partials=tuple(partials), held=tuple(held))
 
 
 def _first_event(partial: Partial) -> int:
@@ -319,8 +314,8 @@ def _bar(skip: Skip, node: Node, names: tuple[str, ...]) -> int | None:
     if skip.strategy == "skip_to_next":
         return node.first + 1
     if skip.strategy == "skip_past_last_event":
-        return node.event + 1
-    there = [n.event for n in _path(node) if names[n.stage] == skip.stage]
+        return node.event.number + 1
+    there = [n.event.number for n in _path(node) if names[n.stage] == skip.stage]
     if not there:
         if skip.fails_on_miss:
             raise ProcessingError(f"{skip}: the match has no event of this stage; its skip strategy says that it must")

@@ -1,17 +1,17 @@
 """The partial matches of one key, as a value, and their bytes.
 
 Nothing here is changed in place: a step makes a new state that shares what stayed. Paths share their beginnings as linked
-nodes; events are kept once, as the bytes of their serde, under a number that only grows while any event is kept.
+nodes; an event is kept once, as the bytes of its serde, under a number that only grows while any event is kept, and for as
+long as a path holds it.
 
-Bytes: msgpack ``[version, shape, next_event, alarm_ms, events, nodes, partials, held]``; events ``[number, ts, bytes]``,
-nodes ``[stage, event number, place of the parent or -1]``, parents first; partial matches ``[state, start ms, last ms, place
-of the node]``, held ones without state. The order of everything is that in which it came to be, so equal histories give
+Bytes: msgpack ``[version, shape, next_event, alarm_ms, events, nodes, partials, held]``; events ``[number, bytes]``, nodes
+``[stage, event number, place of the parent or -1]``, parents first; partial matches ``[state, start ms, last ms, place of
+the node]``, held ones without state. The order of everything is that in which it came to be, so equal histories give
 equal bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,11 +22,18 @@ from penstock.state.serde import Serde
 VERSION = 1
 
 
+class Kept(NamedTuple):
+    """An event that paths hold, as its bytes. ``number``: its place among the key's events."""
+
+    number: int
+    data: bytes
+
+
 class Node(NamedTuple):
     """An event in a path: taken for ``stage`` (its place among the pattern's names), after those of ``parent``."""
 
     stage: int
-    event: int
+    event: Kept
     parent: Node | None
     first: int
     """The number of the path's first event."""
@@ -41,13 +48,6 @@ class Partial(NamedTuple):
     node: Node
 
 
-class Kept(NamedTuple):
-    """An event that a path holds: its timestamp and its bytes."""
-
-    ts: int
-    data: bytes
-
-
 class KeyState(NamedTuple):
     """All there is of one key. ``held``: matches that wait for earlier partial ones (under a skip strategy; their
     ``state`` means nothing). ``alarm_ms``: the operator's timer for this key."""
@@ -55,7 +55,6 @@ class KeyState(NamedTuple):
     next_event: int = 0
     partials: tuple[Partial, ...] = ()
     held: tuple[Partial, ...] = ()
-    events: Mapping[int, Kept] = {}  # a NamedTuple's default, never changed
     alarm_ms: int | None = None
 
     @property
@@ -71,6 +70,7 @@ def encode(state: KeyState, shape: int) -> bytes:
     """The bytes of a state of the pattern with this ``shape``."""
     places: dict[int, int] = {}
     nodes: list[tuple[int, int, int]] = []
+    events: dict[int, bytes] = {}
 
     def place(node: Node) -> int:
         chain = []
@@ -81,13 +81,14 @@ def encode(state: KeyState, shape: int) -> bytes:
         for new in reversed(chain):
             parent = -1 if new.parent is None else places[id(new.parent)]
             places[id(new)] = len(nodes)
-            nodes.append((new.stage, new.event, parent))
+            nodes.append((new.stage, new.event.number, parent))
+            events[new.event.number] = new.event.data
         return places[id(node)]
 
     partials = [(p.state, p.start_ms, p.last_ms, place(p.node)) for p in state.partials]
     held = [(p.start_ms, p.last_ms, place(p.node)) for p in state.held]
-    events = [(number, kept.ts, kept.data) for number, kept in state.events.items()]
-    return msgspec.msgpack.encode((VERSION, shape, state.next_event, state.alarm_ms, events, nodes, partials, held))
+    head = (VERSION, shape, state.next_event, state.alarm_ms)
+    return msgspec.msgpack.encode((*head, sorted(events.items()), nodes, partials, held))
 
 
 def decode(data: bytes, shape: int, operator: str) -> KeyState:
@@ -99,16 +100,16 @@ def decode(data: bytes, shape: int, operator: str) -> KeyState:
             f"this one is {shape}, format {VERSION}); give the operator a new name, which starts it with empty state, or go "
             "back to the pattern that wrote them"
         )
-    next_event, alarm_ms, events, raw_nodes, partials, held = rest
+    next_event, alarm_ms, raw_events, raw_nodes, partials, held = rest
+    events = {number: Kept(number, data) for number, data in raw_events}
     nodes: list[Node] = []
-    for stage, event, parent in raw_nodes:
+    for stage, number, parent in raw_nodes:
         before = None if parent < 0 else nodes[parent]
-        nodes.append(Node(stage, event, before, event if before is None else before.first))
+        nodes.append(Node(stage, events[number], before, number if before is None else before.first))
     return KeyState(
         next_event,
         tuple(Partial(s, start, last, nodes[n]) for s, start, last, n in partials),
         tuple(Partial(-1, start, last, nodes[n]) for start, last, n in held),
-        {number: Kept(ts, kept) for number, ts, kept in events},
         alarm_ms,
     )
 

@@ -112,7 +112,10 @@ def test_records_without_key_or_value_are_dropped() -> None:
         assert driver.dropped_records == Counter({"look.null_key": 1, "look.null_value": 1})
 
 
-RECORDS = "k:a1@0 j:a1@1 k:x@2 k:b1@1 j:b1@9 k:a2@8 j:a2@14 j:a3@26 k:b2@13 j:x@13 k:b3@17 j:b2@23 k:a4@30 k:x@23 j:x@60 k:b4@61"
+RECORDS = (
+    "k:a1@0 j:a1@1 k:x@2 k:b1@1 j:b1@9 k:a2@8 j:a2@14 j:a3@26 k:b2@13 j:x@13 "
+    "k:b3@17 j:b2@23 k:a4@30 k:x@23 j:x@60 k:b4@61"
+)
 
 
 @pytest.mark.parametrize("event_order", ["time", "arrival"])

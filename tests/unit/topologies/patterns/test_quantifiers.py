@@ -94,6 +94,13 @@ def test_a_first_stage_that_is_a_group_in_a_group_follows_as_the_outer_one() -> 
     assert find(looked_for, "c x a1 b1 a2 b2") == ["c a1 b1", "c a2 b2"]
 
 
+def test_a_greedy_loop_at_the_end_of_a_repeated_group() -> None:
+    group = words("a . b").one_or_more().consecutive().greedy()
+    looked_for = then(pattern("c").where(starts("c")).followed_by(group).one_or_more(), "d")
+    assert find(looked_for, "c a1 b1 b2 d") == ["c a1 b1 b2 d"]
+    assert find(looked_for, "c a1 b1 b2 a2 b3 d") == ["c a1 a2 b1 b2 b3 d", "c a1 b1 b2 d"]
+
+
 def test_iterative_conditions_see_what_was_taken() -> None:
     def rises(event: int, ctx: MatchContext) -> bool:
         return all(event > e for e in ctx.events("up")) and sum(ctx.events()) + event < 20

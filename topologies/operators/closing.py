@@ -12,13 +12,24 @@ watermark, right after the place that moved it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from penstock.topologies.batch import Batch
 from penstock.topologies.operators.aggregate import Aggregates
+from penstock.topologies.operators.fold import Aggregation
 from penstock.topologies.windows import SpanWindows
 
 Clock = Literal["stream_time", "watermark", "wall"]
+
+
+def clock_of(request: Aggregation) -> Clock:
+    """What closes the windows of a request."""
+    assert request.windows is not None
+    if request.windows.time == "processing":
+        return "wall"
+    return "watermark" if request.by_watermark else "stream_time"
 
 
 class ClosingAggregates(Aggregates):
@@ -66,7 +77,17 @@ class ClosingAggregates(Aggregates):
         if t >= self._limit_ms:
             before = self.floor
             self._set_floor()
-            self.closed(before, order)
+            with self.firmly(order):
+                self.closed(before, order)
+
+    @contextmanager
+    def firmly(self, order: int) -> Iterator[None]:
+        """What fails here fails for no record that could be skipped: it stops the task."""
+        try:
+            yield
+        except Exception as exc:
+            failed = Batch([None], [None], [max(self.stream_time_ms, 0)], [order])
+            self.ctx.failed(failed, 0, exc, may_skip=False)
 
     # -- for the engine ------------------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import Clock
+from penstock.topologies.operators.closing import Clock, clock_of
 from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.timers import TimerQueue, timer_store
-from penstock.topologies.operators.window_aggregate import LATE_PORT, clock_of
+from penstock.topologies.operators.window_aggregate import LATE_PORT
 from penstock.topologies.windows import Bounds, Windows
 
 _START = struct.Struct(">q")

@@ -26,12 +26,11 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import Clock
+from penstock.topologies.operators.closing import Clock, clock_of
 from penstock.topologies.operators.entry_index import Place
 from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.following import LONG, Change, FollowingAggregates
 from penstock.topologies.operators.timers import timer_store
-from penstock.topologies.operators.window_aggregate import clock_of
 from penstock.topologies.windows import SessionWindows
 
 

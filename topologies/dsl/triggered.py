@@ -31,7 +31,7 @@ from penstock.topologies.operators.fold import COUNTING, Fold
 from penstock.topologies.operators.timers import timer_store
 from penstock.topologies.operators.triggered import Accumulation, Closing, Combiner, LateBy, TriggeredWindows
 from penstock.topologies.operators.triggered_state import list_serde, state_serde
-from penstock.topologies.operators.window_aggregate import key_serde
+from penstock.topologies.operators.window_specs import key_serde
 from penstock.topologies.triggers import Trigger
 from penstock.topologies.windows import (
     CustomWindows,

@@ -79,6 +79,18 @@ class StatelessMethods(Handle):
         """Each value of ``fn(value)``, under the same key."""
         return self._then("flat-map-values", name, lambda f: stateless.FlatMap(fn=f, values_only=True), fn, value=value)
 
+    def flat_map_values_with_key(
+        self, fn: Callable[[Any, Any], Iterable[Any]], *, value: Any = None, name: str | None = None
+    ) -> KStream:
+        """Each value of ``fn(key, value)``, under the same key."""
+        return self._then(
+            "flat-map-values-with-key",
+            name,
+            lambda f: stateless.FlatMap(fn=f, values_only=True, with_key=True),
+            fn,
+            value=value,
+        )
+
     def peek(self, fn: Function, *, name: str | None = None) -> KStream:
         """The same records; ``fn(key, value)`` is called for its effect, which may repeat after a restart."""
         return self._then("peek", name, lambda f: stateless.Peek(fn=f), fn)

@@ -126,10 +126,12 @@ class _SelectsKeys(Operator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlatMap(OperatorSpec):
     """Replaces a record by the records of ``fn``: ``fn(key, value)`` gives pairs; with ``values_only``
-    ``fn(value)`` gives values under the same key. The children stand in the order given."""
+    ``fn(value)``, or ``fn(key, value)`` if also ``with_key``, gives values under the same key. The children stand
+    in the order given."""
 
     fn: Callable[..., Iterable[Any]]
     values_only: bool = False
+    with_key: bool = False
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -140,14 +142,15 @@ class _FlatMaps(Operator):
     def __init__(self, ctx: OperatorContext, spec: FlatMap) -> None:
         super().__init__(ctx)
         self._values_only = spec.values_only
+        self._with_key = spec.with_key or not spec.values_only
         fn = spec.fn
         if spec.values_only:
-            self._fn: Callable[..., Sequence[Any]] = lambda value: _listed(fn(value))
+            self._fn: Callable[..., Sequence[Any]] = lambda *row: _listed(fn(*row))
         else:
             self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
 
     def process(self, port: int, batch: Batch) -> None:
-        columns = (batch.values,) if self._values_only else (batch.keys, batch.values)
+        columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
         children, batch = map_rows(self.ctx, batch, self._fn, *columns)
         places = [i for i, c in enumerate(children) for _ in c]
         flat = [c for some in children for c in some]

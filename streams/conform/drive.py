@@ -23,7 +23,7 @@ class DriverPlayer:
 
     def __call__(self, scenario: Scenario) -> Played:
         """Play; an error of the topology while it runs is part of the result."""
-        options = TaskOptions(batch_max_records=self.batch_size)
+        options = TaskOptions(batch_max_records=self.batch_size, wall_resolution_ms=1)
         driver = TopologyTestDriver(scenario.topology, options=options, arrival_order=True)
         try:
             return _Playing(driver, scenario, self.batch_size > 1).run()

@@ -1,140 +1,174 @@
-"""Kind ``trigger``: panes of windows, as Beam's triggers make them.
+"""Kind ``trigger``: transcripts of Beam's trigger driver. Every element is a bundle of its own here.
 
-Every element is a bundle of its own here, so that cases which depend on bundles are judged by what they expect then.
+Beam writes watermarks and ends of windows one higher: its watermark T says that nothing below T is expected, ours that
+nothing up to T - 1 is. Its Python driver counts lateness from a window's end, we (as Flink and Beam's Java) from its last
+instant, and it emits nothing when a window closes.
 """
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from penstock.streams.conform.cases import Case, CaseError
 from penstock.streams.conform.compare import Row, assignable, plain
-from penstock.streams.conform.marks import mark, read_stream
+from penstock.streams.conform.marks import FOREVER, mark, read_stream
 from penstock.streams.conform.scenario import KEY, VALUE, Clock, Played, Put, Restart, Scenario, Setting, Step, hashable
-from penstock.streams.conform.triggers import beam_trigger
-from penstock.streams.conform.windows import plain_window
+from penstock.topologies import triggers, windows
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.panes import PaneInfo, pane_of
 
+Spec = dict[str, Any]
+OUT = "out"
 ONLY_KEY = "all"
-OUT = "panes"
+UNLIMITED = "unlimited"
+_FIELDS = ("values", "ts", "is_first", "is_last", "early", "late", "index", "nonspeculative_index", "key")
+"""Of a pane, beside its window."""
 
 
 def scenario(case: Case, setting: Setting) -> Scenario:
-    """The values of each window as a list, emitted by the trigger."""
+    """Lists of the elements, in panes."""
     topic, out = f"{setting.prefix}elements", f"{setting.prefix}{OUT}"
+    lateness = case.data.get("allowed_lateness", 0)
     builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
-    windows = plain_window(case.data["window"], before_epoch=True)
-    grouped = read_stream(builder, topic, watermarks=True).group_by_key().windowed_by(windows)
-    panes = grouped.triggered(
-        beam_trigger(case.data["trigger"]),
+    read_stream(builder, topic, watermarks=True).group_by_key().windowed_by(_window(case.data["window"])).triggered(
+        dsl_trigger(case.data["trigger"]),
         accumulation=case.data["accumulation"],
-        allowed_lateness=case.data.get("allowed_lateness", 0),
+        allowed_lateness=UNLIMITED if lateness == UNLIMITED else lateness + 1,
         timestamp_combiner=case.data.get("timestamp_combiner", "end_of_window"),
         closing="discard",
         late_by="record",
         tombstones=False,
-    )
-    panes.to_list(value=VALUE).to(out)
-    return Scenario(topology=builder.build(), steps=tuple(_steps(case, topic)), inputs=(topic,), sinks={OUT: out})
+    ).to_list(value=VALUE).to(out, retractions=True)
+    steps = tuple(_steps(case, topic))
+    return Scenario(topology=builder.build(), steps=steps, inputs=(topic,), sinks={OUT: out})
+
+
+def _window(spec: Spec) -> windows.Windows:
+    kind = spec["type"]
+    if kind == "fixed":
+        return windows.tumbling(spec["size"], grace=0, offset=spec.get("offset", 0))
+    if kind == "sliding":
+        return windows.hopping(spec["size"], spec["period"], grace=0, before_epoch=True)
+    if kind == "session":
+        return windows.session(spec["gap"], grace=0, bounds="gap", touching=False)
+    if kind == "global":
+        return windows.global_window()
+    raise CaseError(f"window type {kind!r} is unknown; the format has fixed and session")
+
+
+def dsl_trigger(spec: Spec) -> triggers.Trigger:
+    """The trigger of a case."""
+    kind = spec["type"]
+    parts = [dsl_trigger(part) for part in spec.get("triggers", [])]
+    if kind == "default":
+        return triggers.default_trigger()
+    if kind == "after_watermark":
+        early, late = (None if spec.get(n) is None else dsl_trigger(spec[n]) for n in ("early", "late"))
+        return triggers.after_watermark(early=early, late=late)
+    if kind == "after_count":
+        return triggers.after_count(spec["n"])
+    if kind == "after_processing_time":
+        return triggers.after_processing_time(spec["delay"] if "delay" in spec else spec.get("delay_ms", 0))
+    if kind == "repeatedly":
+        return triggers.repeatedly(dsl_trigger(spec["trigger"]))
+    if kind == "or_finally":
+        return triggers.or_finally(*parts)
+    makers = {"after_any": triggers.after_any, "after_all": triggers.after_all, "after_each": triggers.after_each}
+    if kind not in makers:
+        raise CaseError(
+            f"trigger {kind!r} is unknown; the format has default, after_watermark, after_count, after_any, after_all, "
+            "after_each, repeatedly, after_processing_time"
+        )
+    return makers[kind](*parts)
 
 
 def _steps(case: Case, topic: str) -> Iterator[Step]:
-    clock_ms = 0
+    now = 0
     for index, entry in enumerate(case.input):
         if "elements" in entry:
             for ts, value, *key in entry["elements"]:
                 yield Put(index, topic, hashable(key[0]) if key else ONLY_KEY, value, ts)
         elif "watermark" in entry:
-            yield mark(index, topic, entry["watermark"])
+            stated = entry["watermark"]
+            yield mark(index, topic, stated if stated == FOREVER else stated - 1)
         elif "advance_processing_time" in entry:
-            clock_ms += entry["advance_processing_time"]
-            yield Clock(index, clock_ms)
+            now += entry["advance_processing_time"]
+            yield Clock(index, now)
         elif entry.get("event") == "restart":
             yield Restart(index)
         else:
             raise CaseError(
-                f"input {entry!r:.100} is unknown; the format has elements, watermark, advance_processing_time"
+                f"entry {entry!r:.60} is unknown; the format has elements, watermark, advance_processing_time"
             )
 
 
 def verdict(case: Case, played: Played) -> list[str]:
-    """Panes per step, or per window over the whole run."""
+    """The panes of each step, or those of each window over the whole run."""
     if played.error is not None:
         return [f"failed at entry {played.error[0]}: {played.error[1]}"]
     panes = [
         (index, _pane(row, pane_of(headers)))
         for (index, row), headers in zip(played.outputs[OUT], played.headers[OUT], strict=True)
     ]
-    wrong: list[str] = []
-    steps = case.expectations()
-    if steps is not None:
-        wrong += _per_step(steps, panes)
+    wrong = []
     by_window = case.expectations("expected_panes")
     if by_window is not None:
-        wrong += _per_window(by_window, [pane for _, pane in panes])
+        wrong += _compare_windows(by_window, [pane for _, pane in panes])
+    steps = case.expectations()
+    if steps is not None:
+        since = 0
+        for step in steps:
+            wrong += _compare_step(step, [pane for index, pane in panes if since <= index < step["after"]])
+            since = step["after"]
     return wrong
 
 
 def _pane(row: Row, info: PaneInfo | None) -> dict[str, Any]:
-    """What was emitted, by a case's names."""
-    pane = {"window": row["w"], "values": row["v"], "ts": row["ts"], "key": row["k"]}
-    if info is not None:
-        pane |= {
-            "index": info.index,
-            "nonspeculative_index": info.nonspeculative_index,
-            "is_first": info.is_first,
-            "is_last": info.is_last,
-            "early": info.timing == "EARLY",
-            "late": info.timing == "LATE",
-            "on_time": info.timing == "ON_TIME",
-            "timing": info.timing,
-        }
-    return pane
+    assert info is not None
+    return {
+        "key": row["k"],
+        "window": row["w"],
+        "values": sorted(row["v"] or [], key=repr),
+        "ts": row["ts"],
+        "is_first": info.is_first,
+        "is_last": info.is_last,
+        "early": info.timing == "EARLY",
+        "late": info.timing == "LATE",
+        "index": info.index,
+        "nonspeculative_index": info.nonspeculative_index,
+    }
 
 
-def _agrees(expected: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Whether the attributes that are listed are equal; values in any order."""
-    for name, value in expected.items():
-        if name == "values":
-            if _unordered(value) != _unordered(found["values"]):
-                return False
-        elif plain(found.get(name)) != plain(value):
-            return False
-    return True
+def _agrees(expected: Spec, actual: Spec) -> bool:
+    """Whether a pane has what is listed of it; its values in any order."""
+    listed = {**expected, "values": sorted(expected["values"], key=repr)} if "values" in expected else expected
+    fields = [f for f in ("window", *_FIELDS) if f in listed]
+    return all(plain(listed[f]) == plain(actual[f]) for f in fields)
 
 
-def _unordered(values: list[Any]) -> list[str]:
-    return sorted(repr(plain(v)) for v in values)
+def _compare_step(step: Spec, actual: list[Spec]) -> list[str]:
+    expected = step["panes"]
+    if len(expected) == len(actual) and assignable(expected, actual, _agrees):
+        return []
+    return [f"after {step['after']}: the panes differ", *_listed("expected", expected), *_listed("actual  ", actual)]
 
 
-def _per_step(steps: list[dict[str, Any]], panes: list[tuple[int, dict[str, Any]]]) -> list[str]:
-    wrong = []
-    before = 0
-    for step in steps:
-        found = [pane for index, pane in panes if before <= index < step["after"]]
-        before = step["after"]
-        if len(found) != len(step["panes"]) or not assignable(step["panes"], found, _agrees):
-            wrong += [f"after {step['after']}: {len(step['panes'])} panes expected, {len(found)} found"]
-            wrong += [f"    expected {pane}" for pane in step["panes"]]
-            wrong += [f"    actual   {pane}" for pane in found]
-    return wrong
+def _compare_windows(expected: list[Spec], actual: list[Spec]) -> list[str]:
+    found: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
+    for pane in actual:
+        found[pane["window"][0], pane["window"][1]].append(sorted(set(map(repr, pane["values"]))))
+    wanted = {
+        (e["window"][0], e["window"][1]): [sorted(set(map(repr, values))) for values in e["panes"]] for e in expected
+    }
+    return [
+        f"window {list(window)}: expected {wanted.get(window, [])}, actual {found.get(window, [])}"
+        for window in sorted(wanted.keys() | found.keys())
+        if wanted.get(window, []) != found.get(window, [])
+    ]
 
 
-def _per_window(expected: list[dict[str, Any]], panes: list[dict[str, Any]]) -> list[str]:
-    keyed = any("key" in e for e in expected)
-
-    def name(of: dict[str, Any]) -> str:
-        return f"{of.get('key')} {of['window']}" if keyed else f"{of['window']}"
-
-    theirs = {name(e): [_unordered(values) for values in e["panes"]] for e in expected}
-    ours: dict[str, list[list[str]]] = {}
-    for pane in panes:
-        ours.setdefault(name(pane), []).append(_unordered(pane["values"]))
-    wrong = []
-    for window in {**theirs, **ours}:
-        if theirs.get(window, []) != ours.get(window, []):
-            wrong += [f"window {window}:", f"    expected {theirs.get(window, [])}"]
-            wrong += [f"    actual   {ours.get(window, [])}"]
-    return wrong
+def _listed(what: str, panes: list[Spec]) -> list[str]:
+    return [f"    {what} {json.dumps(plain(pane))}" for pane in panes] or [f"    {what} nothing"]

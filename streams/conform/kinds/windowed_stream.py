@@ -1,4 +1,4 @@
-"""Kind ``windowed_stream``: Flink's window operator, with its triggers, allowed lateness and late output."""
+"""Kind ``windowed_stream``: Flink's window operator. Windows, a trigger, what is emitted, and what is late."""
 
 from __future__ import annotations
 
@@ -10,81 +10,94 @@ from penstock.streams.conform.cases import Case, CaseError
 from penstock.streams.conform.functions import aggregate, function
 from penstock.streams.conform.marks import mark, read_stream
 from penstock.streams.conform.scenario import KEY, VALUE, Clock, Played, Put, Restart, Scenario, Setting, Step
-from penstock.streams.conform.triggers import flink_trigger
-from penstock.topologies import windows
+from penstock.topologies import triggers, windows
 from penstock.topologies.dsl.builder import StreamsBuilder
 
-OUT = "out"
 Spec = dict[str, Any]
+OUT = "out"
 
 
 def scenario(case: Case, setting: Setting) -> Scenario:
-    """The values of each window, folded when it is emitted."""
-    topology: Spec = case.data["topology"]
-    topics = {e["topic"]: f"{setting.prefix}{e['topic']}" for e in case.input if "topic" in e}
-    (topic,) = topics.values()
+    """The operator over one topic, with a sink for its panes and one for late records."""
+    spec = case.data["topology"]
+    time = spec.get("time", "event")
+    topic = f"{setting.prefix}{_topic(case)}"
     builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
-    time: windows.Time = "processing" if topology.get("time") == "processing" else "event"
-    grouped = read_stream(builder, topic, watermarks=True).group_by_key().windowed_by(_window(topology["window"], time))
-    lateness = topology.get("allowed_lateness_ms", 0)
-    panes = grouped.triggered(
-        flink_trigger(topology["trigger"]),
-        allowed_lateness=lateness if time == "event" else None,
+    grouped = read_stream(builder, topic, watermarks=time == "event").group_by_key()
+    triggered = grouped.windowed_by(_window(spec["window"], time)).triggered(
+        _trigger(spec.get("trigger"), time),
+        allowed_lateness=spec.get("allowed_lateness_ms", 0),
         timestamp_combiner="end_of_window",
-        closing="discard",
+        closing="discard",  # Flink drops what no firing has shown
         tombstones=False,
-    ).to_list(value=VALUE)
-    sinks = {OUT: f"{setting.prefix}{checks.SINK}{OUT}"}
-    fold = _fold(topology["fn"])
-    panes.map_values(fold, value=VALUE).to(sinks[OUT])
-    if topology.get("late_sink"):
-        name = topology["late_sink"]
-        sinks[name] = f"{setting.prefix}{checks.SINK}{name}"
-        panes.late.to(sinks[name])
-    looks = case.expectations()
-    return Scenario(
-        topology=builder.build(),
-        steps=tuple(_steps(case, topic)),
-        inputs=(topic,),
-        sinks=sinks,
-        counts=checks.counts_of(looks),
-        splits=checks.splits_of(looks),
     )
+    sinks = {OUT: f"{setting.prefix}{OUT}"}
+    fn = spec["fn"]
+    panes = triggered.reduce(lambda a, b: a + b) if fn == "sum" else triggered.to_list(value=VALUE)
+    shown = panes if fn == "sum" else panes.map_values(_results(fn))
+    shown.to(sinks[OUT], value=VALUE)
+    if (late := spec.get("late_sink")) is not None:
+        sinks[late] = f"{setting.prefix}{late}"
+        panes.late.to(sinks[late])
+    return Scenario(topology=builder.build(), steps=tuple(_steps(case, topic)), inputs=(topic,), sinks=sinks)
 
 
-def _window(spec: Spec, time: windows.Time) -> windows.Windows:
-    grace = 0 if time == "event" else None
-    kind = spec["type"]
-    if kind == "tumbling":
-        return windows.tumbling(spec["size_ms"], grace=grace, offset=spec.get("offset_ms", 0), time=time)
-    if kind == "hopping":
-        size, advance, offset = spec["size_ms"], spec["advance_ms"], spec.get("offset_ms", 0)
-        return windows.hopping(size, advance, grace=grace, offset=offset, time=time, before_epoch=True)
-    if kind == "session":
-        touching = bool(spec.get("touching_merges", True))
-        return windows.session(_gap(spec), grace=grace, bounds="gap", touching=touching, time=time)
-    if kind == "global":
-        return windows.global_window()
-    raise CaseError(f"window type {kind!r} is unknown; the format has tumbling, hopping, session, global here")
+def verdict(case: Case, played: Played) -> list[str]:
+    """Hold what came to the case's checks."""
+    return checks.judge(case.expectations(), played)
 
 
-def _gap(spec: Spec) -> Any:
-    """The gap, or a function of the element where elements have gaps of their own; ``point_if`` elements have none."""
-    gap: Callable[[Any, Any], int] | None = None
-    if "gap_fn" in spec:
-        gap = function(spec["gap_fn"])
-    if "point_if" in spec:
-        point, other = function(spec["point_if"]), gap
-        return lambda key, value: 0 if point(value) else other(key, value) if other is not None else spec["gap_ms"]
-    return spec["gap_ms"] if gap is None else gap
+def _topic(case: Case) -> str:
+    return next((entry["topic"] for entry in case.input if "topic" in entry), "in")
 
 
-def _fold(fn: str | dict[str, str]) -> Callable[[list[Any]], Any]:
-    """What becomes of a window's values: their sum, or several aggregates by name."""
+def _results(fn: str | dict[str, str]) -> Callable[[list[Any]], Any]:
+    """What is emitted of a pane's values: one aggregate, or several by name."""
     if isinstance(fn, str):
-        return aggregate("sum(v)" if fn == "sum" else fn)
+        return aggregate(fn if "(" in fn else f"{fn}(v)")
     parts = {name: aggregate(text) for name, text in fn.items()}
     return lambda values: {name: part(values) for name, part in parts.items()}
+
+
+def _window(spec: Spec, time: Any) -> windows.Windows:
+    kind = spec["type"]
+    if kind == "tumbling":
+        return windows.tumbling(spec["size_ms"], grace=0, offset=spec.get("offset_ms", 0), time=time)
+    if kind in ("hopping", "sliding"):
+        size, advance, offset = spec["size_ms"], spec["advance_ms"], spec.get("offset_ms", 0)
+        return windows.hopping(size, advance, grace=0, offset=offset, time=time, before_epoch=True)
+    if kind == "global":
+        return windows.global_window()
+    if kind != "session":
+        raise CaseError(f"window type {kind!r} is unknown; the format has tumbling, hopping, session, global")
+    gap: Any = function(spec["gap_fn"]) if "gap_fn" in spec else spec["gap_ms"]
+    if "point_if" in spec:
+        gap = _with_points(gap, function(spec["point_if"]))
+    return windows.session(gap, grace=0, bounds="gap", touching=spec.get("touching_merges", True), time=time)
+
+
+def _with_points(gap: Any, is_point: Callable[[Any], Any]) -> Callable[[Any, Any], int]:
+    """The gap, but none behind the elements whose window is a point."""
+    return lambda key, value: 0 if is_point(value) else gap(key, value) if callable(gap) else gap
+
+
+def _trigger(spec: Spec | None, time: str) -> triggers.Trigger:
+    if spec is None:
+        spec = {"type": f"{time}_time"}
+    kind = spec["type"]
+    if kind == "event_time" or (kind == "processing_time" and time == "processing"):
+        made = triggers.event_time()
+    elif kind == "processing_time":
+        made = triggers.processing_time()
+    elif kind == "count":
+        made = triggers.count(spec["n"])
+    elif kind == "continuous_event_time":
+        made = triggers.continuous_event_time(spec["interval_ms"])
+    else:
+        raise CaseError(
+            f"trigger {kind!r} is unknown; the format has event_time, processing_time, count, continuous_event_time"
+        )
+    return triggers.purging(made) if spec.get("purging") else made
 
 
 def _steps(case: Case, topic: str) -> Iterator[Step]:
@@ -100,8 +113,3 @@ def _steps(case: Case, topic: str) -> Iterator[Step]:
             yield Restart(index)
         else:
             raise CaseError(f"event {event!r} is unknown; the format has watermark, processing_time, restart")
-
-
-def verdict(case: Case, played: Played) -> list[str]:
-    """The checks."""
-    return checks.judge(case.expectations(), played)

@@ -57,8 +57,9 @@ class FollowingAggregates(RowOperator):
         self._suffix_bytes = 8 if spec.store.kind == "session" else 0
         self._timers = TimerQueue(ctx.state(spec.stores[1].name)) if len(spec.stores) > 1 else None
         self._late_port = len(spec.out_ports) > 1
-        self._changed: dict[tuple[bytes, Place], tuple[Any, Change, bool, Any]] = {}
-        """``per_commit``: key, last change, and whether and as what the window was emitted before."""
+        self._changed: dict[tuple[bytes, int, int], tuple[Any, Change, bool, Any]] = {}
+        """``per_commit``, by key and window: the key, the last change, and whether and as what the window was emitted
+        before."""
 
     # -- for subclasses ------------------------------------------------------------------------------------------
 
@@ -158,9 +159,10 @@ class FollowingAggregates(RowOperator):
     # -- commits -------------------------------------------------------------------------------------------------
 
     def _note(self, key: Any, data: bytes, change: Change) -> None:
-        before = self._changed.get((data, change.place))
+        window = (data, change.start_ms, change.end_ms)
+        before = self._changed.get(window)
         shown_before = (change.existed, change.old) if before is None else before[2:]
-        self._changed[data, change.place] = (key, change, *shown_before)
+        self._changed[window] = (key, change, *shown_before)
 
     def flush(self) -> None:
         changed, self._changed = self._changed, {}

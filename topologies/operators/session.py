@@ -60,6 +60,11 @@ def made(request: Aggregation) -> Made:
             f"operator {request.name!r}: sessions that meet become one, so their aggregates must be merged; "
             "give merger=lambda key, a, b: …"
         )
+    if windows.gap_fn is None and windows.gap_ms == 0 and windows.bounds == "gap":
+        raise TopologyError(
+            f"operator {request.name!r}: sessions that end a gap of 0 ms after their last record hold nothing; "
+            "give a longer gap, or bounds='records'"
+        )
     if windows.gap_fn is not None and request.retention_ms is None:
         raise TopologyError(
             f"operator {request.name!r}: with a gap function nothing says how long sessions are to be kept; "

@@ -24,9 +24,9 @@ class Dataflow:
     ``Scenario``; ``streams``: what is read as streams; ``windowed``: what has windowed keys. ``watermarks``: whether streams
     have a strategy, so that marks move event time (``penstock.streams.conform.marks``)."""
 
-    def __init__(self, name: str, nodes: list[Node], prefix: str = "", *, watermarks: bool = False) -> None:
+    def __init__(self, nodes: list[Node], prefix: str = "", *, watermarks: bool = False) -> None:
         self.watermarks = watermarks
-        self.builder: Any = StreamsBuilder(name, key=KEY, value=VALUE)
+        self.builder: Any = StreamsBuilder("conform", key=KEY, value=VALUE)
         self.inputs: dict[str, str] = {}
         self.sinks: dict[str, str] = {}
         self.window_end: dict[str, Callable[[Windowed], int | None]] = {}
@@ -191,8 +191,6 @@ class Dataflow:
         options = _named(node)
         if node.get("emit") == "on_close":
             options["emission"] = "on_close"
-        if "retention_ms" in node:
-            options["retention"] = node["retention_ms"]
         if node["fn"] == "count":
             return grouped.count(**options)
         subtractor = optional(node.get("subtractor"))
@@ -228,6 +226,8 @@ class Dataflow:
             end = window_end(spec["type"])
             if end is not None:
                 self.window_end[f"table:{node['store']}"] = end
+        if "retention_ms" in node:
+            return grouped.windowed_by(dsl_window(spec), retention=node["retention_ms"])
         return grouped.windowed_by(dsl_window(spec))
 
     def _suppress(self, node: Node) -> Any:

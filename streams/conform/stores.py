@@ -33,8 +33,8 @@ def records_in(state: KeyValueState) -> list[Record]:
         starts = [(k[8:], int.from_bytes(k[:8], "big"), v, ts) for k, v, ts in state.range()]
         return [Record(Windowed(read(key), start, start + size), v, ts) for key, start, v, ts in starts]
     if spec.kind == "versioned":
-        # ascending by key, then by time: the last version of each key stays
-        latest = {key[:-8]: (value, ts) for key, value, ts in state.range()}
+        # ascending by key, then by time: the last version of each key stays; a version may be that the row is gone
+        latest = {key[:-8]: (version[0], ts) for key, version, ts in state.range()}
         return [Record(read(key), value, ts) for key, (value, ts) in latest.items() if value is not None]
     return [Record(read(key), value, ts) for key, value, ts in state.range()]
 

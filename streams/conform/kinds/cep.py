@@ -26,7 +26,7 @@ def scenario(case: Case, setting: Setting) -> Scenario:
     """The pattern over one topic, and a sink for each of its outputs."""
     topic = f"{setting.prefix}events"
     by_time = any(entry.get("event") == "watermark" for entry in case.input)
-    builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
+    builder: Any = StreamsBuilder("conform", key=KEY, value=VALUE)
     found = read_stream(builder, topic, watermarks=by_time).match(
         dsl_pattern(case.data["pattern"]),
         order_by=_order(case) if by_time else None,

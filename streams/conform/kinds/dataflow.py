@@ -19,7 +19,7 @@ _STATEFUL = ("table", "global_table", "changelog_table", "to_table", "aggregate"
 
 def scenario(case: Case, setting: Setting) -> Scenario:
     """The case's topology and input."""
-    flow = Dataflow(case.id, case.data["topology"]["nodes"], setting.prefix, watermarks=_by_watermarks(case))
+    flow = Dataflow(case.data["topology"]["nodes"], setting.prefix, watermarks=_by_watermarks(case))
     topology = flow.build()
     looks = [check for alternative in _alternatives(case) for check in alternative]
     return Scenario(

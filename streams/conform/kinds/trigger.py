@@ -32,7 +32,7 @@ def scenario(case: Case, setting: Setting) -> Scenario:
     """Lists of the elements, in panes."""
     topic, out = f"{setting.prefix}elements", f"{setting.prefix}{OUT}"
     lateness = case.data.get("allowed_lateness", 0)
-    builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
+    builder: Any = StreamsBuilder("conform", key=KEY, value=VALUE)
     read_stream(builder, topic, watermarks=True).group_by_key().windowed_by(_window(case.data["window"])).triggered(
         dsl_trigger(case.data["trigger"]),
         accumulation=case.data["accumulation"],

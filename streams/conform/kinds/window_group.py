@@ -17,7 +17,7 @@ GRACE_MS = 1 << 40
 def scenario(case: Case, setting: Setting) -> Scenario:
     """Collect the values of every window."""
     topic, out = f"{setting.prefix}in", f"{setting.prefix}out"
-    builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
+    builder: Any = StreamsBuilder("conform", key=KEY, value=VALUE)
     before = case.keeps_windows_before_epoch
     windows = plain_window(case.data["window"], before_epoch=before, grace_ms=GRACE_MS)
     grouped = builder.stream(topic).group_by_key().windowed_by(windows)

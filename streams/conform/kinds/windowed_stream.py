@@ -22,7 +22,7 @@ def scenario(case: Case, setting: Setting) -> Scenario:
     spec = case.data["topology"]
     time = spec.get("time", "event")
     topic = f"{setting.prefix}{_topic(case)}"
-    builder: Any = StreamsBuilder(case.id, key=KEY, value=VALUE)
+    builder: Any = StreamsBuilder("conform", key=KEY, value=VALUE)
     grouped = read_stream(builder, topic, watermarks=time == "event").group_by_key()
     triggered = grouped.windowed_by(_window(spec["window"], time)).triggered(
         _trigger(spec.get("trigger"), time),

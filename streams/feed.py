@@ -114,7 +114,7 @@ class Feed:
         positions: dict[str, int],
         *,
         max_task_idle_ms: int = 0,
-        replay: Sequence[Entry] = (),
+        replay: Sequence[Cut | ClockFiring] = (),
         bootstrap: Collection[str] = (),
         priorities: Mapping[str, int] | None = None,
     ) -> None:
@@ -264,7 +264,7 @@ class Feed:
 
     # -- replay --------------------------------------------------------------------------------------------------
 
-    def next_scripted(self) -> Entry | None:
+    def next_scripted(self) -> Cut | ClockFiring | None:
         """Replay: the entry whose range has been consumed to its end, once; the next range is open afterwards."""
         if not self._script or any(q.head_ms() is not None or not q.complete() for q in self._queues):
             return None

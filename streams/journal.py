@@ -7,7 +7,9 @@ entries stand in the order in which they happened:
   merges of the ranges between cuts, one after the other.
 * ``ClockFiring``: the same vector, and the clock readings between which wall-clock timers fired there.
 
-A task with one input and no wall-clock timer has no journal. Encoding: JSON, versioned.
+* ``Answers``: what operators were told from outside (``penstock.streams.asking``).
+
+A task with one input that reads no clock and asks nobody has no journal. Encoding: JSON, versioned.
 """
 
 from __future__ import annotations
@@ -36,17 +38,55 @@ class ClockFiring(msgspec.Struct, frozen=True, tag="clock", array_like=True):
     now_ms: int
 
 
-Entry = Cut | ClockFiring
+class Answers(msgspec.Struct, frozen=True, tag="answers", array_like=True):
+    """What an operator was told from outside, in the order of its records; ``offsets``: what the task had taken."""
+
+    offsets: dict[str, int]
+    operator: str
+    values: list[bytes]
+
+
+Entry = Cut | ClockFiring | Answers
 
 
 class _JournalRecord(msgspec.Struct, array_like=True):
     version: Annotated[int, msgspec.Meta(ge=1)]
-    entries: list[Cut | ClockFiring]
+    entries: list[Cut | ClockFiring | Answers]
+
+
+def ordering_of(entries: Sequence[Entry]) -> tuple[Cut | ClockFiring, ...]:
+    """The entries that say in which order records were taken."""
+    return tuple(e for e in entries if not isinstance(e, Answers))
+
+
+def answers_of(entries: Sequence[Entry]) -> tuple[Answers, ...]:
+    """The entries that say what operators were told."""
+    return tuple(e for e in entries if isinstance(e, Answers))
 
 
 def encode(entries: Sequence[Entry]) -> bytes:
     """The entries of one commit as a record's value."""
     return msgspec.json.encode(_JournalRecord(VERSION, list(entries)))
+
+
+def encode_all(entries: Sequence[Entry], max_bytes: int) -> list[bytes]:
+    """The entries of one commit as the values of as few records as the limit allows. Answers that are too many for one
+    are split; a single answer over the limit is left for the log to refuse."""
+    values = [encode(entries)]
+    if len(values[0]) <= max_bytes or (len(entries) == 1 and not _splits(entries[0])):
+        return values
+    if len(entries) > 1:
+        half = len(entries) // 2
+        return encode_all(entries[:half], max_bytes) + encode_all(entries[half:], max_bytes)
+    entry = entries[0]
+    assert isinstance(entry, Answers)
+    half = len(entry.values) // 2
+    parts = (entry.values[:half], entry.values[half:])
+    return [v for p in parts for v in encode_all([Answers(entry.offsets, entry.operator, p)], max_bytes)]
+
+
+def _splits(entry: Entry) -> bool:
+    return isinstance(entry, Answers) and len(entry.values) > 1
 
 
 def decode(data: bytes) -> list[Entry]:

@@ -22,6 +22,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
 from penstock.streams import journal, metadata
+from penstock.streams.asking import Asker, Asks, InlineAsker
 from penstock.streams.batch_input import BatchInput
 from penstock.streams.bootstrap import Bootstrap, bootstrap_topics
 from penstock.streams.engine import BatchTime, Engine
@@ -47,7 +48,7 @@ class TaskOptions:
     cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
     processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
     ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
-    already holds what it says."""
+    already holds what it says. ``asker`` puts operators' questions to the world outside."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -56,6 +57,7 @@ class TaskOptions:
     live: bool = False
     wall_resolution_ms: int = 10
     announces: bool = True
+    asker: Asker = dataclasses.field(default_factory=InlineAsker)
 
 
 @dataclasses.dataclass
@@ -71,7 +73,7 @@ class CommitWork:
 class Task:
     """See the module. ``start`` holds the committed position of every input; ``partition_counts`` those of the
     internal topics that it writes; ``replay`` the journal entries from ``start`` on; ``task_count`` how many tasks the
-    sub-topology has."""
+    sub-topology has; ``answers``: what operators are told instead of asking."""
 
     def __init__(
         self,
@@ -86,6 +88,7 @@ class Task:
         replay: Sequence[journal.Entry] = (),
         *,
         task_count: int = 1,
+        answers: Sequence[journal.Answers] | None = None,
     ) -> None:
         self.id = task_id
         self.application_id = application_id
@@ -113,7 +116,8 @@ class Task:
         self._outputs: list[Output] = []
         self._time = BatchTime(self._plan.stride)
         self._start = dict(start)
-        self._replay = replay
+        self._replay = journal.ordering_of(replay)
+        self._answers = journal.answers_of(replay) if answers is None and replay else answers
         self._begin()
 
     def _source_spec(self, index: int) -> Source:
@@ -131,6 +135,9 @@ class Task:
         self._wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
         self._time.before_ms, self._time.watermark_before_ms = self.stream_time_ms, self.watermark_ms
         self._time.wall_ms = max(self._wall_ms, 0)
+        self._asks = Asks(
+            self.options.asker, lambda: self.feed.positions(), lambda e: self.feed.cuts.append(e), self._answers
+        )
         self._engine = Engine(self._plan, self._time, self._open_operator)
         for ctx in self._contexts:
             ctx.engine = self._engine
@@ -173,6 +180,7 @@ class Task:
             self.dropped,
             self.requests,
             heard=bool(self._plan.children[index]),
+            asks=self._asks,
         )
         if isinstance(spec, Sink):
             topic = spec.topic_name(self.application_id)
@@ -212,7 +220,8 @@ class Task:
         )
         self._partition_time_ms[chunk.topic] = time
         if source.watermark is not None or source.waits_for_writers:
-            checked = with_marks(checked, source)
+            checked, unstated = with_marks(checked, source, wrong)
+            unmade |= unstated
             if self._bootstrap.heard(checked):
                 self.feed.hold_back(chunk.topic, False)
         if self.options.policies.timestamp != "clamp":
@@ -275,6 +284,7 @@ class Task:
             consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
             self.stream_time_ms = max(self.stream_time_ms, latest)
         if self._watermarks.strategies:
+            self._watermarks.begin()
             marks = [self._watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
             time.watermark_by_place_ms = [m for some in marks for m in some]
         elif self._plan.uses_watermark:
@@ -394,8 +404,9 @@ class Task:
         record = None
         if self.feed.cuts and not self._replay:
             topic = journal_topic(self.application_id, self.id.subtopology)
-            data = journal.encode(self.feed.cuts)
-            record = Output(topic, [None], [data], [now_ms], partition=partition)
+            rows: list[bytes | None] = [*journal.encode_all(self.feed.cuts, self.options.policies.max_record_bytes)]
+            nothing: list[bytes | None] = [None] * len(rows)
+            record = Output(topic, nothing, rows, [now_ms] * len(rows), partition=partition)
         return CommitWork(changelogs, record, pending, self.feed.positions())
 
     def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
@@ -451,6 +462,7 @@ class Task:
             state.committed()
             state.trim(share)
         self.feed.cuts.clear()
+        self._asks.noted_bytes = 0
         self.requests.commit = False
         self.uncommitted_records = 0
 

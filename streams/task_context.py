@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import PenstockError, ProcessingError, SerdeError
 from penstock.state.log import Headers, TaskId, TopicPartition
 from penstock.state.views import KeyValueState
+from penstock.streams.asking import COMMIT_BYTES, Asks
 from penstock.streams.engine import BatchTime
 from penstock.streams.policies import ErrorPolicy, Policies
 from penstock.topologies.batch import Batch
+from penstock.topologies.operator import Answer, Question
 
 if TYPE_CHECKING:
     from penstock.streams.engine import Engine
@@ -50,6 +52,10 @@ class Failures:
         self._locate = locate
         self._letters: list[tuple[int, int, Origin | None, Headers]] = []
         self.counts: Counter[str] = Counter()
+
+    def located(self, place: int) -> Origin | None:
+        """The input record behind a place."""
+        return self._locate(place)
 
     def failed(self, operator: str, index: int, place: int, error: Exception, may_skip: bool = True) -> None:
         """A record failed in an operator. Raises ``ProcessingError``, or returns when it is to be skipped. Faults that
@@ -135,6 +141,7 @@ class NodeContext:
         requests: TaskRequests,
         *,
         heard: bool,
+        asks: Asks | None = None,
     ) -> None:
         self.name = name
         self.index = index
@@ -146,6 +153,7 @@ class NodeContext:
         self._counters = counters
         self._requests = requests
         self.engine: Engine | None = None
+        self._asks = asks
 
     def emit(self, batch: Batch, port: int = 0) -> None:
         """Hand records on."""
@@ -168,6 +176,19 @@ class NodeContext:
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the user's."""
         self._counters[f"{self.name}.user.{name}"] += amount
+
+    def ask(self, question: Question, rows: Sequence[tuple[Any, ...]]) -> list[Answer]:
+        """Ask outside, or the journal."""
+        assert self._asks is not None, self.name
+        answers = self._asks.ask(self.name, question, rows)
+        if self._asks.noted_bytes > COMMIT_BYTES:
+            self._requests.commit = True
+        return answers
+
+    def origin(self, order: int) -> tuple[str, int, int] | None:
+        """The input record."""
+        found = self._failures.located(order // self.time.stride)
+        return None if found is None else (found.partition.topic, found.partition.partition, found.offset)
 
     def request_commit(self) -> None:
         """Early commit."""

@@ -26,6 +26,7 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
 from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
 from penstock.streams.presence import Presence, presence_group, refuse_fixed, refuse_group
@@ -86,6 +87,7 @@ class Worker:
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._asker = PooledAsker()
         self._runtime: Runtime | None = None
         self._slot: TaskLock | None = None
         self._presence: Presence | None = None
@@ -161,6 +163,7 @@ class Worker:
             runtime.stop()
         finally:
             gc.set_threshold(young, *older)
+            self._asker.close()
             if restorer is not None:
                 restorer.close()
             if self._presence is not None:
@@ -241,6 +244,7 @@ class Worker:
                 state_cache_max_bytes=s.state_cache_max_bytes,
                 max_task_idle_ms=s.max_task_idle_ms,
                 live=True,
+                asker=self._asker,
             ),
             poll_max_records=s.batch_max_records,
             buffered_max_records=s.buffered_max_records,

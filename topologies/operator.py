@@ -18,9 +18,11 @@ Operators emit by ``ctx.emit(batch, port)``, in task order. They reach state, ti
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.state.log import TaskId
+from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import Batch
@@ -29,6 +31,24 @@ from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
 Emission = Literal["every_update", "per_commit", "on_close"]
 NO_TIME = -1
 """Stream time before the first record."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Question:
+    """What an operator asks of the world outside, row by row: ``fn(*row)``, a plain function or a coroutine function.
+    ``serde`` writes the answers to the journal. At most ``concurrency`` are asked at a time, each for ``timeout_s``."""
+
+    fn: Callable[..., Any]
+    serde: Serde[Any]
+    concurrency: int = 16
+    timeout_s: float = 10.0
+
+
+class Answer(NamedTuple):
+    """The answer to one row's question, or why there is none."""
+
+    value: Any
+    error: str | None = None
 
 
 class TaskTime(Protocol):
@@ -92,6 +112,13 @@ class OperatorContext(Protocol):
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the user's."""
 
+    def ask(self, question: Question, rows: Sequence[tuple[Any, ...]]) -> list[Answer]:
+        """Answers from outside, one per row, journaled; on replay those of the journal. The spec must say ``asks``."""
+
+    def origin(self, order: int) -> tuple[str, int, int] | None:
+        """Topic, partition and offset of the input record behind a place of the order; ``None`` for what the clock or a
+        commit caused."""
+
     def request_commit(self) -> None:
         """Ask for a commit right after this batch."""
 
@@ -145,8 +172,8 @@ class OperatorSpec:
     ``in_ports`` and ``out_ports`` name its ports. ``stores`` are the stores it reads or writes: operators that name the
     same store share it. ``uses_stream_time``, ``uses_watermark`` and ``uses_wall_time``: it has timers of that time, or
     asks what time it is. ``reads_wall_time``: records are stamped with it: the clock is read, and journaled, before
-    records are taken. ``order_sensitive``: its answer depends on the order of records with different keys.
-    ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output has the column ``olds``.
+    records are taken. ``asks``: it asks the world outside. ``order_sensitive``: its answer depends on the order of
+    records with different keys. ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output has the column ``olds``.
     ``emits`` and ``accepts``: see ``penstock.topologies.edges``.
     """
 
@@ -157,6 +184,7 @@ class OperatorSpec:
     uses_watermark: bool = False
     uses_wall_time: bool = False
     reads_wall_time: bool = False
+    asks: bool = False
     order_sensitive: bool = False
     emission: Emission | None = None
     sends_olds: bool = False

@@ -205,7 +205,7 @@ def ordered_rows(
         policies=job.options.policies,
         subtopologies=readers,
         cuts={
-            task: {topic: tuple(e.offsets[topic] for e in entries) for topic in plan.starts[task]}
+            task: {topic: tuple(e.offsets[topic] for e in journal.ordering_of(entries)) for topic in plan.starts[task]}
             for task, entries in job.entries.items()
         },
         partition_times_ms={

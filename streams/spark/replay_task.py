@@ -19,6 +19,8 @@ from penstock.state.memory import MemoryBackend
 from penstock.state.rocksdb import RocksDBBackend
 from penstock.state.snapshot import SnapshotRepository
 from penstock.state.store import StateBackend, StoreSpec
+from penstock.streams import journal
+from penstock.streams.asking import InlineAsker
 from penstock.streams.journal import ClockFiring, Entry
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.sink import Output
@@ -108,9 +110,10 @@ class ReplayTask:
         self.records = 0
         self.floors: dict[str, bytes] = {}
         self._step = step
-        self._entries = job.entries.get(task_id, ())
+        journaled = job.entries.get(task_id, ())
+        self._entries = journal.ordering_of(journaled)
         self._range = 0
-        options = dataclasses.replace(job.options, live=False, max_task_idle_ms=0, announces=False)
+        options = dataclasses.replace(job.options, live=False, max_task_idle_ms=0, announces=False, asker=InlineAsker())
         start = job.starts[task_id]
         self.task = Task(
             task_id,
@@ -122,6 +125,7 @@ class ReplayTask:
             options,
             job.partition_counts,
             task_count=sum(t.subtopology == task_id.subtopology for t in job.starts),
+            answers=journal.answers_of(journaled),
         )
         for topic, (offset, _) in start.items():
             self.task.feed.set_end(topic, offset)

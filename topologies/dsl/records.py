@@ -9,8 +9,10 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Headers, Record
 from penstock.topologies.dsl.global_table import GlobalKTable, global_rows
 from penstock.topologies.dsl.handle import Handle
-from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.dsl.wiring import as_serde, check_function
+from penstock.topologies.operator import Question
 from penstock.topologies.operators.endpoints import Source
+from penstock.topologies.operators.lookup import Lookup
 from penstock.topologies.operators.records import MapRecords
 from penstock.topologies.operators.side_input import MapWithSide
 
@@ -72,6 +74,34 @@ class RecordMethods(Handle):
         stores = tuple(global_rows(s, f"{name}-side-{i}") for i, s in enumerate(sides, 1))
         wiring.add(name, MapWithSide(stores=stores, fn=check_function(fn, name)), self._flow)
         return self._stream(self._behind(name, value=value))
+
+    def lookup(
+        self,
+        fn: Callable[[Any, Any], Any],
+        joiner: Callable[[Any, Any], Any] | None = None,
+        *,
+        answer: Any,
+        value: Any = None,
+        concurrency: int = 16,
+        timeout_s: float = 10.0,
+        name: str | None = None,
+    ) -> KStream:
+        """Ask the world outside about each record: ``fn(key, value)``, a plain function or ``async def``, at most
+        ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``; ``answer`` is the serde by
+        which answers are journaled, so that a replay asks nobody. See ``penstock.topologies.operators.lookup``."""
+        name = self._flow.wiring.name(self._flow, "lookup", name)
+        if concurrency < 1 or timeout_s <= 0:
+            raise TopologyError(
+                f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0"
+            )
+        serde = as_serde(answer, f"the answers of operator {name!r}")
+        question = Question(
+            fn=check_function(fn, name), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
+        )
+        spec = Lookup(question=question, joiner=None if joiner is None else check_function(joiner, name))
+        self._flow.wiring.add(name, spec, self._flow)
+        made = value if value is not None else (serde if joiner is None else None)
+        return self._stream(self._behind(name, value=made))
 
     def as_global(self) -> GlobalKTable:
         """The stream as a table of which every task has all rows: the last value per key, null deleting."""

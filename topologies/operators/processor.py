@@ -21,6 +21,7 @@ from penstock.state.facade import store_facade
 from penstock.state.log import Headers, Record, TaskId
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
+from penstock.topologies.draws import Draws
 from penstock.topologies.operator import NO_TIME, Operator, OperatorContext, OperatorSpec
 
 TimeKind = Literal["stream_time", "wall_time"]
@@ -34,6 +35,8 @@ class Processor:
     out_ports: ClassVar[tuple[str, ...]] = ("out",)
     timers: ClassVar[tuple[TimeKind, ...]] = ()
     """Which kinds of timers ``init`` schedules; scheduling another kind is refused."""
+    reads_clock: ClassVar[bool] = False
+    """Whether ``ctx.wall_time_ms`` is used: then the clock is read, and journaled, before records are taken."""
 
     def init(self, ctx: ProcessorContext) -> None:
         """Called once before the first record, after the stores are restored: look up stores, schedule timers."""
@@ -77,9 +80,29 @@ class ProcessorContext:
         self.in_batch = False
         """Whether ``process_batch`` is running."""
         self._order = 0
+        self._draws = Draws()
+        self._reads_clock = spec.reads_wall_time
         self._out: list[tuple[int, Any, Any, int, int, Headers]] = []
         self.stream_timers: list[_Timer] = []
         self.wall_timers: list[_Timer] = []
+
+    @property
+    def draws(self) -> Draws:
+        """Randomness and ids for the record or firing at hand, the same on every run of it."""
+        if self.in_batch:
+            raise TypeError("draws belong to one record; in process_batch there is none: use process")
+        stride = self._ctx.time.stride
+        origin: Any = self._ctx.origin(self._order) or ("clock", self._ctx.time.wall_ms, self._ctx.task)
+        self._draws.at(self._ctx.name, self._order % stride, origin)
+        return self._draws
+
+    @property
+    def wall_time_ms(self) -> int:
+        """Processing time: the journaled reading of the clock under which the record at hand runs. The class must say
+        ``reads_clock = True``."""
+        if not self._reads_clock:
+            raise TopologyError(f"{self._ctx.name} asks what time it is; say so on the class: reads_clock = True")
+        return self._ctx.time.wall_ms
 
     def store(self, name: str) -> Any:
         """One of the declared stores: a ``KeyValueStore`` or a ``WindowStore``."""
@@ -191,7 +214,8 @@ def processor_spec(factory: Callable[[], Processor], *, stores: tuple[StoreSpec,
         out_ports=like.out_ports,
         timers=like.timers,
         uses_stream_time="stream_time" in like.timers,
-        uses_wall_time="wall_time" in like.timers,
+        uses_wall_time="wall_time" in like.timers or like.reads_clock,
+        reads_wall_time=like.reads_clock,
     )
 
 

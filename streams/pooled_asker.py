@@ -1,0 +1,82 @@
+"""Puts questions to the world outside many at a time: coroutines in an event loop of its own, plain functions in threads.
+
+One per worker; it starts nothing before the first question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as CallTimeout
+from typing import Any
+
+from penstock.topologies.operator import Answer, Question
+
+
+class PooledAsker:
+    """See the module. ``close`` when the worker ends."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+
+    def ask(self, question: Question, rows: Sequence[tuple[Any, ...]]) -> list[Answer]:
+        """One answer per row, in their order; at most ``question.concurrency`` are asked at a time."""
+        if inspect.iscoroutinefunction(question.fn):
+            return asyncio.run_coroutine_threadsafe(_ask_all(question, rows), self._running_loop()).result()
+        size = question.concurrency
+        if size not in self._pools:
+            self._pools[size] = ThreadPoolExecutor(size, thread_name_prefix="penstock-ask")
+        calls = [self._pools[size].submit(question.fn, *row) for row in rows]
+        return [_waited(question, call) for call in calls]
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-ask", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def close(self) -> None:
+        """Stop threads and the loop; calls that hang are left behind."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._pools.clear()
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(5)
+            self._loop.close()
+            self._loop = self._thread = None
+
+
+async def _ask_all(question: Question, rows: Sequence[tuple[Any, ...]]) -> list[Answer]:
+    turn = asyncio.Semaphore(question.concurrency)
+
+    async def one(row: tuple[Any, ...]) -> Answer:
+        async with turn:
+            try:
+                return Answer(await asyncio.wait_for(question.fn(*row), question.timeout_s))
+            except TimeoutError:
+                return _late(question)
+            except Exception as exc:
+                return Answer(None, f"{type(exc).__name__}: {exc}")
+
+    return list(await asyncio.gather(*map(one, rows)))
+
+
+def _waited(question: Question, call: Any) -> Answer:
+    try:
+        return Answer(call.result(question.timeout_s))
+    except CallTimeout:
+        call.cancel()
+        return _late(question)
+    except Exception as exc:
+        return Answer(None, f"{type(exc).__name__}: {exc}")
+
+
+def _late(question: Question) -> Answer:
+    return Answer(None, f"no answer within {question.timeout_s} s")

@@ -11,6 +11,7 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.fold import Aggregation, Made
+from penstock.topologies.operators.table_views import view_of_results
 from penstock.topologies.windows import (
     CalendarWindows,
     CustomWindows,
@@ -106,10 +107,12 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> KTable:
         rekeyed=False,
         watermarked=request.by_watermark,
     )
-    store = made.spec.stores[0]
+    store, result = made.spec.stores[0], request.fold.result
+    view = None if result is None else view_of_results(store, request.value, result)
+    make_view = None if view is None else lambda: view
     if windows is None:
-        return KTable(flow, store)
-    table = WindowedTable(flow, store)
+        return KTable(flow, store, view=make_view)
+    table = WindowedTable(flow, store, view=make_view)
     table.windows = windows
     if request.late:
         table.late_flow = dataclasses.replace(flow, port="late", key=first.key, value=first.value)

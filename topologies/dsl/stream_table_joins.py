@@ -10,9 +10,12 @@ from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.hold import Hold, hold_store
 from penstock.topologies.operators.join import StreamTableJoin
+from penstock.topologies.operators.table_views import StoreView
 from penstock.topologies.operators.versioned_join import StreamVersionedJoin
+from penstock.topologies.operators.view_join import StreamViewJoin
 from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
@@ -61,8 +64,7 @@ class StreamTableJoinMethods(Handle):
                 "give the table a history (table(topic, history=…)), or leave grace out"
             )
         wiring.check_together((flow, table._flow), name)
-        spec = StreamTableJoin(stores=(table.store,), joiner=checked, left=left)
-        wiring.add(name, spec, flow)
+        wiring.add(name, _join_of_rows(table.readable(), checked, left=left), flow)
         return self._stream(self._stream(flow)._behind(name, value=value))
 
     def _join_versions(
@@ -102,3 +104,11 @@ class StreamTableJoinMethods(Handle):
         join = StreamVersionedJoin(stores=view.stores, joiner=joiner, view=view, history_ms=table.history_ms, left=left)
         wiring.add_ports(name, join, {"in": flow, "table": table._flow})
         return self._stream(self._stream(flow)._behind(name, value=value))
+
+
+def _join_of_rows(table: KTable, joiner: Function, *, left: bool) -> OperatorSpec:
+    """The operator for a table with rows of its own, or for one whose rows are computed."""
+    view = table.view
+    if isinstance(view, StoreView):
+        return StreamTableJoin(stores=(view.store,), joiner=joiner, left=left)
+    return StreamViewJoin(stores=view.stores, view=view, joiner=joiner, left=left)

@@ -64,6 +64,7 @@ class TableJoinMethods(TableHandle):
         sides = (left._flow, right._flow)
         checked = join_function(joiner, own, sides, nulls=(keeps_right, keeps_left), into=value)
         value = result_serde(checked, own, value)
+        wiring.check_together((left._flow, right._flow), own)
         view = JoinView(left.view, right.view, checked, keeps_left, keeps_right)
         shared = not set(left.view.stores).isdisjoint(right.view.stores)
         spec = TableJoin(view=view, stores=view.stores, shared=shared)
@@ -140,6 +141,7 @@ def _exchange(own: str, asking: KTable, asked: KTable) -> Flow:
     subscriptions = Flow(
         wiring, asking._flow.root, f"{own}-subscribe", None, asked.key_serde, SUBSCRIPTION, rekeyed=True
     )
+    wiring.check_together((subscriptions, asked._flow), own)
     arrived = _through(subscriptions, f"{own}-subscription-registration-topic")
     store = StoreSpec(f"{own}-subscription-store", "key_value", BYTES, SUBSCRIPTION)
     answer = Answer(

@@ -76,6 +76,12 @@ def view_of_store(store: StoreSpec | None, value: Serde[Any]) -> TableView | Non
     return StoreView(store)
 
 
+def view_of_results(store: StoreSpec, value: Serde[Any], result: Callable[[Any], Any]) -> TableView | None:
+    """The view of a table of which a store holds what ``value`` writes, and whose values are ``result`` of that."""
+    view = view_of_store(store, value)
+    return None if view is None else ComputedView(view, lambda key, kept: result(kept))
+
+
 class _Stored:
     def __init__(self, state: KeyValueState) -> None:
         self._state = state

@@ -38,7 +38,8 @@ class Output:
 
 class WatermarkTeller:
     """Tells the readers of a repartition topic how far event time has come: a record in every partition whenever the
-    watermark has passed a multiple of the interval."""
+    watermark has passed a multiple of the interval, or the task has fallen idle or is no longer. What was told last is
+    so known, as far as it matters, from the task's watermark: a restart tells the same."""
 
     def __init__(
         self, time: TaskTime, topic: str, partitions: int, writer: int, writers: int, watermarks: TaskWatermarks
@@ -54,23 +55,24 @@ class WatermarkTeller:
 
     def told(self, place: int) -> list[Output]:
         """What the records before ``place`` bring about."""
-        marks, times, interval = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.interval_ms
+        marks, times, idle = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.idle_by_place
         out: list[Output] = []
         while self.place < place:
-            mark_ms = marks[self.place]
-            if mark_ms // interval > self._told_ms // interval or self._told_idle:
-                self._told_ms, self._told_idle = mark_ms, False
-                out.append(self.output(mark_ms, max(times[self.place], 0), idle=False))
+            at = self.place
+            out += self._news(marks[at], times[at], idle[at])
             self.place += 1
         return out
 
     def told_at_reading(self) -> list[Output]:
         """What a reading of the clock brings about: sources became idle."""
-        now_ms, idle = self._time.watermark_before_ms, self._watermarks.idle
-        if now_ms <= self._told_ms and idle == self._told_idle:
+        return self._news(self._time.watermark_before_ms, self._time.before_ms, self._watermarks.idle)
+
+    def _news(self, watermark_ms: int, time_ms: int, idle: bool) -> list[Output]:
+        interval = self._watermarks.interval_ms
+        if watermark_ms // interval <= self._told_ms // interval and idle == self._told_idle:
             return []
-        self._told_ms, self._told_idle = max(now_ms, self._told_ms), idle
-        return [self.output(self._told_ms, max(self._time.before_ms, 0), idle=idle)]
+        self._told_ms, self._told_idle = watermark_ms, idle
+        return [self.output(watermark_ms, max(time_ms, 0), idle=idle)]
 
     def output(self, watermark_ms: int, timestamp_ms: int, *, idle: bool) -> Output:
         """The records that say it."""

@@ -11,7 +11,7 @@ and the header ``HEADER``; readers take such records out before any operator see
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -55,24 +55,39 @@ def mark_of(headers: Headers) -> Mark | None:
     return None
 
 
-def with_marks(chunk: Chunk, source: Source) -> Chunk:
-    """The chunk with what its records say about the watermark, where the source's strategy asks them."""
+def with_marks(chunk: Chunk, source: Source, refused: Container[int]) -> tuple[Chunk, dict[int, str]]:
+    """The chunk with what its records say about the watermark, where the source's strategy asks them, and what went
+    wrong by offset. Records whose timestamps were ``refused`` (by offset), or that cannot be decoded, say nothing."""
     strategy = source.watermark
+    wrong: dict[int, str] = {}
     if isinstance(strategy, Carried) or source.waits_for_writers:
         if chunk.headers is not None:
             chunk.marks = [mark_of(h) if h else None for h in chunk.headers]
     elif isinstance(strategy, Punctuated):
-        chunk.marks = [_punctuation(strategy, source, chunk, i) for i in range(len(chunk))]
-    return chunk
+        chunk.marks = [
+            None if offset in refused else _punctuation(strategy, source, chunk, i, wrong)
+            for i, offset in enumerate(chunk.offsets)
+        ]
+    return chunk, wrong
 
 
-def _punctuation(strategy: Punctuated, source: Source, chunk: Chunk, i: int) -> int | None:
+def _punctuation(strategy: Punctuated, source: Source, chunk: Chunk, i: int, wrong: dict[int, str]) -> int | None:
     headers = () if chunk.headers is None else chunk.headers[i]
     try:
         key, value = _decoded(source.key_serde, chunk.keys[i]), _decoded(source.value_serde, chunk.values[i])
     except Exception:  # not swallowed: the source operator decodes again and applies the policy
         return None
-    return strategy.fn(Record(key, value, chunk.timestamps[i], headers))
+    try:
+        stated: Any = strategy.fn(Record(key, value, chunk.timestamps[i], headers))
+    except Exception as exc:
+        wrong[chunk.offsets[i]] = f"the watermark function raised {type(exc).__name__}: {exc}"
+        return None
+    if stated is None or type(stated) is int:
+        return stated
+    wrong[chunk.offsets[i]] = (
+        f"the watermark function returned {stated!r:.100}; it must return milliseconds as an int, or None"
+    )
+    return None
 
 
 def _decoded(serde: Serde[Any], data: bytes | None) -> Any:
@@ -94,34 +109,30 @@ class _Clock:
         self.writer_count = 0
 
     def after(self, chunk: Chunk, start: int, stop: int) -> list[int]:
-        """The source's watermark after each record of a run."""
+        """The source's watermark after each record of a run. Not for what other tasks say."""
         self.fresh, self.idle = True, False
         if isinstance(self.strategy, BoundedOutOfOrderness):
             less = self.strategy.delay_ms + 1
             highest = accumulate(chunk.timestamps[start:stop], max)
             marks = [max(self.watermark_ms, ts - less) for ts in highest]
-        elif chunk.marks is None:
-            marks = [self.watermark_ms] * (stop - start)
-        elif isinstance(self.strategy, Punctuated):
+        else:
+            assert chunk.marks is not None
             stated = [NO_TIME if m is None else m for m in chunk.marks[start:stop]]
             marks = list(accumulate(stated, max, initial=self.watermark_ms))[1:]
-        else:
-            marks = [self._heard(m) for m in chunk.marks[start:stop]]
         self.watermark_ms = marks[-1]
         return marks
 
-    def _heard(self, mark: Mark | None) -> int:
-        """The lowest of what the writers say, once all have been heard; idle ones do not count."""
-        if mark is None or mark.caught_up:
-            return self.watermark_ms
-        self.writer_count = mark.writers
+    def hear(self, mark: Mark) -> None:
+        """What a writer says: the lowest counts, once all have been heard; idle ones do not. Tasks are only ever added."""
+        self.writer_count = max(mark.writers, self.writer_count)
         self.writers[mark.writer] = (mark.watermark_ms, mark.idle)
         if len(self.writers) < self.writer_count:
-            return self.watermark_ms
+            return
         running = [ms for ms, idle in self.writers.values() if not idle]
         self.idle = not running
-        self.watermark_ms = max(self.watermark_ms, min(running, default=NO_TIME))
-        return self.watermark_ms
+        # behind the last writer that fell idle nothing is held back any more
+        reached = min(running) if running else max(ms for ms, _ in self.writers.values())
+        self.watermark_ms = max(self.watermark_ms, reached)
 
     def read(self, now_ms: int) -> None:
         """The clock was read."""
@@ -142,6 +153,8 @@ class TaskWatermarks:
                 clock.watermark_ms, clock.idle, clock.fresh, clock.active_ms, clock.writer_count, writers = saved[topic]
                 clock.writers = {int(w): (ms, idle) for w, ms, idle in writers}
         self.watermark_ms: int = saved.get(_TASK, [NO_TIME])[0]
+        self.idle_by_place: list[bool] = []
+        """Whether the task was idle after each input record of the batch."""
         self._settle()
 
     @property
@@ -164,11 +177,18 @@ class TaskWatermarks:
         limits = [c.strategy.idle_ms for c in self._clocks.values() if c.strategy.idle_ms is not None and not c.idle]
         return None if not limits else max(min(limits) // 2, 1)
 
+    def begin(self) -> None:
+        """A new batch comes."""
+        self.idle_by_place.clear()
+
     def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
-        """The task's watermark after each record of a run."""
+        """The task's watermark after each record of a run; ``idle_by_place`` grows by as many."""
         clock = self._clocks.get(topic)
         if clock is None:
+            self.idle_by_place += [self.idle] * (stop - start)
             return [self.watermark_ms] * (stop - start)
+        if isinstance(clock.strategy, Carried):
+            return self._told(clock, [None] * (stop - start) if chunk.marks is None else chunk.marks[start:stop])
         others = [c.watermark_ms for t, c in self._clocks.items() if t != topic and not c.idle]
         marks = clock.after(chunk, start, stop)
         before = self.watermark_ms
@@ -177,7 +197,19 @@ class TaskWatermarks:
             marks = [min(m, lowest) for m in marks]
         marks = [max(before, m) for m in marks]
         self.watermark_ms = marks[-1]
+        self.idle_by_place += [False] * len(marks)
         return marks
+
+    def _told(self, clock: _Clock, marks: Sequence[Mark | None]) -> list[int]:
+        """The same for a source that hears of it from other tasks, which may fall idle anywhere in a run."""
+        out = []
+        for mark in marks:
+            if mark is not None and not mark.caught_up:
+                clock.hear(mark)
+                self._settle()
+            out.append(self.watermark_ms)
+            self.idle_by_place.append(self.idle)
+        return out
 
     def read_clock(self, now_ms: int) -> None:
         """The clock was read: sources may have become idle."""

@@ -12,6 +12,7 @@ from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import mean
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.plan import plan_of
+from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 Update = tuple[str, Any, Any, int]
@@ -288,3 +289,13 @@ def test_joins_that_can_never_meet_are_refused() -> None:
 def test_groups_of_a_table_never_close() -> None:
     with pytest.raises(TopologyError, match="a table's groups never close"):
         numbers().table("t").group_by(lambda k, v: (k, v)).count(emission="on_close")
+
+
+def test_watermarks_do_not_wait_for_answers() -> None:
+    builder = StreamsBuilder(value=str)
+    orders = builder.stream("orders", watermark=bounded_out_of_orderness(0)).to_table()
+    joined = orders.join_foreign(builder.table("customers"), lambda k, v: v, lambda o, c: c)
+    counts = joined.to_stream().group_by_key().windowed_by(tumbling("10ms", grace=0)).count(emission="on_close")
+    counts.to("out", value=int)
+    updates = [("customers", "c", "Ann", 0), ("orders", "1", "c", 1), ("orders", "2", "c", 2), ("orders", "3", "c", 30)]
+    assert [(k.key, k.start_ms, v) for k, v, _ in outputs(builder, *updates)] == [("1", 0, 1), ("2", 0, 1)]

@@ -62,6 +62,8 @@ class _Application:
         admin.create_topics([TopicSpec(t, 1, 1, {"retention.ms": "-1"}) for t in dict.fromkeys(topics)])
         self._producer = KafkaProducer(producer_config(servers, {}))
         self._reader = KafkaConsumer(consumer_config(servers, f"{player.application_id}-reader", {}))
+        # asked on a connection without fetches, behind which questions would wait
+        self._asker = KafkaConsumer(consumer_config(servers, f"{player.application_id}-asker", {}))
         self._places = {TopicPartition(topic, 0): sink for sink, topic in scenario.sinks.items()}
         self._read = dict.fromkeys(self._places, 0)
         self._reader.assign_at(dict(self._read))
@@ -86,6 +88,7 @@ class _Application:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         self._producer.close()
         self._reader.close()
+        self._asker.close()
         if self._worker.running:
             self._worker.stop()
 
@@ -143,7 +146,7 @@ class _Application:
         raise RetriableError(f"the worker is not done after {IDLE_MAX_S} s")
 
     def _ends(self) -> dict[TopicPartition, int]:
-        return {tp: self._reader.watermarks(tp)[1] for tp in (TopicPartition(t, 0) for t in self._sources)}
+        return {tp: self._asker.watermarks(tp)[1] for tp in (TopicPartition(t, 0) for t in self._sources)}
 
     def _idle(self, ends: dict[TopicPartition, int]) -> bool:
         runtime = self._worker.runtime
@@ -156,7 +159,7 @@ class _Application:
 
     def _take(self, index: int) -> None:
         """Read what came to the sinks; it belongs to this entry."""
-        ends = {tp: self._reader.watermarks(tp)[1] for tp in self._places}
+        ends = {tp: self._asker.watermarks(tp)[1] for tp in self._places}
         deadline = time.monotonic() + IDLE_MAX_S
         while any(self._read[tp] < end for tp, end in ends.items()):
             if time.monotonic() > deadline:

@@ -1,0 +1,201 @@
+"""Event time of a task: strategies, the minimum over sources, idleness by journaled readings, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.state.errors import ProcessingError, StateCorruptedError
+from penstock.state.log import Record, TaskId
+from penstock.streams.policies import Policies
+from penstock.streams.ports import Chunk
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.watermarks import HEADER, Mark, TaskWatermarks, mark_of, with_marks
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.operator import NO_TIME
+from penstock.topologies.operators.endpoints import Source
+from penstock.topologies.watermarks import END_OF_TIME_MS, Carried, bounded_out_of_orderness, punctuated
+
+
+def chunk(topic: str, times: Sequence[int], marks: Sequence[Any] | None = None) -> Chunk:
+    n = len(times)
+    made = Chunk(topic, 0, list(range(n)), [None] * n, [None] * n, list(times))
+    made.marks = None if marks is None else list(marks)
+    return made
+
+
+def clocks(saved: dict[str, Any] | None = None, **strategies: Any) -> TaskWatermarks:
+    sources = {t: Source(topic=t, watermark=s) for t, s in strategies.items()}
+    return TaskWatermarks(sources, saved or {})
+
+
+def run(marks: TaskWatermarks, topic: str, times: Sequence[int], stated: Sequence[Any] | None = None) -> list[int]:
+    c = chunk(topic, times, stated)
+    return marks.after(topic, c, 0, len(c))
+
+
+# -- strategies ----------------------------------------------------------------------------------------------------
+
+
+def test_bounded_follows_the_highest_timestamp_less_the_delay_and_one() -> None:
+    marks = clocks(a=bounded_out_of_orderness(5))
+    assert run(marks, "a", [3, 10, 7, 20]) == [NO_TIME, 4, 4, 14]
+    assert run(marks, "a", [1]) == [14]
+
+
+def test_punctuated_follows_what_records_say_and_never_goes_back() -> None:
+    marks = clocks(a=punctuated(lambda r: None))
+    assert run(marks, "a", [0, 0, 0, 0], [None, 7, 3, END_OF_TIME_MS]) == [NO_TIME, 7, 7, END_OF_TIME_MS]
+
+
+def test_the_lowest_source_counts_and_those_without_a_strategy_do_not() -> None:
+    marks = clocks(a=bounded_out_of_orderness(0), b=bounded_out_of_orderness(0), c=None)
+    assert run(marks, "a", [100]) == [NO_TIME]
+    assert run(marks, "b", [10, 50]) == [9, 49]
+    assert run(marks, "c", [1, 2]) == [49, 49]
+    assert run(marks, "b", [500]) == [99]
+    assert marks.strategies and not clocks(c=None).strategies
+
+
+def test_a_source_without_records_between_two_readings_is_idle_until_it_has_one() -> None:
+    marks = clocks(a=bounded_out_of_orderness(0, idle=100), b=bounded_out_of_orderness(0, idle=100))
+    run(marks, "a", [10])
+    marks.read_clock(1_000)
+    run(marks, "b", [70])
+    marks.read_clock(1_050)
+    assert marks.watermark_ms == 9
+    run(marks, "b", [80])
+    marks.read_clock(1_100)  # 100 ms after the reading at which a was last seen
+    assert (marks.watermark_ms, marks.idle) == (79, False)
+    assert run(marks, "a", [20]) == [79]  # late, and time does not go back
+    assert run(marks, "b", [90]) == [79]
+    assert run(marks, "a", [85]) == [84]
+
+
+def test_when_all_are_idle_the_furthest_counts() -> None:
+    marks = clocks(a=bounded_out_of_orderness(0, idle=100), b=bounded_out_of_orderness(0, idle=100))
+    run(marks, "a", [10])
+    run(marks, "b", [70])
+    for now in (1_000, 1_100):
+        marks.read_clock(now)
+    assert (marks.watermark_ms, marks.idle, marks.idle_interval_ms()) == (69, True, None)
+
+
+def test_a_source_without_idleness_holds_time_back_for_ever() -> None:
+    marks = clocks(a=bounded_out_of_orderness(0), b=bounded_out_of_orderness(0, idle=100))
+    run(marks, "b", [70])
+    for now in (1_000, 2_000, 3_000):
+        marks.read_clock(now)
+    assert marks.watermark_ms == NO_TIME
+
+
+# -- what travels --------------------------------------------------------------------------------------------------
+
+
+def test_a_mark_comes_back_from_its_header() -> None:
+    mark = Mark(3, 8, END_OF_TIME_MS, True)
+    assert mark_of((("other", b"x"), *mark.headers)) == mark
+    assert mark_of((("other", b"x"),)) is None
+
+
+@pytest.mark.parametrize("value", [None, b"", b"12"])
+def test_a_header_that_is_no_mark_is_refused(value: bytes | None) -> None:
+    with pytest.raises(StateCorruptedError, match=HEADER):
+        mark_of(((HEADER, value),))
+
+
+def test_carried_is_the_lowest_of_all_writers_once_all_were_heard() -> None:
+    marks = clocks(a=Carried())
+    stated = [Mark(0, 2, 50, False), None, Mark(1, 2, 20, False), Mark(1, 2, 60, False), Mark(0, 2, 70, False)]
+    assert run(marks, "a", [0] * 5, stated) == [NO_TIME, NO_TIME, 20, 50, 60]
+
+
+def test_idle_writers_hold_nothing_back_at_the_very_place_where_they_say_so() -> None:
+    marks = clocks(a=Carried())
+    stated = [Mark(0, 2, 50, False), Mark(1, 2, 20, False), Mark(1, 2, 20, True), Mark(0, 2, 55, True), None]
+    assert run(marks, "a", [0] * 5, stated) == [NO_TIME, 20, 50, 55, 55]
+    assert marks.idle_by_place == [False, False, False, True, True]
+
+
+def test_a_new_writer_is_waited_for() -> None:
+    marks = clocks(a=Carried())
+    assert run(marks, "a", [0] * 3, [Mark(0, 1, 10, False), Mark(0, 2, 90, False), Mark(1, 2, 30, False)]) == [
+        10,
+        10,
+        30,
+    ]
+
+
+def test_a_mark_that_says_nothing_of_time_changes_nothing() -> None:
+    marks = clocks(a=Carried())
+    assert run(marks, "a", [0] * 2, [Mark(0, 1, 10, False), Mark(0, 1, NO_TIME, False, True)]) == [10, 10]
+
+
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_where_runs_are_cut_and_restarts_change_nothing(cut: int) -> None:
+    stated = [
+        Mark(0, 2, 50, False),
+        Mark(1, 2, 20, True),
+        None,
+        Mark(0, 2, 50, True),
+        None,
+        Mark(1, 2, 60, False),
+    ]
+    strategies: dict[str, Any] = {"a": Carried(), "b": bounded_out_of_orderness(0, idle=10)}
+    whole = clocks(**strategies)
+    run(whole, "b", [33])
+    expected = run(whole, "a", [0] * 6, stated)
+    assert expected == [NO_TIME, 32, 32, 32, 32, 32]
+    cut_up = clocks(**strategies)
+    run(cut_up, "b", [33])
+    first = run(cut_up, "a", [0] * cut, stated[:cut])
+    again = clocks(cut_up.saved(), **strategies)
+    assert first + run(again, "a", [0] * (6 - cut), stated[cut:]) == expected
+    assert again.saved() == whole.saved()
+    assert run(again, "b", [99]) == run(whole, "b", [99]) == [60]
+
+
+# -- what user functions do wrong, and the clamp -------------------------------------------------------------------
+
+
+def test_a_refused_record_moves_no_watermark() -> None:
+    source = Source(topic="a", watermark=punctuated(lambda r: 10**15))
+    made, wrong = with_marks(chunk("a", [1, 2]), source, {1: "too far ahead"})
+    assert (made.marks, wrong) == ([10**15, None], {})
+
+
+def _counted(policies: Policies, watermark: Any) -> TopologyTestDriver:
+    builder = StreamsBuilder(key=str, value=int)
+    builder.stream("in", watermark=watermark).to("out")
+    return TopologyTestDriver(builder.build(), options=TaskOptions(policies=policies))
+
+
+@pytest.mark.parametrize("policy", ["clamp", "skip"])
+def test_a_record_from_the_far_future_does_not_move_event_time(policy: Any) -> None:
+    policies = Policies(timestamp=policy, future_timestamp_max_ms=1_000)
+    with _counted(policies, bounded_out_of_orderness(0)) as driver:
+        driver.pipe_all("in", [Record("k", 1, 100), Record("k", 2, 10**12), Record("k", 3, 200)])
+        assert driver.tasks[TaskId(0, 0)].watermark_ms == 199
+        assert [r.timestamp_ms for r in driver.read("out")] == ([100, 100, 200] if policy == "clamp" else [100, 200])
+
+
+@pytest.mark.parametrize("fn", [lambda r: 1 // r.value, lambda r: "soon" if r.value == 0 else None])
+def test_a_watermark_function_that_fails_meets_the_policy_of_timestamps(fn: Any) -> None:
+    rows = [Record("k", 1, 5), Record("k", 0, 6), Record("k", 2, 7)]
+    with _counted(Policies(timestamp="skip"), punctuated(fn)) as driver:
+        driver.pipe_all("in", rows)
+        assert [r.value for r in driver.read("out")] == [1, 2]
+    driver = _counted(Policies(), punctuated(fn))
+    with pytest.raises(ProcessingError, match="watermark function"):
+        driver.pipe_all("in", rows)
+    driver.release()
+
+
+def test_without_a_strategy_stream_time_is_one_ahead_of_the_watermark() -> None:
+    with _counted(Policies(), None) as driver:
+        driver.pipe("in", "k", 1, 40)
+        driver.pipe("in", "k", 1, 30)
+        assert driver.tasks[TaskId(0, 0)].watermark_ms == 39

@@ -41,6 +41,11 @@ COMMANDS = (
     Command("replay", f"{_CLI}.replay", "run a topology as a Spark batch over [from, to) of the log"),
     Command("compact", f"{_CLI}.compact", "make snapshots of an application's stores from their changelogs"),
     Command("verify", f"{_CLI}.verify", "compare what workers wrote with what Spark computes"),
+    Command(
+        "check-determinism",
+        f"{_CLI}.check_determinism",
+        "run a topology several ways over the same records and compare",
+    ),
     Command("conform", f"{_CLI}.conform", "run files of conformance cases through real topologies"),
     Command("demo", f"{_CLI}.demo", "run the main job end to end and write a report"),
 )

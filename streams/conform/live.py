@@ -62,8 +62,10 @@ class _Application:
         admin.create_topics([TopicSpec(t, 1, 1, {"retention.ms": "-1"}) for t in dict.fromkeys(topics)])
         self._producer = KafkaProducer(producer_config(servers, {}))
         self._reader = KafkaConsumer(consumer_config(servers, f"{player.application_id}-reader", {}))
-        # asked on a connection without fetches, behind which questions would wait
-        self._asker = KafkaConsumer(consumer_config(servers, f"{player.application_id}-asker", {}))
+        # Asked on a connection without fetches, behind which questions would wait, and for all that is written: a
+        # commit is answered before its markers are everywhere, so that what is committed may seem to end too early.
+        asking = {**consumer_config(servers, f"{player.application_id}-asker", {}), "isolation.level": "read_uncommitted"}
+        self._asker = KafkaConsumer(asking)
         self._places = {TopicPartition(topic, 0): sink for sink, topic in scenario.sinks.items()}
         self._read = dict.fromkeys(self._places, 0)
         self._reader.assign_at(dict(self._read))
@@ -80,7 +82,7 @@ class _Application:
             commit_interval_ms=10,
             policies=player.policies,
         )
-        return Worker(self._topology, settings, partitions=[0]).start()
+        return Worker(self._topology, settings).start()
 
     def __enter__(self) -> _Application:
         return self

@@ -40,6 +40,7 @@ def ways(records: int) -> tuple[Way, ...]:
         Way("one record per batch", 0, RunPlan(1, 0, watch=True)),
         Way("another hash seed", 1, RunPlan(1, 0)),
         Way("batches of 1,000 records", 0, RunPlan(1_000, 0)),
+        Way("a second run in the same process", 0, RunPlan(1, 0, again=True)),
         Way("batches of 7 records, a third hash seed and restarts", 2, RunPlan(7, max(records // 5, 1))),
     )
 
@@ -126,6 +127,8 @@ def _of(emitted: dict[str, str], operator: str) -> dict[str, str]:
 
 
 def _hint(way: Way) -> str:
+    if way.plan.again:
+        return "it keeps something outside its stores"
     if way.plan.restart_every:
         return "it keeps something outside its stores, or iterates a set"
     if way.plan.batch_size > 1:

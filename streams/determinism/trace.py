@@ -43,11 +43,13 @@ _METHODS = ("process", "prefetch", "advance", "flush", "punctuate")
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """How one run goes: records per batch, and after how many records everything is restarted (0: never)."""
+    """How one run goes: records per batch, and after how many records everything is restarted (0: never).
+    ``again``: the records were run once before in the same process."""
 
     batch_size: int
     restart_every: int
     watch: bool = False
+    again: bool = False
 
 
 class Trace(msgspec.Struct):
@@ -170,6 +172,8 @@ def plain(value: Any) -> Any:
 
 def run(topology: Topology, records: Sequence[tuple[str, Record]], plan: RunPlan, partitions: int = 1) -> Trace:
     """Run the records, in their order, through the topology."""
+    if plan.again:
+        run(topology, records, dataclasses.replace(plan, again=False), partitions)
     watch = _Watch(frozenset(n for n, s in topology.operators.items() if s.asks))
     emitted, written = _Hashes(), _Hashes()
     driver = TopologyTestDriver(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from penstock.state.errors import TopologyError
@@ -165,6 +166,28 @@ class StreamsBuilder:
         Its keys are taken to be partitioned anew: a grouping or join inserts a repartition topic."""
         flow = self._flow(operator, key, value, None)
         return KStream(Flow(flow.wiring, operator, operator, port, flow.key, flow.value, rekeyed=True))
+
+    def sql(
+        self,
+        text: str,
+        *,
+        grace: int | str = 0,
+        unbounded: bool = False,
+        **inputs: KStream | KTable,
+    ) -> KStream | KTable:
+        """What a SELECT over the inputs gives: a stream, or the table of a grouping without a window. What is supported is
+        in ``penstock.topologies.sql``; anything else is a ``TopologyError`` with its line and column in the text. ``grace``:
+        how long windows and joins of streams wait for late records. ``unbounded``: patterns may wait for ever."""
+        try:
+            statement = import_module("penstock.topologies.sql.statement")
+        except ModuleNotFoundError as exc:
+            if exc.name != "sqlglot":
+                raise
+            raise TopologyError(
+                "SQL needs the package sqlglot, which is not installed: pip install 'penstock[sql]'"
+            ) from exc
+        found: KStream | KTable = statement.sql(text, inputs, grace=grace, unbounded=unbounded)
+        return found
 
     def build(self) -> Topology:
         """Validate the graph and freeze it."""

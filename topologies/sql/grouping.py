@@ -1,0 +1,171 @@
+"""``GROUP BY``: keys, windows, and what a select list may say of groups."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Windowed
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.expressions.aggregates import aggregate_type
+from penstock.topologies.expressions.inference import Scope, infer
+from penstock.topologies.expressions.text import default_name
+from penstock.topologies.expressions.tree import Aggregate, Expression, Field, Input, StructOf, literal
+from penstock.topologies.expressions.types import TIMESTAMP, struct_of
+from penstock.topologies.sql.names import ROWTIME, Names
+from penstock.topologies.sql.parsing import SESSION, Text, interval_ms
+from penstock.topologies.sql.scalars import Scalars, is_aggregate
+from penstock.topologies.windows import Windows, hopping, session, tumbling
+
+_WINDOWS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
+"""How many durations each takes."""
+_BOUNDS = {"START": "start_ms", "END": "end_ms"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The columns of a ``GROUP BY`` by name, and its window."""
+
+    columns: tuple[tuple[str, Expression], ...]
+    windows: Windows | None
+
+    def key_column(self, name: str) -> Expression:
+        """Where a column lies in the key of the aggregated rows."""
+        key: Expression = Input("key")
+        return Field(Field(key, "key") if self.windows is not None else key, name)
+
+
+def group_of(names: Names, node: exp.Group, grace: int | str) -> Group:
+    """Read a ``GROUP BY``. Raises ``TopologyError``."""
+    text, scalars = names.text, Scalars(names)
+    text.only(node, "expressions")
+    windows: Windows | None = None
+    columns: dict[str, Expression] = {}
+    for part in node.expressions:
+        if isinstance(part, exp.Anonymous) and _window_name(part) in _WINDOWS:
+            if windows is not None:
+                raise text.error(part, "there is a window already; group by one")
+            windows = _windows(text, part, grace)
+            continue
+        made = scalars.convert(part)
+        scalars.check(part, made)
+        name = default_name(made)
+        if name in columns:
+            raise text.error(part, f"{name} is grouped by twice")
+        columns[name] = made
+    return Group(tuple(columns.items()), windows)
+
+
+def _window_name(node: exp.Anonymous) -> str:
+    name = node.name.upper()
+    return "SESSION" if name == SESSION else name
+
+
+def _windows(text: Text, node: exp.Anonymous, grace: int | str) -> Windows:
+    kind = _window_name(node)
+    if len(node.expressions) != _WINDOWS[kind] + 1:
+        shown = {"TUMBLE": "rowtime, size", "HOP": "rowtime, slide, size", "SESSION": "rowtime, gap"}[kind]
+        raise text.error(node, f"{kind} takes ({shown})")
+    _check_rowtime(text, node.expressions[0])
+    durations = [interval_ms(text, d) for d in node.expressions[1:]]
+    with text.at(node):
+        if kind == "TUMBLE":
+            return tumbling(durations[0], grace=grace)
+        if kind == "HOP":
+            return hopping(durations[1], durations[0], grace=grace)
+        return session(durations[0], grace=grace, bounds="gap")
+
+
+def _check_rowtime(text: Text, node: Any) -> None:
+    if not isinstance(node, exp.Column) or node.name.lower() != ROWTIME:
+        raise text.error(
+            node,
+            f"windows go by {ROWTIME}, the record's event time; to go by a column, make it the event time at the "
+            "source: stream(topic, timestamp=…)",
+        )
+
+
+class GroupedScalars(Scalars):
+    """What may be said of groups: their columns, their windows' bounds, aggregates, and expressions over these. What an
+    aggregate gives is read from the column ``placed`` for it."""
+
+    def __init__(self, names: Names, group: Group) -> None:
+        super().__init__(names)
+        self._rows = Scalars(names)
+        self._group = group
+        self.parts: dict[str, Aggregate] = {}
+
+    def convert(self, node: Any) -> Expression:
+        """The expression over the aggregated row."""
+        if is_aggregate(node):
+            with self.text.at(node):
+                return self._place(self._rows.aggregate(node))
+        bound = self._bound(node)
+        if bound is not None:
+            return bound
+        column = self._column(node)
+        if column is not None:
+            return column
+        if isinstance(node, exp.Column):
+            raise self.text.error(node, f"{node.sql()} is neither grouped by nor in an aggregate")
+        return super().convert(node)
+
+    @property
+    def scope(self) -> Scope:
+        """The aggregates' results under the group's key."""
+        rows = self.names.scope
+        columns = struct_of({n: infer(e, rows) for n, e in self._group.columns})
+        windowed = struct_of({"key": columns, "start_ms": TIMESTAMP, "end_ms": TIMESTAMP}, Windowed)
+        value = struct_of({n: aggregate_type(a, rows) for n, a in self.parts.items()})
+        return Scope(value, columns if self._group.windows is None else windowed, record=False)
+
+    def _place(self, aggregate: Aggregate) -> Expression:
+        for name, known in self.parts.items():
+            if known.same_as(aggregate):
+                return Field(Input("value"), name)
+        name = f"part{len(self.parts) + 1}"
+        self.parts[name] = aggregate
+        return Field(Input("value"), name)
+
+    def _bound(self, node: Any) -> Expression | None:
+        """The start or end of the window."""
+        name = ""
+        if isinstance(node, exp.Anonymous) or (isinstance(node, exp.Column) and len(node.parts) == 1):
+            name = node.name.upper()
+        kind, _, which = name.rpartition("_")
+        if which not in _BOUNDS or kind not in ("WINDOW", *_WINDOWS):
+            return None
+        if self._group.windows is None:
+            raise self.text.error(node, f"{node.sql()} without a window; group by TUMBLE, HOP or SESSION")
+        return Field(Input("key"), _BOUNDS[which])
+
+    def _column(self, node: Any) -> Expression | None:
+        """The column of the group that a node is."""
+        if isinstance(node, exp.Literal) or any(is_aggregate(n) for n in node.walk()):
+            return None
+        try:
+            made = self._rows.convert(node)
+        except TopologyError:
+            return None
+        return next((self._group.key_column(n) for n, e in self._group.columns if e.same_as(made)), None)
+
+
+def aggregated(
+    stream: KStream, group: Group, parts: dict[str, Aggregate], text: Text, node: Any
+) -> tuple[KStream | KTable, Callable[..., KStream | KTable]]:
+    """The aggregated rows: of windows a stream of those that close, else a table. And how to make its columns."""
+    with text.at(node):
+        fields = group.columns or (("all", literal("all")),)
+        grouped = stream.group_by(StructOf(fields))
+        # a group without aggregates is a list of the different keys
+        made: dict[str, Any] = dict(parts) or {"part1": Aggregate("count", None)}
+        if group.windows is None:
+            table = grouped.agg(**made)
+            return table, table.map_values_with_key
+        closed = grouped.windowed_by(group.windows).agg(**made, emission="on_close").to_stream()
+        return closed, closed.map_values_with_key

@@ -1,0 +1,113 @@
+"""What the names of a statement stand for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlglot import exp
+
+from penstock.topologies.expressions.inference import Scope
+from penstock.topologies.expressions.tree import Expression, Field, Input
+from penstock.topologies.expressions.types import DataType
+from penstock.topologies.sql.parsing import Text
+
+ROWTIME = "rowtime"
+KEY = "key"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One input of a statement: where its row lies in the record's value, what its columns are, and its key, which is
+    ``None`` where it is not at hand."""
+
+    base: Expression
+    schema: DataType
+    key: Expression | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The inputs of a statement by alias; ``scope`` is the type of the records that they lie in."""
+
+    text: Text
+    sources: dict[str, Source]
+    scope: Scope
+
+    def column(self, node: exp.Column) -> Expression:
+        """The expression of a column, which may be ``alias.column``, and a path into structs."""
+        parts = [p.name for p in node.parts]
+        alias = _found(parts[0], list(self.sources)) if len(parts) > 1 else None
+        if alias is None:
+            return self._path(self._unqualified(node, parts[0]), parts[1:], node)
+        source = self.sources[alias]
+        return self._path(self._of_source(node, source, alias, parts[1]), parts[2:], node)
+
+    def _path(self, of: Expression, names: list[str], node: exp.Column) -> Expression:
+        for name in names:
+            of = Field(of, name)
+        return of
+
+    def _of_source(self, node: exp.Column, source: Source, alias: str, name: str) -> Expression:
+        known = _found(name, [n for n, _ in source.schema.fields])
+        if known is not None:
+            return Field(source.base, known)
+        if name.lower() == ROWTIME:
+            if len(self.sources) > 1:
+                raise self.text.error(node, f"a joined row has no {alias}.{ROWTIME}, only {ROWTIME}, its own")
+            return Input("timestamp")
+        if name.lower() == KEY:
+            if source.key is None:
+                raise self.text.error(node, f"{alias}.{KEY} is gone after the join, whose key is that of its condition")
+            return source.key
+        return Field(source.base, name)
+
+    def _unqualified(self, node: exp.Column, name: str) -> Expression:
+        if len(self.sources) == 1:
+            alias, source = next(iter(self.sources.items()))
+            return self._of_source(node, source, alias, name)
+        owners = [(a, s) for a, s in self.sources.items() if _found(name, [n for n, _ in s.schema.fields]) is not None]
+        if name.lower() == ROWTIME and not owners:
+            return Input("timestamp")
+        if len(owners) != 1:
+            problem = (
+                f"is in {' and '.join(a for a, _ in owners)}" if owners else "is in none that declares its columns"
+            )
+            raise self.text.error(node, f"{name} {problem}; say which: {'.…, '.join(self.sources)}.…")
+        return self._of_source(node, owners[0][1], owners[0][0], name)
+
+    def columns(self, node: exp.Expression, alias: str | None = None) -> dict[str, Expression]:
+        """What ``*`` stands for. Raises where columns are not declared, or two have the same name."""
+        found: dict[str, Expression] = {}
+        for name, source in self.sources.items():
+            if alias is not None and name != alias:
+                continue
+            if source.schema.kind != "struct":
+                raise self.text.error(node, f"the columns of {name} are not declared; name them one by one")
+            for column, _ in source.schema.fields:
+                if column in found:
+                    raise self.text.error(node, f"two columns are called {column}; name them, with AS")
+                found[column] = Field(source.base, column)
+        return found
+
+    def alias(self, node: exp.Column) -> str | None:
+        """Which input a column is of; ``None`` if it is none or not clear."""
+        if len(node.parts) > 1:
+            alias = _found(node.parts[0].name, list(self.sources))
+            if alias is not None:
+                return alias
+        name = node.parts[0].name
+        owners = [a for a, s in self.sources.items() if _found(name, [n for n, _ in s.schema.fields]) is not None]
+        return owners[0] if len(owners) == 1 else None
+
+
+def single(text: Text, alias: str, scope: Scope) -> Names:
+    """The names of a statement with one input."""
+    return Names(text, {alias: Source(Input("value"), scope.value, Input("key"))}, scope)
+
+
+def _found(name: str, known: list[str]) -> str | None:
+    """The name itself, or the only one that differs in case."""
+    if name in known:
+        return name
+    alike = [k for k in known if k.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None

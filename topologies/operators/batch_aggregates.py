@@ -91,9 +91,11 @@ class _Merges(BatchOperator):
         return found
 
     def results(self, end_ms: int, accs: dict[bytes, Any]) -> None:
-        """Emit a batch."""
+        """Emit a batch, without the keys whose result is null."""
         for name in sorted(accs):
-            self.emit_row(self._keys.deserialize(name), self._aggregator.result(accs[name]), end_ms - 1)
+            result = self._aggregator.result(accs[name])
+            if result is not None:
+                self.emit_row(self._keys.deserialize(name), result, end_ms - 1)
 
 
 class _Subtracts(_Merges):
@@ -224,10 +226,10 @@ class _Totals(BatchOperator):
         return whole
 
     def total(self, end_ms: int, acc: Any) -> None:
-        """Emit a batch, unless it is empty."""
-        if acc is not None:
-            start_ms = end_ms - self.intervals.size_ms
-            self.emit_row(start_ms, self._aggregator.result(acc), end_ms - 1, headers=())
+        """Emit a batch, unless it is empty or its result null."""
+        result = None if acc is None else self._aggregator.result(acc)
+        if result is not None:
+            self.emit_row(end_ms - self.intervals.size_ms, result, end_ms - 1, headers=())
 
 
 class _WindowTotals(_Totals):

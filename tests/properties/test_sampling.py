@@ -12,6 +12,7 @@ from penstock.state.partitioner import murmur2
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import col
 from penstock.topologies.graph import Topology
 from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
@@ -102,10 +103,11 @@ def test_the_store_stays_small_over_many_horizons() -> None:
     assert min(sizes) > 0
 
 
+@pytest.mark.parametrize("key", [lambda _, v: v["id"], col("id")], ids=["function", "expression"])
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_ids_are_told_apart_across_keys_and_partitions(partitions: int) -> None:
+def test_ids_are_told_apart_across_keys_and_partitions(partitions: int, key: Any) -> None:
     builder = StreamsBuilder(value=dict)
-    builder.stream("in").deduplicate(100, key=lambda _, v: v["id"], name="once").to("out")
+    builder.stream("in").deduplicate(100, key=key, name="once").to("out")
     driver = TopologyTestDriver(builder.build(), partitions=partitions)
     for i, (key, name) in enumerate([("a", "x"), ("b", "x"), ("c", "y"), ("d", None), ("e", None), (None, "x")]):
         driver.pipe("in", key, {"id": name}, i)

@@ -16,14 +16,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from penstock.state.errors import TopologyError
 from penstock.state.serde import Serde
 from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
 
-Column: TypeAlias = "str | Callable[[Any], Any] | None"
-"""What is aggregated of a value: a field's name, a function of the value, or ``None`` for the value itself."""
+if TYPE_CHECKING:
+    from penstock.topologies.expressions.tree import Expression
+
+Column: TypeAlias = "str | Callable[[Any], Any] | Expression | None"
+"""What is aggregated of a value: a field's name, a function or an expression of the value, or ``None`` for the value
+itself."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,9 +61,17 @@ class Aggregator:
 
 
 def getter(of: Column, name: str) -> Callable[[Any], Any]:
-    """The function that picks the column. Raises ``TopologyError`` for anything but a name, a function or ``None``."""
+    """The function that picks the column. Raises ``TopologyError`` for anything but a name, an expression of the value's
+    columns, a function or ``None``."""
+    from penstock.topologies.expressions.row_function import (
+        to_function,
+    )  # ready aggregates are also made of expressions
+    from penstock.topologies.expressions.tree import Expression
+
     if of is None:
         return _itself
+    if isinstance(of, Expression):
+        return to_function(of, ("value",), operator=name)
     if isinstance(of, str):
         return _field(of)
     if callable(of):

@@ -8,7 +8,9 @@ from penstock.state.errors import TopologyError
 from penstock.state.window_keys import windowed_serde
 from penstock.topologies.aggregators.encoding import RESULT_JSON
 from penstock.topologies.dsl.handle import Function, Handle
-from penstock.topologies.dsl.wiring import as_serde, check_function
+from penstock.topologies.dsl.typed import row_function
+from penstock.topologies.dsl.wiring import as_serde
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators.deduplicate import Deduplicate, dedup_stores
 from penstock.topologies.operators.pairs import pair_serde
 from penstock.topologies.operators.sampling import SampleKeys, SampleReservoir, reservoir_store
@@ -25,16 +27,16 @@ class SamplingMethods(Handle):
     def deduplicate(
         self,
         within: int | str,
-        key: Function | None = None,
+        key: Function | Expression | None = None,
         *,
         grace: int | str | None = None,
         id_serde: Any = str,
         name: str | None = None,
     ) -> KStream:
         """The records of which no record with the same key, processed before, is less than ``within`` away in event
-        time, to either side. With ``key``, a function of key and value, its result takes the key's place: such records
-        travel through a repartition topic by it (``id_serde`` writes it) and keep their own key. Records whose key, or
-        whose result, is null pass.
+        time, to either side. With ``key``, a function of key and value or an expression, its result takes the key's
+        place: such records travel through a repartition topic by it (``id_serde`` writes it) and keep their own key.
+        Records whose key, or whose result, is null pass.
 
         What came is remembered until stream time has gone on by ``within + grace`` (``grace``: by default ``within``):
         a duplicate that is later than that passes."""
@@ -48,7 +50,7 @@ class SamplingMethods(Handle):
         if key is None:
             flow = wiring.by_key(flow)
         else:
-            fn = check_function(key, name)
+            fn = row_function(key, name, flow)
             ids, packed = as_serde(id_serde, f"the ids of operator {name!r}"), pair_serde(flow.key, flow.value)
             wiring.add(f"{name}-id", Map(fn=lambda k, v: (fn(k, v), (k, v))), flow)
             flow = wiring.repartition(self._behind(f"{name}-id", key=ids, value=packed), name=f"{name}-id")

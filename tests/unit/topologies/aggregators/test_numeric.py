@@ -9,6 +9,7 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators import agg, count, ewma, max_, mean, min_, sum_, variance
+from penstock.topologies.expressions.functions import col
 
 
 def test_a_column_is_a_field_of_dicts_and_objects_or_a_function() -> None:
@@ -19,6 +20,11 @@ def test_a_column_is_a_field_of_dicts_and_objects_or_a_function() -> None:
     assert total.result(total.fold([({"price": 4}, 0), (Bid(), 0), ({"price": None}, 0)])) == 7
     doubled = sum_(lambda v: v * 2)
     assert doubled.result(doubled.fold([(1, 0), (2, 0)])) == 6
+
+
+def test_a_column_can_be_an_expression() -> None:
+    total = sum_(col("price") * col("n"), number=int)
+    assert total.result(total.fold([({"price": 4, "n": 2}, 0), ({"price": None, "n": 1}, 0)])) == 8
 
 
 def test_a_missing_field_is_an_error_of_its_record() -> None:

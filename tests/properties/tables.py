@@ -51,14 +51,15 @@ def run(
     arrival_order: bool = True,
 ) -> tuple[list[tuple[int, Record]], TopologyTestDriver]:
     """The outputs with the update that caused each, and the driver. In order of the causes with ``arrival_order``, which
-    has each update carried to the end before the next comes; else as they were written."""
+    has each update carried to the end before the next comes; else as they were written. ``restart``: half way, with stores
+    made anew of their changelogs."""
     driver = TopologyTestDriver(
         build(), options=TaskOptions(batch_max_records=size), partitions=partitions, arrival_order=arrival_order
     )
     half = len(given) // 2 if restart else 0
     if half:
         driver.pipe_sequence(given[:half], labels=range(half))
-        driver.restart()
+        driver.restart(restore=True)
     driver.pipe_sequence(given[half:], labels=range(half, len(given)))
     outputs = driver.read_caused("out")
     return sorted(outputs, key=lambda pair: pair[0]) if arrival_order else outputs, driver

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
 
 _OPERATORS = "penstock.topologies.operators"
+_FOR_A_TIME = f"{_OPERATORS}.expiring_aggregate:made"
 _SPANS = f"{_OPERATORS}.window_specs:made"
 MAKERS: dict[type[Windows], str] = {
     TumblingWindows: _SPANS,
@@ -90,7 +91,7 @@ def _maker(windows: Windows | None) -> str:
 def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> KTable:
     """Add the operator and connect one flow to each of its in ports."""
     first, windows = flows[0], request.windows
-    module, function = _maker(windows).split(":")
+    module, function = (_maker(windows) if request.ttl_ms is None else _FOR_A_TIME).split(":")
     make = cast(Callable[[Aggregation], Made], getattr(import_module(module), function))
     made = make(request)
     wiring = first.wiring

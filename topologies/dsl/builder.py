@@ -27,6 +27,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.global_table import GlobalKTable
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.to_table import keep_rows
 from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission, OperatorSpec
@@ -94,21 +95,36 @@ class StreamsBuilder:
         key: Any = None,
         value: Any = None,
         history: int | str | None = None,
+        ttl: int | str | None = None,
         bootstrap: bool = False,
         priority: int = 0,
         name: str | None = None,
     ) -> KTable:
         """The last value per key of a topic, which is also the store's changelog. ``history``: the table is versioned and
-        knows what its rows were for so long (``penstock.topologies.operators.versioned``). ``bootstrap``, ``priority``: as
-        for ``stream``. Operator and store are called ``name``, or as the topic."""
+        knows what its rows were for so long (``penstock.topologies.operators.versioned``). ``ttl``: a row that was
+        not updated for so long, of stream time, is deleted, with a tombstone downstream; the store then has a changelog
+        of its own, as the topic does not know. ``bootstrap``, ``priority``: as for ``stream``. Operator and store are
+        called ``name``, or as the topic."""
         flow = self._flow(topic, key, value, name)
         first: dict[str, Any] = {"bootstrap": bootstrap, "priority": priority}
         if history is not None:
+            if ttl is not None:
+                raise TopologyError(f"table {flow.operator!r} has history= and ttl=; its history ends by itself")
             return self._versioned(topic, flow, duration_ms(history), first)
+        if ttl is not None:
+            return self._for_a_time(topic, flow, ttl, first)
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value, source_topic=topic)
         spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
         self._wiring.add_source(flow.operator, spec)
         return KTable(flow, store)
+
+    def _for_a_time(self, topic: str, flow: Flow, ttl: int | str, first: dict[str, Any]) -> KTable:
+        source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert", **first)
+        self._wiring.add_source(flow.operator, source)
+        store = StoreSpec(flow.operator, "key_value", flow.key, flow.value)
+        rows = f"{flow.operator}-rows"
+        self._wiring.add(rows, keep_rows(store, ttl), flow)
+        return KTable(dataclasses.replace(flow, operator=rows), store)
 
     def _versioned(self, topic: str, flow: Flow, history_ms: int, first: dict[str, Any]) -> KTable:
         if history_ms < 1:

@@ -18,6 +18,7 @@ from penstock.topologies.expressions.aggregates import aggregator_of_one
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator import Emission
 from penstock.topologies.operators.fold import COUNTING, Aggregation, Fold
+from penstock.topologies.operators.row_expiry import checked_ttl
 from penstock.topologies.triggers import Trigger
 from penstock.topologies.windows import Windows
 
@@ -36,18 +37,33 @@ class KGroupedStream:
     emitted on close share the aggregates of their parts. The answer is the same.
     """
 
-    def __init__(self, flow: Flow, windows: Windows | None = None, retention_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        windows: Windows | None = None,
+        retention_ms: int | None = None,
+        ttl_ms: int | None = None,
+    ) -> None:
         self._flow = flow
         self._windows = windows
         self._retention_ms = retention_ms
+        self._ttl_ms = ttl_ms
+
+    def with_ttl(self, ttl: int | str) -> KGroupedStream:
+        """Aggregates live for ``ttl`` of stream time after their latest record, then are deleted: a tombstone goes
+        downstream and to the changelog, and the key starts anew with its next record. Records that are older than that,
+        of a key without an aggregate, are dropped and counted as late."""
+        if self._windows is not None:
+            raise TopologyError(f"with_ttl on {self._flow.out!r}: windows end by themselves; leave ttl out")
+        return KGroupedStream(self._flow, ttl_ms=checked_ttl(ttl, f"group of {self._flow.out}"))
 
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> KGroupedStream:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
         window can be read after it started (at least, and by default, as long as it takes records)."""
         what = f"windowed_by on {self._flow.out!r}"
         checked, retention_ms = checked_windows(windows, retention, what)
-        if self._windows is not None:
-            raise TopologyError(f"{what}: the stream is windowed already; call windowed_by once")
+        if self._windows is not None or self._ttl_ms is not None:
+            raise TopologyError(f"{what}: the stream is windowed already, or has a ttl; call windowed_by once, alone")
         return KGroupedStream(self._flow, checked, retention_ms)
 
     def triggered(
@@ -70,6 +86,10 @@ class KGroupedStream:
         windows delete those of their members."""
         from penstock.topologies.dsl.triggered import KTriggeredStream, triggering  # which is built on streams
 
+        if self._ttl_ms is not None:
+            raise TopologyError(
+                f"triggered on {self._flow.out!r}: what triggers decide about takes no ttl; leave it out"
+            )
         how = triggering(
             self._windows,
             trigger,
@@ -168,8 +188,10 @@ class KGroupedStream:
     def cogroup(self, adder: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
         """Aggregate several grouped streams into one table; ``adder(key, value, aggregate)`` is for the records of this
         one."""
-        if self._windows is not None:
-            raise TopologyError(f"cogroup on {self._flow.out!r}: cogroup first, then call windowed_by on the result")
+        if self._windows is not None or self._ttl_ms is not None:
+            raise TopologyError(
+                f"cogroup on {self._flow.out!r}: cogroup first, then call windowed_by on the result; it takes no ttl"
+            )
         return CogroupedKStream(((self._flow, check_function(adder, f"cogroup of {self._flow.out}")),))
 
     def _ready(self, name: str, of: Aggregator, value: Any, emission: Emission | None, late: bool) -> KTable:
@@ -203,6 +225,7 @@ class KGroupedStream:
             retention_ms=self._retention_ms,
             late=late,
             by_watermark=self._flow.watermarked,
+            ttl_ms=self._ttl_ms,
         )
 
 

@@ -13,6 +13,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
 from penstock.topologies.operator import Emission
+from penstock.topologies.operators.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.table_aggregate import Regroup, TableAggregate
 
 if TYPE_CHECKING:
@@ -49,9 +50,15 @@ class KGroupedTable:
     table. When a row changes, its old value is taken out of its old group, and its new value is added to its new group.
     ``emission``: ``every_update`` or ``per_commit``; ``None``: the builder's."""
 
-    def __init__(self, flow: Flow, value: Serde[Any]) -> None:
+    def __init__(self, flow: Flow, value: Serde[Any], ttl_ms: int | None = None) -> None:
         self._flow = flow
         self._value = value
+        self._ttl_ms = ttl_ms
+
+    def with_ttl(self, ttl: int | str) -> KGroupedTable:
+        """Groups live for ``ttl`` of stream time after their latest change, then are deleted: a tombstone goes downstream
+        and to the changelog."""
+        return KGroupedTable(self._flow, self._value, checked_ttl(ttl, f"group of {self._flow.out}"))
 
     def count(self, *, name: str | None = None, emission: Emission | None = None) -> KTable:
         """The number of rows per group. Values are longs."""
@@ -109,9 +116,20 @@ class KGroupedTable:
             raise TopologyError(
                 f"operator {name!r}: a table's groups never close; use emission='every_update' or 'per_commit'"
             )
+        if emission == "per_commit" and self._ttl_ms is not None:
+            raise TopologyError(
+                f"operator {name!r}: emission='per_commit' would hide that a group was gone in between; with a ttl use "
+                "emission='every_update'"
+            )
         store = StoreSpec(name, "key_value", self._flow.key, value)
         spec = TableAggregate(
-            stores=(store,), emission=emission, init=init, adder=adder, subtractor=subtractor, order_sensitive=False
+            stores=(store,) if self._ttl_ms is None else (store, expiry_store(name)),
+            emission=emission,
+            order_sensitive=self._ttl_ms is not None,
+            init=init,
+            adder=adder,
+            subtractor=subtractor,
+            ttl_ms=self._ttl_ms,
         )
         wiring.add(name, spec, self._flow)
         return KTable(dataclasses.replace(self._flow, operator=name, port=None, value=value), store)

@@ -7,23 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.operators.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.table_ops import KeepRows
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
 
 
+def keep_rows(store: StoreSpec, ttl: int | str | None) -> KeepRows:
+    """The operator that keeps a table's rows in a store. Raises ``TopologyError`` for a ttl that keeps none."""
+    if ttl is None:
+        return KeepRows(stores=(store,))
+    return KeepRows(stores=(store, expiry_store(store.name)), ttl_ms=checked_ttl(ttl, store.name), order_sensitive=True)
+
+
 class ToTableMethods(Handle):
     """Methods of ``KStream``."""
 
-    def to_table(self, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
+    def to_table(
+        self, *, key: Any = None, value: Any = None, ttl: int | str | None = None, name: str | None = None
+    ) -> KTable:
         """The last value per key as a table, in a store called ``name``: a null value deletes, null keys are dropped and
-        counted. Goes through a repartition topic where keys may have changed."""
+        counted. Goes through a repartition topic where keys may have changed. ``ttl``: a row that was not updated for so
+        long, of stream time, is deleted: a tombstone goes downstream and to the changelog."""
         from penstock.topologies.dsl.table import KTable  # tables make streams
 
         wiring = self._flow.wiring
         name = wiring.name(self._flow, "to-table", name)
         flow = wiring.by_key(self._behind(self._flow.operator, port=self._flow.port, key=key, value=value))
         store = StoreSpec(name, "key_value", flow.key, flow.value)
-        wiring.add(name, KeepRows(stores=(store,)), flow)
+        wiring.add(name, keep_rows(store, ttl), flow)
         return KTable(dataclasses.replace(flow, operator=name, port=None), store)

@@ -69,7 +69,7 @@ class Aggregation:
     aggregates, and of what is emitted of them.
     ``retention_ms``: the user's, at least the windows' horizon where that is known. ``late``: late records are wanted at
     an out port ``late``, beside ``out``. ``by_watermark``: a source has a watermark strategy, so that the watermark
-    closes windows, not the operator's own stream time."""
+    closes windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for so long are deleted."""
 
     name: str
     key: Serde[Any]
@@ -81,6 +81,7 @@ class Aggregation:
     retention_ms: int | None = None
     late: bool = False
     by_watermark: bool = False
+    ttl_ms: int | None = None
 
     @property
     def in_ports(self) -> tuple[str, ...]:

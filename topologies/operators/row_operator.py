@@ -42,6 +42,9 @@ class RowOperator(Operator):
     def load(self, port: int, batch: Batch) -> None:
         """Fetch the state of records that come. It may be called for records that never do; it must not raise."""
 
+    def before(self, ts: int) -> None:
+        """A record of this time comes. What is emitted here stays when ``row`` raises; it must not raise itself."""
+
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         """One record."""
         raise AssertionError(f"{type(self).__name__} was given a record but has no row method")
@@ -100,6 +103,7 @@ class RowOperator(Operator):
             self.old = None if olds is None else olds[i]
             self.headers = _NONE if headers is None else headers[i]
             self.retract = bool(self.headers) and RETRACTION in self.headers
+            self.before(ts)
             sent = len(self._out)
             try:
                 self.row(port, key, value, ts)

@@ -20,6 +20,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import EdgeKind, Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.row_expiry import RowExpiry
 from penstock.topologies.operators.row_operator import RowOperator
 
 
@@ -70,11 +71,15 @@ class _Regroups(RowOperator):
 class TableAggregate(OperatorSpec):
     """``subtractor(key, old value, aggregate)``, then ``adder(key, new value, aggregate)``, from ``init()``; ``None``
     deletes the group. ``init`` is ``None`` for a reduce: then the first value is the aggregate. The result's timestamp is
-    the highest that went into it."""
+    the highest that went into it.
+
+    ``ttl_ms``: groups live for so long after their latest change (``penstock.topologies.operators.row_expiry``); the second
+    store holds their timers. What is subtracted from a group that is gone changes nothing."""
 
     init: Callable[[], Any] | None
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any]
+    ttl_ms: int | None = None
     emits: Emits = "upsert"
     accepts: frozenset[EdgeKind] = frozenset({"insert"})
 
@@ -89,7 +94,8 @@ class TableAggregate(OperatorSpec):
 
     def details(self) -> dict[str, Any]:
         """Store and emission."""
-        return {"store": self.store.name, "emission": self.emission}
+        shown = {"store": self.store.name, "emission": self.emission}
+        return shown if self.ttl_ms is None else shown | {"ttl": f"{self.ttl_ms} ms"}
 
 
 class _AggregatesChanges(RowOperator):
@@ -99,6 +105,9 @@ class _AggregatesChanges(RowOperator):
         self._key_serde = spec.store.key_serde
         self._init, self._adder, self._subtractor = spec.init, spec.adder, spec.subtractor
         self._every_update = spec.emission == "every_update"
+        self._expiry: RowExpiry | None = None
+        if spec.ttl_ms is not None:
+            self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
         self._changed: dict[bytes, tuple[Any, Any]] = {}
         """Groups that changed since the commit: key and the value before."""
 
@@ -106,12 +115,21 @@ class _AggregatesChanges(RowOperator):
         with suppress(SerdeError):  # the row that has such a key meets it again
             self._state.load(self._key_serde.serialize_all([k for k in batch.keys if k is not None]))  # type: ignore[arg-type]  # no nulls
 
+    def before(self, ts: int) -> None:
+        if self._expiry is not None:
+            read = self._key_serde.deserialize
+            for gone in self._expiry.gone(self.advance_stream_time(ts)):
+                self.emit_row(read(gone.store_key), None, gone.deadline_ms, old=gone.value, headers=())
+
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if key is None or value is None:
             self.ctx.dropped("null_key" if key is None else "null_value")
             return
         store_key = self._key_serde.serialize(key)
         found = self._state.get(store_key)
+        if found is None and self._expiry is not None and self._expiry.late(ts, self.stream_time_ms):
+            self.ctx.dropped("late")
+            return
         aggregate = None if found is None else found[0]
         if aggregate is not None and value.old is not None:
             aggregate = self._subtractor(key, value.old, aggregate)
@@ -126,6 +144,8 @@ class _AggregatesChanges(RowOperator):
         # functions may have changed the aggregate that they were given: the old one is read anew
         before = self._state.get(store_key) if self._sends_olds and found is not None else None
         self._state.put(store_key, aggregate, ts)
+        if self._expiry is not None and aggregate is not None:
+            self._expiry.written(store_key, None if found is None else found[1], ts)
         old = None if before is None else before[0]
         if self._every_update:
             self.emit_row(key, aggregate, ts, old=old)

@@ -15,6 +15,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.row_expiry import RowExpiry
 from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.rows import map_rows
 from penstock.topologies.operators.table_views import StoreView
@@ -82,10 +83,14 @@ class _MapsRows(Operator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeepRows(OperatorSpec):
     """Writes the last value per key to a store: a null value deletes, null keys are dropped and counted. Passes every
-    change on; with ``sends_olds`` with the old value from its store. Then, and with ``quiet``, not where there was no row
-    and still is none. Without a store it only passes them on: the place of a store that nobody has asked for yet."""
+    change on; with ``sends_olds`` with the old value from its store. Then, and with ``quiet`` or a ttl, not where there
+    was no row and still is none. Without a store it only passes them on: the place of a store that nobody has asked for yet.
+
+    ``ttl_ms``: rows live for so long (``penstock.topologies.operators.row_expiry``); the second store holds their timers.
+    Updates that would be gone already are dropped and counted as late."""
 
     quiet: bool = False
+    ttl_ms: int | None = None
     emits: Emits = "upsert"
 
     @property
@@ -95,11 +100,14 @@ class KeepRows(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _PassesOn(ctx) if self.store is None else _KeepsRows(ctx, self, self.store)
+        if self.store is None:
+            return _PassesOn(ctx)
+        return _KeepsRows(ctx, self, self.store) if self.ttl_ms is None else _KeepsForATime(ctx, self, self.store)
 
     def details(self) -> dict[str, Any]:
-        """The store."""
-        return {} if self.store is None else {"store": self.store.name}
+        """The store, and how long rows live."""
+        shown = {} if self.store is None else {"store": self.store.name}
+        return shown if self.ttl_ms is None else shown | {"ttl": f"{self.ttl_ms} ms"}
 
 
 class _PassesOn(Operator):
@@ -132,4 +140,31 @@ class _KeepsRows(RowOperator):
         if value is None and found is None and self._reads:
             return
         self._state.put(store_key, value, ts)
+        self._note(store_key, found, value, ts)
         self.emit_row(key, value, ts, old=None if found is None else found[0])
+
+    def _note(self, store_key: bytes, before: tuple[Any, int] | None, value: Any, ts: int) -> None:
+        """A row was written."""
+
+
+class _KeepsForATime(_KeepsRows):
+    def __init__(self, ctx: OperatorContext, spec: KeepRows, store: StoreSpec) -> None:
+        super().__init__(ctx, spec, store)
+        assert spec.ttl_ms is not None
+        self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
+        self._read = store.key_serde.deserialize
+        self._reads = True
+
+    def before(self, ts: int) -> None:
+        for gone in self._expiry.gone(self.advance_stream_time(ts)):
+            self.emit_row(self._read(gone.store_key), None, gone.deadline_ms, old=gone.value, headers=())
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is not None and self._expiry.late(ts, self.stream_time_ms):
+            self.ctx.dropped("late")
+            return
+        super().row(port, key, value, ts)
+
+    def _note(self, store_key: bytes, before: tuple[Any, int] | None, value: Any, ts: int) -> None:
+        if value is not None:
+            self._expiry.written(store_key, None if before is None else before[1], ts)

@@ -15,6 +15,7 @@ from penstock.topologies.operators.table_views import view_of_results
 from penstock.topologies.windows import (
     CalendarWindows,
     CustomWindows,
+    EvictingWindows,
     GlobalWindow,
     HoppingWindows,
     SessionWindows,
@@ -40,6 +41,7 @@ MAKERS: dict[type[Windows], str] = {
     CustomWindows: f"{_OPERATORS}.custom_windows:made",
     SessionWindows: f"{_OPERATORS}.session:made",
     SlidingWindows: f"{_OPERATORS}.sliding:made",
+    EvictingWindows: f"{_OPERATORS}.evicting_windows:made",
 }
 """By kind of windows: the module and function ``(Aggregation) -> Made`` of its operator."""
 
@@ -49,11 +51,6 @@ class WindowedTable(KTable):
 
     windows: Windows
     late_flow: Flow | None = None
-
-    @property
-    def windowed(self) -> bool:
-        """It is."""
-        return True
 
     @property
     def late(self) -> KStream:

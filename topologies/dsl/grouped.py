@@ -223,6 +223,7 @@ class KGroupedStream:
             fold=fold,
             windows=self._windows,
             retention_ms=self._retention_ms,
+            record=self._flow.value,
             late=late,
             by_watermark=self._flow.watermarked,
             ttl_ms=self._ttl_ms,

@@ -16,6 +16,7 @@ from penstock.state.log import Windowed
 from penstock.state.segmented import SegmentedState
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
+from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregate import Aggregate
 from penstock.topologies.operators.closing import Clock, clock_of
@@ -108,6 +109,13 @@ class _CustomAggregates(RowOperator):
         if now_ms <= self.stream_time_ms:
             return
         self.stream_time_ms = now_ms
+        try:
+            self._emit_closed(now_ms)
+        except Exception as exc:  # for no record that could be skipped
+            self.ctx.failed(Batch([None], [None], [max(now_ms, 0)], [self._order]), 0, exc, may_skip=False)
+        self._state.expire_before(now_ms - self._keep_ms + 1)
+
+    def _emit_closed(self, now_ms: int) -> None:
         if self._timers is not None:
             due = self._timers.due(now_ms)
             for start, key, end in sorted(
@@ -117,7 +125,6 @@ class _CustomAggregates(RowOperator):
                 if found is not None:
                     named = Windowed(self._key_serde.deserialize(key), start, end)
                     self.emit_row(named, self._fold.shown(found[0]), found[1], headers=())
-        self._state.expire_before(now_ms - self._keep_ms + 1)
 
     def on_watermark(self, watermark_ms: int) -> None:
         self._move(watermark_ms + 1)

@@ -67,7 +67,8 @@ COUNTING = Fold(adders=(_counted,), init=int, counts=True, merger=lambda key, a,
 class Aggregation:
     """What the DSL asks of an aggregation. ``key``, ``value``, ``shown_serde``: serdes of the record's key, of the
     aggregates, and of what is emitted of them.
-    ``retention_ms``: the user's, at least the windows' horizon where that is known. ``late``: late records are wanted at
+    ``record``: that of the records' values (``None``: of several streams). ``retention_ms``: the user's, at least the
+    windows' horizon where that is known. ``late``: late records are wanted at
     an out port ``late``, beside ``out``. ``by_watermark``: a source has a watermark strategy, so that the watermark
     closes windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for so long are deleted."""
 
@@ -79,6 +80,7 @@ class Aggregation:
     shown_serde: Serde[Any]
     windows: Windows | None = None
     retention_ms: int | None = None
+    record: Serde[Any] | None = None
     late: bool = False
     by_watermark: bool = False
     ttl_ms: int | None = None

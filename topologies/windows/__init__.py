@@ -1,4 +1,5 @@
-"""Windows as values, one module a family: aligned to time, of the calendar, following the data. ``durations`` reads
+"""Windows as values, one module a family: aligned to time, of the calendar, following the data, by
+policies (``evicting``). ``durations`` reads
 lengths as users write them."""
 
 from __future__ import annotations
@@ -26,12 +27,21 @@ from penstock.topologies.windows.data_driven import (
     sliding,
 )
 from penstock.topologies.windows.durations import duration_ms, offset_ms
+from penstock.topologies.windows.evicting import (
+    EvictingWindows,
+    count_sliding,
+    count_tumbling,
+    delta_tumbling,
+    evicting,
+    punctuated_by,
+)
 
 __all__ = [
     "END_OF_TIME_MS",
     "Bounds",
     "CalendarWindows",
     "CustomWindows",
+    "EvictingWindows",
     "GlobalWindow",
     "HoppingWindows",
     "SessionWindows",
@@ -42,12 +52,17 @@ __all__ = [
     "UnlimitedWindows",
     "Windows",
     "calendar",
+    "count_sliding",
+    "count_tumbling",
     "custom",
+    "delta_tumbling",
     "duration_ms",
+    "evicting",
     "global_window",
     "hopping",
     "merge_overlapping",
     "offset_ms",
+    "punctuated_by",
     "session",
     "sliding",
     "tumbling",

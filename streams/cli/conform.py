@@ -53,17 +53,20 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run them; 1 when a case failed that an engine is bound to pass."""
-    from penstock.streams.conform.suite import report
+    from penstock.streams.conform.suite import Report
     from penstock.streams.conform.suite import run as run_cases
 
     cases = [case for case in _read(args.files) if not args.only or args.only in case.id]
     if not cases:
         raise SettingsError(f"no case is left of {', '.join(args.files)}; see --only")
+    report = Report(verbose=args.verbose)
     with ExitStack() as stack:
-        outcomes = list(run_cases(cases, _players(args, stack)))
-    for line in report(outcomes, verbose=args.verbose):
+        for outcome in run_cases(cases, _players(args, stack)):
+            for line in report.add(outcome):
+                print(line, flush=True)
+    for line in report.end():
         print(line)
-    return int(any(o.case.judged and not o.passed for o in outcomes))
+    return int(not report.passed)
 
 
 def _read(files: list[str]) -> Iterator[Case]:

@@ -64,7 +64,10 @@ class _Application:
         self._reader = KafkaConsumer(consumer_config(servers, f"{player.application_id}-reader", {}))
         # Asked on a connection without fetches, behind which questions would wait, and for all that is written: a
         # commit is answered before its markers are everywhere, so that what is committed may seem to end too early.
-        asking = {**consumer_config(servers, f"{player.application_id}-asker", {}), "isolation.level": "read_uncommitted"}
+        asking = {
+            **consumer_config(servers, f"{player.application_id}-asker", {}),
+            "isolation.level": "read_uncommitted",
+        }
         self._asker = KafkaConsumer(asking)
         self._places = {TopicPartition(topic, 0): sink for sink, topic in scenario.sinks.items()}
         self._read = dict.fromkeys(self._places, 0)

@@ -93,18 +93,36 @@ def run(cases: Iterable[Case], players: dict[str, Player]) -> Iterator[Outcome]:
         yield run_case(case, players)
 
 
-def report(outcomes: Sequence[Outcome], *, verbose: bool) -> Iterator[str]:
-    """The lines to print: failures with expected and actual, cases that need not pass apart, and the sum last."""
-    bound = [o for o in outcomes if o.case.judged]
-    apart = [o for o in outcomes if not o.case.judged]
-    for outcome in bound:
-        yield from _of_one(outcome, verbose)
-    if apart:
-        yield "not portable, reported apart:"
-        for outcome in apart:
-            yield from _of_one(outcome, True)
-        yield f"not portable: {_sum(apart)}"
-    yield _sum(bound)
+class Report:
+    """What is printed of a run, as it goes: failures with expected and actual, then the cases that need not pass apart,
+    and the sum last."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._bound: list[Outcome] = []
+        self._apart: list[Outcome] = []
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case passed that an engine is bound to pass."""
+        return all(o.passed for o in self._bound)
+
+    def add(self, outcome: Outcome) -> Iterator[str]:
+        """The lines to print at once."""
+        if outcome.case.judged:
+            self._bound.append(outcome)
+            yield from _of_one(outcome, self._verbose)
+        else:
+            self._apart.append(outcome)
+
+    def end(self) -> Iterator[str]:
+        """The lines to print when all is done."""
+        if self._apart:
+            yield "not portable, reported apart:"
+            for outcome in self._apart:
+                yield from _of_one(outcome, True)
+            yield f"not portable: {_sum(self._apart)}"
+        yield _sum(self._bound)
 
 
 def _of_one(outcome: Outcome, verbose: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from penstock.streams.conform.cases import Case, CaseError, read_cases
 from penstock.streams.conform.drive import DriverPlayer
 from penstock.streams.conform.functions import distinct_count, expression, function, optional
-from penstock.streams.conform.suite import judge, report, run
+from penstock.streams.conform.suite import Report, judge, run
 
 PLAYERS = {"one": DriverPlayer(1), "many": DriverPlayer(1000)}
 
@@ -75,8 +75,9 @@ def test_integers_of_any_size_pass_through() -> None:
 
 
 def test_a_failing_case_shows_expected_and_actual_and_the_sum_comes_last() -> None:
-    outcomes = list(run([doubled(1 << 61), doubled(7)], PLAYERS))
-    lines = list(report(outcomes, verbose=True))
+    report = Report(verbose=True)
+    lines = [line for o in run([doubled(1 << 61), doubled(7)], PLAYERS) for line in report.add(o)] + list(report.end())
+    assert not report.passed
     assert lines[0] == "passed mine"
     assert lines[1] == "FAILED mine [stateless]"
     assert '        expected "a" 7 ts=3' in lines
@@ -86,7 +87,10 @@ def test_a_failing_case_shows_expected_and_actual_and_the_sum_comes_last() -> No
 
 def test_cases_that_need_not_pass_are_reported_apart() -> None:
     kafka = Case("k", "g", "dataflow", "kafka_specific", doubled(7).data)
-    lines = list(report(list(run([kafka], PLAYERS)), verbose=False))
+    report = Report(verbose=False)
+    assert [line for o in run([kafka], PLAYERS) for line in report.add(o)] == []
+    lines = list(report.end())
+    assert report.passed
     assert "FAILED k (kafka_specific) [g]" in lines
     assert lines[-2:] == ["not portable: 0 passed, 1 failed", "0 passed, 0 failed"]
 

@@ -80,6 +80,41 @@ class WatermarkTeller:
         return mark_output(self._topic, mark, self._partitions, timestamp_ms)
 
 
+class LoopTeller(WatermarkTeller):
+    """The same for a feedback topic: as round 0 the watermark of the task's other inputs, and on to the next round what
+    all tasks have said in one."""
+
+    def __init__(
+        self,
+        time: TaskTime,
+        topic: str,
+        partitions: int,
+        writer: int,
+        writers: int,
+        watermarks: TaskWatermarks,
+    ) -> None:
+        super().__init__(time, topic, partitions, writer, writers, watermarks)
+        self._told_ms = watermarks.base_ms
+
+    def told(self, place: int) -> list[Output]:
+        """What the records before ``place`` bring about."""
+        base, times = self._watermarks.base_by_place, self._time.by_place_ms
+        relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
+        out: list[Output] = []
+        while self.place < place:
+            at = self.place
+            out += self._news(base[at], times[at], False)
+            if (relay := relays.get(at)) is not None:
+                mark = relay._replace(writer=self._writer, writers=self._writers)
+                out.append(mark_output(self._topic, mark, self._partitions, max(times[at], 0)))
+            self.place += 1
+        return out
+
+    def told_at_reading(self) -> list[Output]:
+        """What a reading of the clock brings about."""
+        return self._news(self._watermarks.base_ms, self._time.before_ms, False)
+
+
 def mark_output(topic: str, mark: Mark, partitions: int, timestamp_ms: int) -> Output:
     """A mark as a record in every partition of a repartition topic."""
     return Output(

@@ -32,14 +32,14 @@ from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk, Committed
-from penstock.streams.sink import Output, SinkOperator, WatermarkTeller, coalesced, mark_output
+from penstock.streams.sink import LoopTeller, Output, SinkOperator, WatermarkTeller, coalesced, mark_output
 from penstock.streams.task_context import Failures, NodeContext, TaskRequests
 from penstock.streams.watermarks import Mark, TaskWatermarks, with_marks
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
 from penstock.topologies.plan import plan_of
-from penstock.topologies.watermarks import Carried, carried_topics
+from penstock.topologies.watermarks import Carried, Looped, carried_topics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Task:
         self._carried = carried_topics(topology)
         self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
         self._marked = frozenset(
-            t for t, s in self._source_specs.items() if isinstance(s.watermark, Carried) or s.waits_for_writers
+            t for t, s in self._source_specs.items() if isinstance(s.watermark, (Carried, Looped)) or s.waits_for_writers
         )
         self._announces = bootstrap_topics(topology) if options.announces else frozenset()
         self._task_count = task_count
@@ -123,7 +123,10 @@ class Task:
     def _source_spec(self, index: int) -> Source:
         spec = self._plan.specs[index]
         assert isinstance(spec, Source)
-        return dataclasses.replace(spec, watermark=Carried()) if spec.topic in self._carried else spec
+        if spec.topic not in self._carried:
+            return spec
+        carried = Looped(rounds=spec.loop_rounds) if spec.loop_rounds else Carried()
+        return dataclasses.replace(spec, watermark=carried)
 
     def _begin(self) -> None:
         """Everything that is not in a store or in the log, as the last commit left it."""
@@ -200,7 +203,9 @@ class Task:
         if not spec.uses_watermark:
             return None
         count = self._partition_counts[topic]
-        return WatermarkTeller(self._time, topic, count, self.id.partition, self._task_count, self._watermarks)
+        reader = self._source_specs.get(topic)
+        kind = LoopTeller if reader is not None and reader.loop_rounds else WatermarkTeller
+        return kind(self._time, topic, count, self.id.partition, self._task_count, self._watermarks)
 
     @property
     def watermark_ms(self) -> int:

@@ -21,10 +21,10 @@ from penstock.state.serde import Serde
 from penstock.streams.ports import Chunk
 from penstock.topologies.operator import NO_TIME
 from penstock.topologies.operators.endpoints import Source
-from penstock.topologies.watermarks import BoundedOutOfOrderness, Carried, Punctuated, WatermarkStrategy
+from penstock.topologies.watermarks import BoundedOutOfOrderness, Carried, Looped, Punctuated, WatermarkStrategy
 
 HEADER = "penstock.watermark"
-_MARK = struct.Struct(">iiq??")
+_MARK = struct.Struct(">iiq??h")
 _TASK = ""
 """Where the task's own watermark is saved: no topic has this name."""
 
@@ -38,6 +38,8 @@ class Mark(NamedTuple):
     watermark_ms: int
     idle: bool
     caught_up: bool = False
+    round: int = 0
+    """In a feedback topic: how often it has gone around."""
 
     @property
     def headers(self) -> Headers:
@@ -60,7 +62,7 @@ def with_marks(chunk: Chunk, source: Source, refused: Container[int]) -> tuple[C
     wrong by offset. Records whose timestamps were ``refused`` (by offset), or that cannot be decoded, say nothing."""
     strategy = source.watermark
     wrong: dict[int, str] = {}
-    if isinstance(strategy, Carried) or source.waits_for_writers:
+    if isinstance(strategy, (Carried, Looped)) or source.waits_for_writers:
         if chunk.headers is not None:
             chunk.marks = [mark_of(h) if h else None for h in chunk.headers]
     elif isinstance(strategy, Punctuated):
@@ -143,15 +145,50 @@ class _Clock:
             self.idle = True
 
 
+class _LoopClock(_Clock):
+    """The event time of a feedback topic. The watermark of the task's other inputs is written to it as round 0; what all
+    writers have said in a round is written on as the next, behind the records that went around meanwhile; after as many
+    rounds as a record may take, no record up to it can come any more."""
+
+    def __init__(self, strategy: Looped) -> None:
+        super().__init__(strategy)
+        self.rounds = strategy.rounds
+        self.heard: list[dict[int, int]] = [{} for _ in range(self.rounds)]
+        self.reached = [NO_TIME] * self.rounds
+
+    def hear_round(self, mark: Mark) -> Mark | None:
+        """What a writer says; what is to be written on because of it (its writer being unknown here)."""
+        self.writer_count = max(mark.writers, self.writer_count)
+        said = self.heard[mark.round]
+        said[mark.writer] = max(mark.watermark_ms, said.get(mark.writer, NO_TIME))
+        lowest = min(said.values()) if len(said) == self.writer_count else NO_TIME
+        if lowest <= self.reached[mark.round]:
+            return None
+        self.reached[mark.round] = lowest
+        if mark.round + 1 == self.rounds:
+            self.watermark_ms = max(self.watermark_ms, lowest)
+            return None
+        return Mark(-1, -1, lowest, False, round=mark.round + 1)
+
+
 class TaskWatermarks:
     """The event time of one task. ``sources``: by topic."""
 
     def __init__(self, sources: Mapping[str, Source], saved: Mapping[str, list[Any]]) -> None:
-        self._clocks = {t: _Clock(s.watermark) for t, s in sources.items() if s.watermark is not None}
+        self._clocks = {t: _clock(s.watermark) for t, s in sources.items() if s.watermark is not None}
+        self._looped = any(isinstance(c, _LoopClock) for c in self._clocks.values())
+        self.base_by_place: list[int] = []
+        """The watermark of the inputs that are no feedback, after each input record of the batch. Kept with loops only."""
+        self.relays: list[tuple[int, str, Mark]] = []
+        """What is to be written on to feedback topics: place of the batch, topic, mark. Kept with loops only."""
         for topic, clock in self._clocks.items():
             if topic in saved:
                 clock.watermark_ms, clock.idle, clock.fresh, clock.active_ms, clock.writer_count, writers = saved[topic]
-                clock.writers = {int(w): (ms, idle) for w, ms, idle in writers}
+                if isinstance(clock, _LoopClock):
+                    clock.heard = [{int(w): ms for w, ms in said} for said, _ in writers]
+                    clock.reached = [ms for _, ms in writers]
+                else:
+                    clock.writers = {int(w): (ms, idle) for w, ms, idle in writers}
         self.watermark_ms: int = saved.get(_TASK, [NO_TIME])[0]
         self.idle_by_place: list[bool] = []
         """Whether the task was idle after each input record of the batch."""
@@ -160,7 +197,8 @@ class TaskWatermarks:
     @property
     def idle(self) -> bool:
         """Whether every source is idle."""
-        return bool(self._clocks) and all(c.idle for c in self._clocks.values())
+        clocks = [c for c in self._clocks.values() if not isinstance(c, _LoopClock)]
+        return bool(clocks) and all(c.idle for c in clocks)
 
     @property
     def strategies(self) -> bool:
@@ -180,9 +218,19 @@ class TaskWatermarks:
     def begin(self) -> None:
         """A new batch comes."""
         self.idle_by_place.clear()
+        self.base_by_place.clear()
+        self.relays.clear()
+
+    @property
+    def base_ms(self) -> int:
+        """The watermark of the inputs that are no feedback."""
+        running = [c.watermark_ms for c in self._clocks.values() if not c.idle and not isinstance(c, _LoopClock)]
+        return min(running, default=NO_TIME)
 
     def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
         """The task's watermark after each record of a run; ``idle_by_place`` grows by as many."""
+        if self._looped:
+            return self._one_by_one(topic, chunk, start, stop)
         clock = self._clocks.get(topic)
         if clock is None:
             self.idle_by_place += [self.idle] * (stop - start)
@@ -199,6 +247,26 @@ class TaskWatermarks:
         self.watermark_ms = marks[-1]
         self.idle_by_place += [False] * len(marks)
         return marks
+
+    def _one_by_one(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
+        """The same for a task with a feedback topic, to which its other inputs' watermark must go at its place."""
+        clock = self._clocks.get(topic)
+        out = []
+        for i in range(start, stop):
+            if isinstance(clock, _LoopClock):
+                mark = None if chunk.marks is None else chunk.marks[i]
+                if mark is not None and not mark.caught_up and (relay := clock.hear_round(mark)) is not None:
+                    self.relays.append((len(self.base_by_place), topic, relay))
+            elif clock is not None and isinstance(clock.strategy, Carried):
+                if chunk.marks is not None and (mark := chunk.marks[i]) is not None and not mark.caught_up:
+                    clock.hear(mark)
+            elif clock is not None:
+                clock.after(chunk, i, i + 1)
+            self._settle()
+            out.append(self.watermark_ms)
+            self.idle_by_place.append(self.idle)
+            self.base_by_place.append(self.base_ms)
+        return out
 
     def _told(self, clock: _Clock, marks: Sequence[Mark | None]) -> list[int]:
         """The same for a source that hears of it from other tasks, which may fall idle anywhere in a run."""
@@ -234,5 +302,14 @@ class TaskWatermarks:
         }
 
 
+def _clock(strategy: WatermarkStrategy) -> _Clock:
+    return _LoopClock(strategy) if isinstance(strategy, Looped) else _Clock(strategy)
+
+
 def _rows(clock: _Clock) -> list[list[Any]]:
+    if isinstance(clock, _LoopClock):
+        return [
+            [[[w, ms] for w, ms in sorted(said.items())], reached]
+            for said, reached in zip(clock.heard, clock.reached, strict=True)
+        ]
     return [[writer, ms, idle] for writer, (ms, idle) in sorted(clock.writers.items())]

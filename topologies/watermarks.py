@@ -52,7 +52,17 @@ class Carried:
     interval_ms: int = 1
 
 
-WatermarkStrategy = BoundedOutOfOrderness | Punctuated | Carried
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Looped:
+    """What the tasks that write a feedback topic say in it: the watermark of their other inputs, once it has gone around
+    as often as a record may (``rounds``)."""
+
+    rounds: int
+    idle_ms: int | None = None
+    interval_ms: int = 1
+
+
+WatermarkStrategy = BoundedOutOfOrderness | Punctuated | Carried | Looped
 
 
 def bounded_out_of_orderness(

@@ -18,6 +18,7 @@ from penstock.topologies.dsl.expressions import ExpressionMethods
 from penstock.topologies.dsl.global_table import GlobalTableJoinMethods
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.loops import LoopMethods
 from penstock.topologies.dsl.micro_batches import MicroBatchMethods
 from penstock.topologies.dsl.patterns import PatternMethods
 from penstock.topologies.dsl.records import RecordMethods
@@ -43,6 +44,7 @@ class KStream(
     PatternMethods,
     GlobalTableJoinMethods,
     RecordMethods,
+    LoopMethods,
 ):
     """A handle on a stream of records."""
 

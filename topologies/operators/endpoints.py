@@ -24,7 +24,8 @@ class Source(OperatorSpec):
     front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
     ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
     ``watermark``: how far event time has come, as this source says it. ``carries_watermarks``: whether that of the tasks
-    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``bootstrap``: when
+    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``loop_rounds``: it
+    is a feedback topic, in which records go around at most so often. ``bootstrap``: when
     a task starts, it is read to its end before the other inputs. ``priority``: while an input of a higher one has records,
     the others wait."""
 
@@ -36,6 +37,7 @@ class Source(OperatorSpec):
     timestamp: Callable[[Record], int] | None = None
     watermark: WatermarkStrategy | None = None
     carries_watermarks: bool = True
+    loop_rounds: int = 0
     bootstrap: bool = False
     priority: int = 0
     in_ports: tuple[str, ...] = ()

@@ -149,18 +149,15 @@ def test_states_are_updated_at_every_batch(timeout: int | None) -> None:
     topology = builder.build()
     runs = [run(topology, records, b, ["state"], restarts=r)["state"] for b, r in RUNS]
     held = dict(closed_batches(records, 1))
-    states: dict[str, tuple[int, int]] = {}
-    begun: set[str] = set()
+    begin = records[0].timestamp_ms // PANE * PANE + PANE
+    states = {k: (v, begin) for k, v in first.items()}
     expected = []
     last = (max(r.timestamp_ms for r in records)) // PANE * PANE
-    for end in range(PANE, last + 1, PANE):
+    for end in range(min(begin, *held), last + 1, PANE):
         new = held.get(end, [])
         for key in sorted({*states, *(r.key for r in new)}):
             values = [r.value for r in new if r.key == key]
             state, seen = states.pop(key, (None, end))
-            if state is None and key in first and key not in begun:
-                begun.add(key)
-                state = first[key]
             if values:
                 seen = end
             elif timeout is not None and end - seen >= timeout:
@@ -172,6 +169,27 @@ def test_states_are_updated_at_every_batch(timeout: int | None) -> None:
     assert len(expected) > 20
     for out in runs:
         assert out == expected
+
+
+def test_first_states_reach_the_task_of_their_key_once() -> None:
+    builder, cut = batches_of(delay=0)
+    first = dict.fromkeys("abcdefgh", 100)
+    cut.update_state_by_key(lambda values, state: None if 9 in values else (state or 0) + sum(values), first).to(
+        "state"
+    )
+    driver = TopologyTestDriver(builder.build(), partitions=3)
+    names = "abcdefghxyz"
+    driver.pipe_all("in", [Record(k, 1, 5) for k in names])
+    driver.pipe_all("in", [Record(k, 9, 15) for k in "abx"])
+    driver.restart()
+    driver.pipe_all("in", [Record(k, 2, 25) for k in names])
+    driver.pipe_all("in", [Record(k, 0, 35) for k in names])
+    out = sorted(driver.read("state"), key=lambda r: (r.timestamp_ms, r.key))
+    assert [(r.timestamp_ms, r.key, r.value) for r in out] == [
+        *[(9, k, 101 if k in first else 1) for k in names],
+        *[(19, k, 101 if k in first else 1) for k in names if k not in "abx"],
+        *[(29, k, (0 if k in "abx" else 101 if k in first else 1) + 2) for k in names],
+    ]
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "outer"])

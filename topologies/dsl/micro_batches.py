@@ -1,4 +1,4 @@
-"""Micro-batches and whole-stream aggregates in the DSL: ``KStream.micro_batches`` and ``KStream.aggregate_all``."""
+"""Micro-batches in the DSL: ``KStream.micro_batches``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES, INT, JSON, STRING
+from penstock.state.serde import BYTES, INT, JSON, STRING, Serde
 from penstock.state.store import StoreSpec
-from penstock.state.window_keys import windowed_serde
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.keeping import reduce_
 from penstock.topologies.aggregators.numeric import count as counting
-from penstock.topologies.dsl.handle import Function, Handle
-from penstock.topologies.dsl.table import KTable
-from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
-from penstock.topologies.operator import Emission
-from penstock.topologies.operators.aggregate_all import AllPartial, AllTotal, partial_store
+from penstock.topologies.dsl.aggregate_all import DAY_MS, AggregateAllMethods
+from penstock.topologies.dsl.handle import Function
+from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
 from penstock.topologies.operators.batch_aggregates import (
     PARTIAL,
     BatchAggregate,
@@ -29,6 +26,7 @@ from penstock.topologies.operators.batch_aggregates import (
 )
 from penstock.topologies.operators.micro_batches import (
     BatchJoin,
+    BatchSeeds,
     BatchSpec,
     BatchState,
     BatchTransform,
@@ -36,14 +34,13 @@ from penstock.topologies.operators.micro_batches import (
     Pair,
     buffer_store,
 )
-from penstock.topologies.operators.pairs import pair_serde
+from penstock.topologies.operators.pairs import either_serde, pair_serde
 from penstock.topologies.operators.stateless import Map, SelectKey
-from penstock.topologies.windows import Windows, duration_ms
+from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
 
-_DAY_MS = 86_400_000
 Sides = Literal["inner", "left", "right", "outer"]
 _OUTER: Mapping[str, frozenset[str]] = {
     "inner": frozenset(),
@@ -53,7 +50,7 @@ _OUTER: Mapping[str, frozenset[str]] = {
 }
 
 
-class MicroBatchMethods(Handle):
+class MicroBatchMethods(AggregateAllMethods):
     """Methods of ``KStream``."""
 
     def micro_batches(
@@ -71,77 +68,6 @@ class MicroBatchMethods(Handle):
             raise TopologyError(f"{what}: time={time!r} is unknown; use 'event' or 'processing'")
         cut = Intervals(pane_ms, pane_ms, pane_ms, duration_ms(grace), time == "processing")
         return MicroBatches(self._stream(self._flow), cut)
-
-    def aggregate_all(
-        self,
-        aggregator: Aggregator,
-        windows: Windows | None = None,
-        *,
-        approximate: bool = False,
-        emission: Emission | None = None,
-        retention: int | str | None = None,
-        name: str | None = None,
-    ) -> KTable:
-        """The aggregate of the whole stream, or of each window of it, whatever the keys: a table with the key ``"all"``
-        (``Windowed`` with windows). Every task sends its partial, at every record or with ``emission="per_commit"`` at
-        commits, through a repartition topic to one task, which merges the last one of each.
-
-        The aggregate must merge exactly (declare ``number=int`` or ``Decimal``), unless ``approximate``: floats then
-        depend, in their last digits, on which partition a record is in. ``retention``: how long after its start a window
-        takes partials (by default a day more than it takes records)."""
-        wiring = self._flow.wiring
-        name = wiring.name(self._flow, "aggregate-all", name)
-        _check_merges(aggregator, name, approximate=approximate)
-        kept_ms = None
-        if windows is not None:
-            if not isinstance(windows, Windows) or windows.length_ms is None or windows.time != "event":
-                raise TopologyError(
-                    f"operator {name!r}: {windows!r:.100} has no fixed length in event time; use tumbling"
-                )
-            least_ms = windows.length_ms + windows.grace_ms
-            kept_ms = least_ms + _DAY_MS if retention is None else duration_ms(retention)
-            if kept_ms < least_ms:
-                raise TopologyError(f"operator {name!r}: retention={retention!r}; give at least {least_ms} ms")
-        partial = AllPartial(
-            stores=(partial_store(f"{name}-partial", aggregator),),
-            aggregator=aggregator,
-            windows=windows,
-            emission=wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
-            uses_watermark=windows is not None and self._flow.watermarked,
-        )
-        wiring.add(f"{name}-partial", partial, self._flow)
-        flow = self._behind(f"{name}-partial", key=STRING, value=PARTIAL)
-        flow = wiring.repartition(flow, partitions=1, name=f"{name}-partial")
-        key = STRING if windows is None else windowed_serde(STRING, windows.length_ms or 1)
-        store = StoreSpec(
-            name,
-            "key_value" if windows is None else "window",
-            STRING,
-            aggregator.result_serde,
-            window_size_ms=None if windows is None else windows.length_ms,
-            retention_ms=kept_ms,
-        )
-        partials = StoreSpec(f"{name}-partials", "key_value", BYTES, BYTES)
-        wiring.add(name, AllTotal(stores=(partials, store), aggregator=aggregator, windows=windows), flow)
-        made = dataclasses.replace(flow, operator=name, key=key, value=aggregator.result_serde)
-        return KTable(made, store)
-
-
-def _check_merges(aggregator: Any, name: str, *, approximate: bool) -> None:
-    if not isinstance(aggregator, Aggregator):
-        raise TopologyError(
-            f"operator {name!r} needs a ready aggregate, such as count() or sum_('price'), not {aggregator!r:.60}"
-        )
-    if aggregator.merge is None or aggregator.ordered:
-        raise TopologyError(
-            f"operator {name!r}: {aggregator.name} depends on the order of all records, which tasks beside each other do "
-            "not have; send the stream through one partition first"
-        )
-    if not aggregator.exact_merge and not approximate:
-        raise TopologyError(
-            f"operator {name!r}: partials of {aggregator.name} do not merge exactly; declare the column's type "
-            "(number=int or Decimal), or allow it with approximate=True"
-        )
 
 
 class MicroBatches:
@@ -313,7 +239,7 @@ class MicroBatches:
             stores=total_stores(name, aggregator, totals=subtracts),
             intervals=cut,
             aggregator=aggregator,
-            retain_ms=max(_DAY_MS, cut.size_ms),
+            retain_ms=max(DAY_MS, cut.size_ms),
         )
         wiring.add(name, spec, sent)
         return self._after(name, sent, INT, aggregator.result_serde, rekeyed=True)
@@ -379,34 +305,45 @@ class MicroBatches:
         name: str | None = None,
     ) -> MicroBatches:
         """Per batch and key that has a state or new values: the state ``fn(values, state)``, ``None`` standing for no
-        state, before as after. It is called also for keys without new values. ``initial_state``: what a key's first
-        values find. ``timeout``: keys without values for so long are dropped. ``state``: the serde of states (``None``:
-        the stream's of values)."""
+        state, before as after. It is called also for keys without new values. ``initial_state``: states of keys before
+        the first batch; the stream then goes through a repartition topic. ``timeout``: keys without values for so long
+        are dropped. ``state``: the serde of states (``None``: the stream's of values)."""
         wiring = self.stream._flow.wiring
         name = wiring.name(self.stream._flow, "batch-state", name)
-        flow = wiring.by_key(self.stream._flow)
-        serde = flow.value if state is None else as_serde(state, f"the states of operator {name!r}")
-        stores = [buffer_store(f"{name}-values", flow.key), StoreSpec(name, "key_value", flow.key, serde)]
-        initial = None
-        if initial_state is not None:
-            # as bytes, so that what one call changes in place no other one sees
-            given = {flow.key.serialize(k): serde.serialize(v) for k, v in initial_state.items()}
-            stores.append(StoreSpec(f"{name}-begun", "key_value", flow.key, BYTES))
-
-            def initial(name: bytes) -> Any:
-                return serde.deserialize(given[name]) if name in given else None
-
+        check_function(fn, name)
+        mine = self.stream._flow
+        serde = mine.value if state is None else as_serde(state, f"the states of operator {name!r}")
+        stores = [buffer_store(f"{name}-values", mine.key), StoreSpec(name, "key_value", mine.key, serde)]
+        if initial_state is None:
+            flow = wiring.by_key(mine)
+        else:
+            stores.append(StoreSpec(f"{name}-begun", "key_value", mine.key, BYTES))
+            flow = self._seeded(name, initial_state, serde)
         spec = BatchState(
             stores=tuple(stores),
             intervals=self._cut(flow),
-            fn=check_function(fn, name),
-            key_serde=flow.key,
-            value_serde=flow.value,
-            initial=initial,
+            fn=fn,
+            key_serde=mine.key,
+            value_serde=mine.value,
+            seeded=initial_state is not None,
             timeout_ms=None if timeout is None else duration_ms(timeout),
         )
         wiring.add(name, spec, flow)
         return self._after(name, flow, None, serde)
+
+    def _seeded(self, name: str, states: Mapping[Any, Any], serde: Serde[Any]) -> Flow:
+        """The stream behind first states, through a repartition topic that takes each to its key's task."""
+        flow = self.stream._flow
+        # as bytes, so that what one task changes in place no other one sees
+        given = {flow.key.serialize(k): serde.serialize(v) for k, v in states.items()}
+
+        def seeds() -> Iterable[Pair]:
+            return [(flow.key.deserialize(k), serde.deserialize(v)) for k, v in given.items()]
+
+        sent = StoreSpec(f"{name}-seeded", "key_value", BYTES, BYTES)
+        flow.wiring.add(f"{name}-seeds", BatchSeeds(stores=(sent,), seeds=seeds), flow)
+        made = self.stream._behind(f"{name}-seeds", value=either_serde(flow.value, serde))
+        return flow.wiring.repartition(made, name=f"{name}-seeds")
 
     # -- wiring ----------------------------------------------------------------------------------------------------
 

@@ -281,13 +281,13 @@ class BatchState(BatchSpec):
     ``values`` empty without any; keys in the order of their bytes. What it returns is the state, which is emitted;
     ``None`` drops the key. Batches follow each other without a gap as long as there is any state.
 
-    ``initial``: states of keys before their first values. ``timeout_ms``: a key without values for so long, at the end of
-    a batch, is dropped without a call. ``stores``: values, states, and with ``initial`` the keys that have had theirs."""
+    ``timeout_ms``: a key without values for so long, at the end of a batch, is dropped without a call. ``seeded``: values
+    come as a ``BatchSeeds`` sends them. ``stores``: values, states, and if seeded the keys that have had their first."""
 
     fn: Callable[[list[Any], Any], Any]
     key_serde: Serde[Any]
     value_serde: Serde[Any]
-    initial: Callable[[bytes], Any] | None = None
+    seeded: bool = False
     timeout_ms: int | None = None
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -300,15 +300,29 @@ class _KeepsState(_Buffers):
         super().__init__(ctx, spec, (pair_serde(spec.key_serde, spec.value_serde),))
         self._fn, self._keys, self._timeout_ms = spec.fn, spec.key_serde, spec.timeout_ms
         self._states = ctx.state(spec.stores[1].name)
-        self._initial = spec.initial
-        self._begun = None if spec.initial is None else ctx.state(spec.stores[2].name)
+        self._begun = ctx.state(spec.stores[2].name) if spec.seeded else None
         self._live: bool | None = None
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        is_state = False
+        if self._begun is not None:
+            is_state, value = value
         if key is None or value is None:
             self.ctx.dropped("null_key" if key is None else "null_value")
+        elif is_state:
+            self._begin(key, value, ts)
         else:
             super().row(port, key, value, ts)
+
+    def _begin(self, key: Any, state: Any, ts: int) -> None:
+        """Every task that sends records sends the first states before them; the first one counts."""
+        assert self._begun is not None
+        name = self._keys.serialize(key)
+        if self._begun.get(name) is None:
+            self._begun.put(name, b"\x01", ts)
+            at = self.wall_ms if self.intervals.wall else ts
+            self._states.put(name, state, max(self._end_after(_floor(at, self.intervals.pane_ms)), 0))
+            self._live = None
 
     def restless(self) -> bool:
         if self._live is None:
@@ -324,8 +338,6 @@ class _KeepsState(_Buffers):
         for name in sorted({*states, *values}):
             new = values.get(name, [])
             old, seen_ms = states.get(name, (None, end_ms))
-            if old is None:
-                old = self._first_state(name, end_ms)
             if new:
                 seen_ms = end_ms
             elif self._timeout_ms is not None and end_ms - seen_ms >= self._timeout_ms:
@@ -337,10 +349,28 @@ class _KeepsState(_Buffers):
                 self.emit_row(self._keys.deserialize(name), state, end_ms - 1)
         self._live = None
 
-    def _first_state(self, name: bytes, end_ms: int) -> Any:
-        if self._initial is None or self._begun is None or self._begun.get(name) is not None:
-            return None
-        state = self._initial(name)
-        if state is not None:
-            self._begun.put(name, b"\x01", end_ms)
-        return state
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSeeds(OperatorSpec):
+    """Sends first states ahead of a task's records: values are pairs of whether it is a state, and the state or value.
+    ``seeds``: pairs of key and state, made anew at each call. The store holds one entry once they are sent."""
+
+    seeds: Callable[[], Iterable[Pair]]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _Seeds(ctx, self)
+
+
+class _Seeds(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: BatchSeeds) -> None:
+        super().__init__(ctx, spec)
+        self._sent = ctx.state(spec.stores[0].name)
+        self._seeds = spec.seeds
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if self._sent.get(b"") is None:
+            for name, state in self._seeds():
+                self.emit_row(name, (True, state), ts, headers=())
+            self._sent.put(b"", b"\x01", ts)
+        self.emit_row(key, (False, value), ts)

@@ -1,0 +1,97 @@
+"""Aggregates of a whole stream in the DSL: ``KStream.aggregate_all``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.serde import BYTES, STRING
+from penstock.state.store import StoreSpec
+from penstock.state.window_keys import windowed_serde
+from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.wiring import as_emission
+from penstock.topologies.operator import Emission
+from penstock.topologies.operators.aggregate_all import AllPartial, AllTotal, partial_store
+from penstock.topologies.operators.batch_aggregates import PARTIAL
+from penstock.topologies.windows import Windows, duration_ms
+
+DAY_MS = 86_400_000
+"""How long results of several tasks are kept beyond their window: tasks may be so far apart."""
+
+
+class AggregateAllMethods(Handle):
+    """Methods of ``KStream``."""
+
+    def aggregate_all(
+        self,
+        aggregator: Aggregator,
+        windows: Windows | None = None,
+        *,
+        approximate: bool = False,
+        emission: Emission | None = None,
+        retention: int | str | None = None,
+        name: str | None = None,
+    ) -> KTable:
+        """The aggregate of the whole stream, or of each window of it, whatever the keys: a table with the key ``"all"``
+        (``Windowed`` with windows). Every task sends its partial, at every record or with ``emission="per_commit"`` at
+        commits, through a repartition topic to one task, which merges the last one of each.
+
+        The aggregate must merge exactly (declare ``number=int`` or ``Decimal``), unless ``approximate``: floats then
+        depend, in their last digits, on which partition a record is in. ``retention``: how long after its start a window
+        takes partials (by default a day more than it takes records)."""
+        wiring = self._flow.wiring
+        name = wiring.name(self._flow, "aggregate-all", name)
+        _check_merges(aggregator, name, approximate=approximate)
+        kept_ms = None
+        if windows is not None:
+            if not isinstance(windows, Windows) or windows.length_ms is None or windows.time != "event":
+                raise TopologyError(
+                    f"operator {name!r}: {windows!r:.100} has no fixed length in event time; use tumbling"
+                )
+            least_ms = windows.length_ms + windows.grace_ms
+            kept_ms = least_ms + DAY_MS if retention is None else duration_ms(retention)
+            if kept_ms < least_ms:
+                raise TopologyError(f"operator {name!r}: retention={retention!r}; give at least {least_ms} ms")
+        partial = AllPartial(
+            stores=(partial_store(f"{name}-partial", aggregator),),
+            aggregator=aggregator,
+            windows=windows,
+            emission=wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
+            uses_watermark=windows is not None and self._flow.watermarked,
+        )
+        wiring.add(f"{name}-partial", partial, self._flow)
+        flow = self._behind(f"{name}-partial", key=STRING, value=PARTIAL)
+        flow = wiring.repartition(flow, partitions=1, name=f"{name}-partial")
+        key = STRING if windows is None else windowed_serde(STRING, windows.length_ms or 1)
+        store = StoreSpec(
+            name,
+            "key_value" if windows is None else "window",
+            STRING,
+            aggregator.result_serde,
+            window_size_ms=None if windows is None else windows.length_ms,
+            retention_ms=kept_ms,
+        )
+        partials = StoreSpec(f"{name}-partials", "key_value", BYTES, BYTES)
+        wiring.add(name, AllTotal(stores=(partials, store), aggregator=aggregator, windows=windows), flow)
+        made = dataclasses.replace(flow, operator=name, key=key, value=aggregator.result_serde)
+        return KTable(made, store)
+
+
+def _check_merges(aggregator: Any, name: str, *, approximate: bool) -> None:
+    if not isinstance(aggregator, Aggregator):
+        raise TopologyError(
+            f"operator {name!r} needs a ready aggregate, such as count() or sum_('price'), not {aggregator!r:.60}"
+        )
+    if aggregator.merge is None or aggregator.ordered:
+        raise TopologyError(
+            f"operator {name!r}: {aggregator.name} depends on the order of all records, which tasks beside each other do "
+            "not have; send the stream through one partition first"
+        )
+    if not aggregator.exact_merge and not approximate:
+        raise TopologyError(
+            f"operator {name!r}: partials of {aggregator.name} do not merge exactly; declare the column's type "
+            "(number=int or Decimal), or allow it with approximate=True"
+        )

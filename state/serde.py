@@ -34,7 +34,7 @@ class Serde(Generic[T]):
     deserialize: Callable[[bytes], T]
     immutable: bool = False
     exact: type | None = None
-    declared: Any = None
+    declared: Any = dataclasses.field(default=None, compare=False)
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
         """Serialize a column, nulls kept. Raises ``SerdeError`` with the place of the first bad value."""

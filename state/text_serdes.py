@@ -79,6 +79,9 @@ class _Row:
                 )
         self.name = name
         self.columns = tuple(types)
+        self.declared: dict[str, Any] = {
+            c: (t if null is None else t | None) if isinstance(t, type) else Any for c, t in types.items()
+        }
         self._readers: dict[str, Callable[[str], Any]] = {c: _bool if t is bool else t for c, t in types.items()}
         self._null = null
 
@@ -128,13 +131,15 @@ def csv_row(
     if len(delimiter) != 1 or len(quote) != 1 or delimiter == quote or delimiter in _BREAKS or quote in _BREAKS:
         raise SerdeError(f"serde csv: delimiter {delimiter!r} and quote {quote!r} must be two different characters")
 
-    def serialize(value: dict[str, Any]) -> bytes:
+    def line(texts: Sequence[str]) -> str:
         out = io.StringIO(newline="")
-        writer = csv.writer(out, delimiter=delimiter, quotechar=quote, lineterminator="\n", strict=True)
-        if header:
-            writer.writerow(row.columns)
-        writer.writerow(row.write(value))
-        return _without_end(out.getvalue()).encode()
+        # fields are quoted for the characters of this line end, either of which a reader takes for one
+        csv.writer(out, delimiter=delimiter, quotechar=quote, lineterminator="\r\n", strict=True).writerow(texts)
+        return _without_end(out.getvalue())
+
+    def serialize(value: dict[str, Any]) -> bytes:
+        lines = [row.columns, row.write(value)] if header else [row.write(value)]
+        return "\n".join(map(line, lines)).encode()
 
     def deserialize(data: bytes) -> dict[str, Any]:
         text = _text(data, "csv")
@@ -154,7 +159,7 @@ def csv_row(
             raise SerdeError(f"serde csv: the header is {rows[0]}, the columns are {list(row.columns)}")
         return row.read(rows[1] or [""], rows[0])
 
-    return Serde(f"csv({delimiter.join(row.columns)})", serialize, deserialize)
+    return Serde(f"csv({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)
 
 
 def delimited(delimiter: str, columns: Columns, *, null: str | None = "") -> Serde[dict[str, Any]]:
@@ -174,7 +179,7 @@ def delimited(delimiter: str, columns: Columns, *, null: str | None = "") -> Ser
     def deserialize(data: bytes) -> dict[str, Any]:
         return row.read(_one_line(_without_end(_text(data, "delimited")), "delimited").split(delimiter))
 
-    return Serde(f"delimited({delimiter.join(row.columns)})", serialize, deserialize)
+    return Serde(f"delimited({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)
 
 
 def regex_line(
@@ -219,4 +224,6 @@ def regex_line(
             )
         return data
 
-    return Serde(f"regex({pattern})", serialize, deserialize)
+    # a group may take no part, whatever its type
+    declared = {c: Any if t is Any else t | None for c, t in row.declared.items()}
+    return Serde(f"regex({pattern})", serialize, deserialize, declared=declared)

@@ -9,7 +9,10 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Headers, Record
 from penstock.topologies.dsl.global_table import GlobalKTable, global_rows
 from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.dsl.typed import RECORD, scope_of_flow
 from penstock.topologies.dsl.wiring import as_serde, check_function
+from penstock.topologies.expressions.row_function import to_function
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator import Question
 from penstock.topologies.operators.endpoints import Source
 from penstock.topologies.operators.lookup import Lookup
@@ -46,9 +49,12 @@ class RecordMethods(Handle):
             "with-headers", name, lambda f: MapRecords(fn=f), lambda r: r._replace(headers=tuple(checked(r)))
         )
 
-    def with_timestamp(self, fn: Callable[[Record], int], *, name: str | None = None) -> KStream:
-        """The same records with the event time ``fn(record)``, in milliseconds. Times may go back; what lies behind
-        operators with windows may then be late."""
+    def with_timestamp(self, fn: Callable[[Record], int] | Expression, *, name: str | None = None) -> KStream:
+        """The same records with the event time ``fn(record)``, in milliseconds, or that of an expression. Times may go
+        back; what lies behind operators with windows may then be late."""
+        if isinstance(fn, Expression):
+            of_record = to_function(fn, RECORD, scope_of_flow(self._flow), operator=name or "with-timestamp")
+            fn = lambda r: of_record(r.key, r.value, r.timestamp_ms, r.headers)  # noqa: E731  # stands for a function
         checked = check_function(fn, name or "with-timestamp")
         return self._then(
             "with-timestamp", name, lambda f: MapRecords(fn=f), lambda r: r._replace(timestamp_ms=checked(r))

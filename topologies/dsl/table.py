@@ -11,7 +11,9 @@ from penstock.topologies.dsl.suppress import SuppressMethods
 from penstock.topologies.dsl.table_grouped import TableGroupMethods
 from penstock.topologies.dsl.table_joins import TableJoinMethods
 from penstock.topologies.dsl.table_ops import TableOpMethods
-from penstock.topologies.dsl.wiring import as_serde, check_function
+from penstock.topologies.dsl.typed import result_serde, row_function
+from penstock.topologies.dsl.wiring import as_serde
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators.stateless import SelectKey
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ class KTable(TableOpMethods, TableJoinMethods, TableGroupMethods, SuppressMethod
     """A handle on a table. Its changes flow on as upserts: the new value, or null when the key is gone."""
 
     def to_stream(
-        self, key_fn: Callable[[Any, Any], Any] | None = None, *, key: Any = None, name: str | None = None
+        self, key_fn: Callable[[Any, Any], Any] | Expression | None = None, *, key: Any = None, name: str | None = None
     ) -> KStream:
         """The table's changes as a stream, under ``key_fn(key, value)`` if given, whose serde is ``key``."""
         flow = self._flow
@@ -30,8 +32,10 @@ class KTable(TableOpMethods, TableJoinMethods, TableGroupMethods, SuppressMethod
             return self._stream(flow if key is None else dataclasses.replace(flow, key=as_serde(key, f"{flow.out!r}")))
         wiring = flow.wiring
         name = wiring.name(flow, "to-stream", name)
+        checked = row_function(key_fn, name, flow, record=True)
+        key = result_serde(checked, name, key)
         serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
-        wiring.add(name, SelectKey(fn=check_function(key_fn, name)), flow)
+        wiring.add(name, SelectKey(fn=checked), flow)
         return self._stream(dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True))
 
     def to(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> None:

@@ -22,10 +22,12 @@ from penstock.state.serde import BYTES, INT, JSON, Serde
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
 from penstock.topologies.aggregators.base import Aggregator
-from penstock.topologies.aggregators.base import agg as joined
 from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
 from penstock.topologies.edges import ANY_KIND, Emits
+from penstock.topologies.expressions.aggregates import aggregator_of_one
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators import stateless
 from penstock.topologies.operators.fold import COUNTING, Fold
 from penstock.topologies.operators.timers import timer_store
@@ -149,7 +151,7 @@ class KTriggeredStream:
 
     def aggregate(
         self,
-        init: Callable[[], Any] | Aggregator,
+        init: Callable[[], Any] | Aggregator | Expression,
         adder: Callable[[Any, Any, Any], Any] | None = None,
         *,
         value: Any = None,
@@ -157,8 +159,12 @@ class KTriggeredStream:
         name: str | None = None,
     ) -> TriggeredStream:
         """``adder(key, value, aggregate)`` over the records, from ``init()``; ``value``: the serde of aggregates;
-        ``merger(key, a, b)``: of windows that merge. Or a ready aggregate alone: ``aggregate(mean("price"))``."""
+        ``merger(key, a, b)``: of windows that merge. Or a ready aggregate or an expression over aggregates alone:
+        ``aggregate(mean("price"))``, ``aggregate(col("price").sum())``."""
         name = self._name("aggregate", name)
+        if isinstance(init, Expression):
+            init, tp = aggregator_of_one(init, scope_of_flow(self._flow), operator=name)
+            value = serde_of_type(tp) if value is None else value
         if isinstance(init, Aggregator):
             return self._ready(name, init, value)
         if value is None:
@@ -171,9 +177,12 @@ class KTriggeredStream:
         fold = Fold(adders=(check_function(adder, name),), init=check_function(init, name), merger=merger)
         return self._add(name, fold, serde, serde)
 
-    def agg(self, *, value: Any = None, name: str | None = None, **parts: Aggregator) -> TriggeredStream:
-        """Several ready aggregates at once; values are dicts: ``agg(total=sum_("price"), n=count())``."""
-        return self._ready(self._name("agg", name), joined(**parts), value)
+    def agg(self, *, value: Any = None, name: str | None = None, **parts: Aggregator | Expression) -> TriggeredStream:
+        """Several ready aggregates at once, or expressions over aggregates; values are dicts:
+        ``agg(total=sum_("price"), n=count())``."""
+        name = self._name("agg", name)
+        made, shown = aggregate_of(parts, name, self._flow, value)
+        return self._ready(name, made, shown)
 
     def to_list(self, *, value: Any = None, name: str | None = None) -> TriggeredStream:
         """The values, in order of arrival (of windows that merge: the earlier window's first). ``value``: the serde of

@@ -23,6 +23,7 @@ from penstock.topologies.dsl.micro_batches import MicroBatchMethods
 from penstock.topologies.dsl.patterns import PatternMethods
 from penstock.topologies.dsl.records import RecordMethods
 from penstock.topologies.dsl.sampling import SamplingMethods
+from penstock.topologies.dsl.shedding import SheddingMethods
 from penstock.topologies.dsl.stateless import StatelessMethods
 from penstock.topologies.dsl.stream_joins import StreamJoinMethods
 from penstock.topologies.dsl.to_table import ToTableMethods
@@ -45,6 +46,7 @@ class KStream(
     GlobalTableJoinMethods,
     RecordMethods,
     LoopMethods,
+    SheddingMethods,
 ):
     """A handle on a stream of records."""
 

@@ -1,0 +1,11 @@
+"""The Nexmark benchmark: an auction house as a stream of persons, auctions and bids, and the queries 0 to 22 on it.
+
+``generator`` makes the stream, ``model`` has its schema, ``streams`` reads it, and the other modules hold the queries by
+what they show. Each query is a function that takes nothing and returns a topology, which reads the topic ``nexmark`` and
+writes the topic of its own name:
+
+    penstock worker penstock.topologies.examples.nexmark.windows:q5
+
+The meaning of every query is that of the Flink SQL of nexmark/nexmark; times are UTC. Queries that keep every person,
+auction or pair for good (3, 18, 19, and the aggregates of 4, 6 and 9 per auction or seller) do so there too.
+"""

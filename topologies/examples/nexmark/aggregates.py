@@ -1,0 +1,136 @@
+"""Queries of Nexmark that keep a result per key up to date: every change of a result is written.
+
+What is counted per day is kept for the day: windows of a day, in UTC, take its events until 4 s after its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.topologies.aggregators import last, top_k
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.examples.nexmark.joins import better
+from penstock.topologies.examples.nexmark.model import Bid, Offer
+from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
+from penstock.topologies.expressions.functions import col, count, key, struct, window_start
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.graph import Topology
+from penstock.topologies.windows import custom, tumbling
+
+CHEAP, DEAR = 10_000, 1_000_000
+"""The bounds of the three classes of prices."""
+
+
+class Prices(msgspec.Struct, frozen=True, gc=False):
+    """What a mean is made of."""
+
+    auctions: int = 0
+    total: int = 0
+
+
+def q4() -> Topology:
+    """Average price for a category: of the highest bid of each auction, rounded down. When an auction's highest bid
+    changes, its category takes the former one out again."""
+    nexmark = Nexmark("q4")
+    highest = nexmark.offers.group_by_key().agg(category=col("auction.category").max(), price=col("bid.price").max())
+    by_category = highest.group_by(lambda auction, final: (final["category"], final["price"]), key=int, value=int)
+    prices = by_category.aggregate(
+        Prices,
+        lambda category, price, so_far: Prices(so_far.auctions + 1, so_far.total + price),
+        lambda category, price, so_far: Prices(so_far.auctions - 1, so_far.total - price),
+        value=Prices,
+    )
+    means = prices.filter(col("auctions") > 0).map_values(col("total") // col("auctions"))
+    return nexmark.topology(means)
+
+
+def _open_for(auction: int, offer: Offer, time_ms: int) -> list[tuple[int, int]]:
+    return [(offer.auction.dateTime, offer.auction.expires + 1)]
+
+
+def _mean_price(offers: list[Offer]) -> int:
+    """Rounded to the nearest integer, halves up."""
+    return (2 * sum(o.bid.price for o in offers) + len(offers)) // (2 * len(offers))
+
+
+def q6() -> Topology:
+    """Average selling price by seller: of the winning bids of the last ten auctions that closed, by the times of these
+    bids. An auction is a window of its own, which closes when it expires."""
+    nexmark = Nexmark("q6")
+    open_for = nexmark.offers.group_by_key().windowed_by(custom(_open_for, max_size=HORIZON, grace=0))
+    sold = open_for.reduce(better, emission="on_close").to_stream().group_by(col("auction.seller"))
+    last_ten = sold.aggregate(top_k(10, by=lambda o: (o.bid.dateTime, o.auction.id), value=Offer))
+    return nexmark.topology(last_ten.map_values(_mean_price, value=int))
+
+
+def _by_class(name: str, of: Any) -> Iterator[tuple[str, Expression]]:
+    """An aggregate over all bids, and over those of each class of prices."""
+    classes = (col("price") < CHEAP, (col("price") >= CHEAP) & (col("price") < DEAR), col("price") >= DEAR)
+    yield f"total_{name}", of
+    for i, those in enumerate(classes, 1):
+        yield f"rank{i}_{name}", of.where(those)
+
+
+def _statistics() -> dict[str, Expression]:
+    return {
+        **dict(_by_class("bids", count())),
+        **dict(_by_class("bidders", col("bidder").count_distinct())),
+        **dict(_by_class("auctions", col("auction").count_distinct())),
+    }
+
+
+def _days(bids: KStream, by: Expression, **aggregates: Expression) -> KTable:
+    return bids.group_by(by).windowed_by(tumbling("1d", grace=0)).aggregate(struct(**aggregates))
+
+
+def _with_day(days: KTable, **keys: Expression) -> KStream:
+    """The results with their day, and with what their key holds beside it."""
+    return days.to_stream().with_columns(day=window_start().format_time("%Y-%m-%d"), **keys)
+
+
+def q15() -> Topology:
+    """Bidding statistics per day: bids, and how many different bidders and auctions they are of."""
+    nexmark = Nexmark("q15")
+    days = _days(nexmark.bids, col("dateTime").format_time("%Y-%m-%d"), **_statistics())
+    return nexmark.topology(_with_day(days))
+
+
+def q16() -> Topology:
+    """Channel statistics per day: those of query 15 for each channel, and the minute of its last bid."""
+    nexmark = Nexmark("q16")
+    minute = col("dateTime").format_time("%H:%M").max()
+    days = _days(nexmark.bids, col("channel"), minute=minute, **_statistics())
+    return nexmark.topology(_with_day(days, channel=key()["key"]))
+
+
+def q17() -> Topology:
+    """Auction statistics per day: bids and their prices, the mean rounded down."""
+    nexmark = Nexmark("q17")
+    price = col("price")
+    prices = {"min_price": price.min(), "max_price": price.max(), "sum_price": price.sum()}
+    mean = price.sum() // count()
+    days = _days(nexmark.bids, col("auction"), avg_price=mean, **prices, **dict(_by_class("bids", count())))
+    return nexmark.topology(_with_day(days, auction=key()["key"]))
+
+
+def q18() -> Topology:
+    """The last bid of each user for each auction."""
+    nexmark = Nexmark("q18")
+    by_both = nexmark.bids.group_by(struct(bidder=col("bidder"), auction=col("auction")))
+    return nexmark.topology(by_both.aggregate(last(value=Bid)))
+
+
+def _ranked(auction: int, bids: list[Bid]) -> list[tuple[str, Bid]]:
+    return [(f"{auction}/{rank}", bid) for rank, bid in enumerate(bids, 1)]
+
+
+def q19() -> Topology:
+    """The ten highest bids for each auction, the earlier first of equal ones, under ``<auction>/<rank>``."""
+    nexmark = Nexmark("q19")
+    top_ten = top_k(10, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
+    best = nexmark.bids.group_by(col("auction")).aggregate(top_ten).to_stream()
+    return nexmark.topology(best.flat_map(_ranked, key=str, value=Bid))

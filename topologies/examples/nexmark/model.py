@@ -1,0 +1,74 @@
+"""The schema of Nexmark. Fields have the names that the benchmark gives them, here and in JSON.
+
+Ids are integers, prices cents, times (``dateTime``, ``expires``) milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PERSON, AUCTION, BID = 0, 1, 2
+"""What an event is of: its ``event_type``."""
+
+
+class Person(msgspec.Struct, frozen=True, gc=False):
+    """Somebody registers."""
+
+    id: int
+    name: str
+    emailAddress: str
+    creditCard: str
+    city: str
+    state: str
+    dateTime: int
+    extra: str
+
+
+class Auction(msgspec.Struct, frozen=True, gc=False):
+    """A person (``seller``) offers an item until ``expires``, that moment included."""
+
+    id: int
+    itemName: str
+    description: str
+    initialBid: int
+    reserve: int
+    dateTime: int
+    expires: int
+    seller: int
+    category: int
+    extra: str
+
+
+class Bid(msgspec.Struct, frozen=True, gc=False):
+    """A person (``bidder``) bids for an auction, coming by way of a channel."""
+
+    auction: int
+    bidder: int
+    price: int
+    channel: str
+    url: str
+    dateTime: int
+    extra: str
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One record of the stream: the field that ``event_type`` says is there, the others are null."""
+
+    event_type: int
+    person: Person | None = None
+    auction: Auction | None = None
+    bid: Bid | None = None
+
+    @property
+    def dateTime(self) -> int:
+        """When it happened."""
+        of = self.person or self.auction or self.bid
+        assert of is not None
+        return of.dateTime
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """A bid with its auction."""
+
+    auction: Auction
+    bid: Bid

@@ -1,0 +1,57 @@
+"""What every query of Nexmark reads: one topic of events, and the streams of their three kinds."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, Event, Offer
+from penstock.topologies.expressions.functions import col, left, right, struct
+from penstock.topologies.graph import Topology
+from penstock.topologies.watermarks import bounded_out_of_orderness
+
+HORIZON = "1h"
+"""How far apart a bid and its auction may be, and how long an auction lives at most. In the stream both are the time in
+which some hundreds of auctions appear: a second at its usual rate."""
+
+
+class Nexmark:
+    """The inputs of one query. Events are at most 4 s late. Each kind is a stream of its own type, under the event's id."""
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+        self.builder = StreamsBuilder(query)
+        late = bounded_out_of_orderness("4s")
+        self._events = self.builder.stream("nexmark", key=int, value=Event, watermark=late)
+
+    @cached_property
+    def persons(self) -> KStream:
+        """Persons who register."""
+        return self._events.filter_values(col("event_type") == PERSON).map_values(col("person"), name="persons")
+
+    @cached_property
+    def auctions(self) -> KStream:
+        """Auctions that open."""
+        return self._events.filter_values(col("event_type") == AUCTION).map_values(col("auction"), name="auctions")
+
+    @cached_property
+    def bids(self) -> KStream:
+        """Bids."""
+        return self._events.filter_values(col("event_type") == BID).map_values(col("bid"), name="bids")
+
+    @cached_property
+    def offers(self) -> KStream:
+        """Each bid that came while its auction was open, under the auction's id."""
+        auctions, bids = self.auctions.select_key(col("id")), self.bids.select_key(col("auction"))
+        in_time = right("dateTime").between(left("dateTime"), left("expires"))
+        both = struct(auction=left(), bid=right())
+        return auctions.join(
+            bids, both, before=0, after=HORIZON, grace=0, condition=in_time, value=Offer, name="offers"
+        )
+
+    def topology(self, result: KStream | KTable) -> Topology:
+        """The query, whose result goes to the topic of its name."""
+        result.to(self.query)
+        return self.builder.build()

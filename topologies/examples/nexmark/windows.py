@@ -1,0 +1,61 @@
+"""Queries of Nexmark over windows of time.
+
+Results leave when their window closes: by the watermark, 4 s behind the newest event, or by the clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.topologies.examples.nexmark.streams import Nexmark
+from penstock.topologies.expressions.functions import col, key, left, value, window_end, window_start
+from penstock.topologies.graph import Topology
+from penstock.topologies.windows import hopping, session, tumbling
+
+
+def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The auctions with the highest number so far, with one more."""
+    if not most or counted["num"] > most[0]["num"]:
+        return [counted]
+    return [*most, counted] if counted["num"] == most[0]["num"] else most
+
+
+def q5() -> Topology:
+    """Hot items: the auctions with the most bids within ten seconds, every two seconds. Counts leave when their window
+    closes, with its last moment for a time, so that all counts of a window meet in one of two seconds."""
+    nexmark = Nexmark("q5")
+    by_auction = nexmark.bids.group_by(col("auction")).windowed_by(hopping("10s", "2s", grace=0))
+    counts = by_auction.count(emission="on_close").to_stream().with_timestamp(lambda record: record.key.end_ms - 1)
+    by_window = counts.select(auction=key()["key"], num=value(), end=window_end()).group_by(col("end"))
+    ends = by_window.windowed_by(tumbling("2s", grace=0))
+    hottest = ends.aggregate(list, with_most, value=list, emission="on_close").to_stream()
+    return nexmark.topology(hottest.flat_map_values(lambda most: most, value=dict).select(col("auction"), col("num")))
+
+
+def q7() -> Topology:
+    """Highest bid: the bids whose price is the highest of ten seconds. A bid at the end of a window, which is the first
+    moment of the next one, counts for both."""
+    nexmark = Nexmark("q7")
+    windows = nexmark.bids.group_by(col("dateTime").floor_time("10s")).windowed_by(tumbling("10s", grace=0))
+    highest = windows.aggregate(col("price").max(), emission="on_close").to_stream()
+    ends = highest.with_timestamp(lambda record: record.key.end_ms).select_key(value())
+    return nexmark.topology(nexmark.bids.select_key(col("price")).join(ends, left(), before=0, after="10s", grace=0))
+
+
+def q11() -> Topology:
+    """User sessions: the bids that each user makes with less than ten seconds between them."""
+    nexmark = Nexmark("q11")
+    sessions = nexmark.bids.group_by(col("bidder")).windowed_by(session("10s", grace=0, bounds="gap"))
+    counts = sessions.count(emission="on_close").to_stream()
+    fields = {"bidder": key()["key"], "bid_count": value(), "starttime": window_start(), "endtime": window_end()}
+    return nexmark.topology(counts.select(**fields))
+
+
+def q12() -> Topology:
+    """Processing time windows: the bids of each user that were processed within ten seconds of the clock, whose readings
+    are journaled."""
+    nexmark = Nexmark("q12")
+    windows = nexmark.bids.group_by(col("bidder")).windowed_by(tumbling("10s", time="processing"))
+    counts = windows.count(emission="on_close").to_stream()
+    fields = {"bidder": key()["key"], "bid_count": value(), "starttime": window_start(), "endtime": window_end()}
+    return nexmark.topology(counts.select(**fields))

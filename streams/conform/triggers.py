@@ -40,7 +40,7 @@ _BEAM: dict[str, Callable[[Spec], Trigger]] = {
     "default": lambda spec: triggers.default_trigger(),
     "after_watermark": _after_watermark,
     "after_count": lambda spec: triggers.after_count(spec["n"]),
-    "after_processing_time": lambda spec: triggers.after_processing_time(spec.get("delay", 0)),
+    "after_processing_time": lambda spec: triggers.after_processing_time(_first(spec, "delay", "delay_ms", default=0)),
     "repeatedly": lambda spec: triggers.repeatedly(beam_trigger(spec["trigger"])),
     "after_any": _several(triggers.after_any),
     "after_first": _several(triggers.after_any),
@@ -67,5 +67,6 @@ _FLINK: dict[str, Callable[[Spec], Trigger]] = {
 }
 
 
-def _first(spec: Spec, *names: str) -> Any:
-    return next(spec[name] for name in names if name in spec)
+def _first(spec: Spec, *names: str, default: Any = None) -> Any:
+    """The first of the names that the spec has."""
+    return next((spec[name] for name in names if name in spec), default)

@@ -31,20 +31,28 @@ def dsl_window(spec: Spec) -> Any:
 
 def plain_window(spec: Spec, *, before_epoch: bool, grace_ms: int = 0) -> windows.Windows:
     """The window of a case without a unit of time: ``size``, ``advance``, ``gap``, ``offset`` (Beam, Flink)."""
-    kind, offset = spec["type"], spec.get("offset", 0)
+    kind, offset = spec["type"], _named(spec, "offset", 0)
     if kind in ("fixed", "tumbling"):
-        return windows.tumbling(spec["size"], grace=grace_ms, offset=offset)
+        return windows.tumbling(_named(spec, "size"), grace=grace_ms, offset=offset)
     if kind == "hopping":
-        size, advance = spec["size"], spec["advance"]
+        size, advance = _named(spec, "size"), _named(spec, "advance")
         return windows.hopping(size, advance, grace=grace_ms, offset=offset, before_epoch=before_epoch)
     if kind == "session":
         touching = bool(spec.get("touching_merges"))
-        return windows.session(spec["gap"], grace=grace_ms, bounds="gap", touching=touching)
+        return windows.session(_named(spec, "gap"), grace=grace_ms, bounds="gap", touching=touching)
     if kind == "global":
         return windows.global_window()
     if kind == "unlimited":
-        return windows.unlimited(spec.get("start", 0))
+        return windows.unlimited(_named(spec, "start", 0))
     raise CaseError(f"window type {kind!r} is unknown; the format has fixed, tumbling, hopping, session, global here")
+
+
+def _named(spec: Spec, name: str, default: int | None = None) -> int:
+    """A length, with or without a unit in its name."""
+    found = spec.get(name, spec.get(f"{name}_ms", default))
+    if found is None:
+        raise CaseError(f"the {spec['type']} window has no {name}")
+    return int(found)
 
 
 def window_end(kind: str) -> Callable[[Windowed], int | None] | None:

@@ -41,6 +41,8 @@ def verdict(case: Case, played: Played) -> list[str]:
     found = [checks.judge(alternative, played) for alternative in _alternatives(case)]
     if "expected_final" in case.data:
         found.append(checks.judge_final(case.data["expected_final"], played))
+    if not found:
+        raise CaseError("the case expects nothing: it has none of expected, expected_ideal, expected_final")
     return [] if any(not wrong for wrong in found) else found[0]
 
 

@@ -10,11 +10,12 @@ def judge(case: Case) -> list[str]:
     """Hash every key."""
     wrong = []
     for entry, expected in zip(case.input, case.expectations(), strict=True):
-        key = entry["utf8"].encode()
-        if case.kind == "murmur2":
-            found = {"signed_int32": murmur2(key)}
-        else:
-            found = {"partition": partition_for(key, case.data["partitions"])}
-        if found != expected:
-            wrong.append(f"{entry['utf8']!r}: expected {expected}, actual {found}")
+        key = bytes.fromhex(entry["hex"]) if "hex" in entry else entry["utf8"].encode()
+        signed = murmur2(key)
+        found = {"signed_int32": signed, "unsigned_int32": signed & 0xFFFFFFFF, "positive_int32": signed & 0x7FFFFFFF}
+        if case.kind == "partition":
+            found["partition"] = partition_for(key, case.data["partitions"])
+        for name, value in expected.items():
+            if found.get(name) != value:
+                wrong.append(f"{key!r}: {name}: expected {value}, actual {found.get(name)}")
     return wrong

@@ -103,15 +103,32 @@ class KeyValueState:
             if found is not None:
                 yield key, found[0], found[1]
 
+    def first(self, low: bytes | None = None, high: bytes | None = None) -> tuple[bytes, Any, int] | None:
+        """The first entry that ``range`` gives, at the cost of a few steps however long the range is."""
+        if self._floor is not None and (low is None or low < self._floor):
+            low = self._floor
+        written = self._sorted_keys().irange(low, high, inclusive=(True, False))
+        ours = next((k for k in written if self.entries[k] is not None), None)
+        for key, raw in self._backend.range(self.spec.name, low, high if ours is None else ours):
+            if key not in self.dirty:
+                found = self.unpack(self._thaw(raw) if self.immutable else raw)
+                return None if found is None else (key, *found)
+        found = None if ours is None else self.unpack(self.entries[ours])
+        return None if ours is None or found is None else (ours, *found)
+
     def _written_keys(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
-        """The dirty keys of a range, sorted. The sorted form is made at the first range read and kept up from then."""
+        """The dirty keys of a range, sorted."""
+        return list(self._sorted_keys().irange(low, high, inclusive=(True, False), reverse=reverse))
+
+    def _sorted_keys(self) -> SortedSet[bytes]:
+        """The dirty keys, sorted. The sorted form is made at the first read and kept up from then."""
         if self._sorted is None:
             self._sorted = SortedSet(self.dirty)
         elif self._sorted_len != len(self.dirty):
             # dict keeps insertion order: only the keys since the last read are new, and they stand at the end
             self._sorted.update(islice(reversed(self.dirty), len(self.dirty) - self._sorted_len))
         self._sorted_len = len(self.dirty)
-        return list(self._sorted.irange(low, high, inclusive=(True, False), reverse=reverse))
+        return self._sorted
 
     def _thaw(self, raw: bytes | None) -> Any:
         """Stored bytes as the entry of an immutable serde."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
 from penstock.topologies.watermarks import bounded_out_of_orderness
-from penstock.topologies.windows import session, sliding, tumbling
+from penstock.topologies.windows import Windows, session, sliding, tumbling
 from tests.properties.following import RESTART, RESTORE, SIZES, Put, Shown, Step, play, random_steps, with_olds
 
 
@@ -53,10 +54,9 @@ def windowed(r: Put) -> Windowed | None:
 def topology(trial: Trial) -> Topology:
     """Values of one letter, with the value that was told before."""
     builder = StreamsBuilder("t", key=str, value=str)
-    if trial.size_ms is None:
-        until, key = until_time_limit(trial.limit_ms), STRING
-    else:
-        until, key = until_window_closes(grace=trial.limit_ms), windowed_serde(str, trial.size_ms)
+    until, key = until_time_limit(trial.limit_ms), STRING
+    if trial.size_ms is not None:
+        until, key = until_window_closes(grace=trial.limit_ms), windowed_serde(str, trial.size_ms)  # type: ignore[assignment]  # of other keys
     table = builder.changelog_table("in", key=key).suppress(until, **trial.bounds, name="buffer")  # type: ignore[arg-type]  # bounds are ints
     with_olds(builder, table, "out")
     return builder.build()
@@ -128,7 +128,7 @@ def test_a_full_buffer_stops_the_application_and_commits_nothing() -> None:
     driver.release()
 
 
-FINAL = {
+FINAL: dict[str, Callable[[], Windows]] = {
     "tumbling": lambda: tumbling(10, grace=7),
     "session": lambda: session(10, grace=7),
     "sliding": lambda: sliding(10, grace=7),

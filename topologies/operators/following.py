@@ -153,8 +153,10 @@ class FollowingAggregates(RowOperator):
     def _set_timer(self, data: bytes, place: Place, existed: bool, exists: bool) -> None:
         """Have a timer for every window. The payload is suffix | key."""
         assert self._timers is not None
-        if existed != exists:
-            (self._timers.set if exists else self._timers.delete)(place[0], place[1] + data)
+        if exists and not existed:
+            self._timers.set(place[0], place[1] + data, new=True)
+        elif existed and not exists:
+            self._timers.delete(place[0], place[1] + data)
 
     # -- commits -------------------------------------------------------------------------------------------------
 

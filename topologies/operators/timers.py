@@ -8,6 +8,7 @@ to 2**63 - 1.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from penstock.state.serde import BYTES
 from penstock.state.store import StoreSpec
@@ -29,12 +30,15 @@ class TimerQueue:
     def __init__(self, state: KeyValueState) -> None:
         self._state = state
         self._next_ms: int | None = None
-        """No timer is due before it; ``None``: unknown, the store is asked."""
+        """The earliest timer; behind the end of time without one; ``None``: unknown, the store is asked."""
+        self._low_ms = 0
+        """No timer is earlier: what was taken need not be passed again."""
 
-    def set(self, time_ms: int, payload: bytes) -> None:
-        """Set a timer."""
+    def set(self, time_ms: int, payload: bytes, *, new: bool = False) -> None:
+        """Set a timer. ``new``: it is known not to be set, so that it leaves no trace if it goes before the commit."""
         time_ms = min(max(time_ms, 0), LAST_MS)
-        self._state.put(_TIME.pack(time_ms) + payload, b"\x01", time_ms)
+        (self._state.put_new if new else self._state.put)(_TIME.pack(time_ms) + payload, b"\x01", time_ms)
+        self._low_ms = min(self._low_ms, time_ms)
         if self._next_ms is not None and time_ms < self._next_ms:
             self._next_ms = time_ms
 
@@ -44,26 +48,32 @@ class TimerQueue:
         key = _TIME.pack(time_ms) + payload
         if self._state.get(key) is not None:
             self._state.put(key, None, time_ms)
+            if time_ms == self._next_ms:
+                self._next_ms = None
 
     @property
     def next_ms(self) -> int | None:
         """The earliest timer; ``None`` without one."""
-        for key, _, _ in self._state.range():
-            self._next_ms = _TIME.unpack_from(key)[0]
-            return self._next_ms
-        self._next_ms = LAST_MS + 1
-        return None
+        if self._next_ms is None:
+            first = self._state.first(_TIME.pack(self._low_ms))
+            self._next_ms = LAST_MS + 1 if first is None else _TIME.unpack_from(first[0])[0]
+        return self._next_ms if self._next_ms <= LAST_MS else None
 
     def due(self, until_ms: int) -> list[tuple[int, bytes]]:
         """Take the timers up to and including ``until_ms``, by time, then payload. A timer that is set while these are
         handled is found by the next call."""
-        if self._next_ms is None:
-            self._next_ms = LAST_MS + 1 if self.next_ms is None else self._next_ms
-        if self._next_ms is None or until_ms < self._next_ms:
+        next_ms = self.next_ms
+        if next_ms is None or until_ms < next_ms:
             return []
         high = None if until_ms >= LAST_MS else _TIME.pack(until_ms + 1)
-        keys = [key for key, _, _ in self._state.range(None, high)]
+        keys = [key for key, _, _ in self._state.range(_TIME.pack(next_ms), high)]
         for key in keys:
             self._state.put(key, None, _TIME.unpack_from(key)[0])
         self._next_ms = None
+        self._low_ms = min(until_ms + 1, LAST_MS)
         return [(_TIME.unpack_from(k)[0], k[8:]) for k in keys]
+
+    def in_turn(self, until_ms: int) -> Iterator[tuple[int, bytes]]:
+        """The same one instant at a time, so that timers that are set meanwhile for a later instant have their turn."""
+        while (next_ms := self.next_ms) is not None and next_ms <= until_ms:
+            yield from self.due(next_ms)

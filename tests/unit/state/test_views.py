@@ -91,7 +91,10 @@ def test_ranges_and_commits_are_those_of_a_plain_dict_whatever_comes_between() -
                 low, high = sorted((bytes([rng.randrange(12)]), bytes([rng.randrange(12)])))
                 reverse = rng.random() < 0.5
                 found = [(k, v) for k, v, _ in state.range(low, high, reverse=reverse)]
-                assert found == sorted(((k, v) for k, v in model.items() if low <= k < high), reverse=reverse)
+                inside = sorted((k, v) for k, v in model.items() if low <= k < high)
+                assert found == sorted(inside, reverse=reverse)
+                first = state.first(low, high)
+                assert (first and first[:2]) == (inside[0] if inside else None)
             else:
                 for k, raw in commit(state, backend):
                     if raw is None:

@@ -48,8 +48,9 @@ class Delta:
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """Evict: those whose time is ``ms`` or more ago; a record that comes so late is dropped and counted. Tumble: ``ms`` after the first record. Trigger: every ``ms``, from the
-    window's first record on, if the window is not as it was before."""
+    """Evict: those whose time is ``ms`` or more ago; a record that comes so late is dropped and counted. Tumble: ``ms``
+    after the first record. Trigger: every ``ms``, from the window's first record on, if the window is not as it was
+    before."""
 
     ms: int
 

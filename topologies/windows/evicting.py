@@ -86,8 +86,22 @@ class EvictingWindows(Windows):
 
     def describe(self) -> str:
         """The policies."""
-        trigger = "" if self.trigger is None else f", trigger={self.trigger}"
-        return f"evicting({self.evict}{trigger})"
+        trigger = "" if self.trigger is None else f", trigger={_shown(self.trigger)}"
+        return f"evicting({_shown(self.evict)}{trigger}{', time=processing' if self.time == 'processing' else ''})"
+
+
+def _shown(policy: Policy) -> str:
+    if isinstance(policy, Count):
+        return f"count({policy.n})"
+    if isinstance(policy, Span):
+        return f"time({policy.ms} ms)"
+    if isinstance(policy, Delta):
+        return f"delta({_name(policy.of)}, {policy.distance})"
+    return f"punctuation({_name(policy.fn)}{'' if policy.inclusive else ', inclusive=False'})"
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))
 
 
 def count(n: int) -> Count:
@@ -114,6 +128,7 @@ def _field(name: str) -> Callable[[Any], Any]:
     def pick(value: Any) -> Any:
         return item(value) if isinstance(value, dict) else getattr(value, name)
 
+    pick.__name__ = name
     return pick
 
 

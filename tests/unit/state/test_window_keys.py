@@ -7,7 +7,7 @@ import pytest
 from penstock.state.errors import SerdeError
 from penstock.state.log import Windowed
 from penstock.state.serde import INT, STRING
-from penstock.state.window_keys import windowed_serde
+from penstock.state.window_keys import spanning_serde, starting_serde, windowed_serde
 
 
 def test_the_key_comes_first_and_the_start_last() -> None:
@@ -31,3 +31,20 @@ def test_the_size_is_part_of_the_name_and_must_be_one() -> None:
     assert windowed_serde(str, 5).inner is STRING
     with pytest.raises(SerdeError, match="0 ms"):
         windowed_serde(str, 0)
+
+
+def test_windows_of_any_length_carry_both_ends_in_the_layout_of_java_sessions() -> None:
+    """key | end | start; starts may lie before 1970."""
+    serde = spanning_serde(str)
+    key = Windowed("a", -5, 7)
+    assert serde.serialize(key) == b"a" + (7).to_bytes(8, "big") + (-5).to_bytes(8, "big", signed=True)
+    assert serde.deserialize(serde.serialize(key)) == key
+    assert serde.inner is STRING
+
+
+def test_windows_whose_end_follows_from_the_start_carry_the_start() -> None:
+    """As those of one size; the description is part of the name."""
+    serde = starting_serde(str, "months", lambda start: start + 31)
+    assert serde.serialize(Windowed("a", 2, 33)) == b"a" + (2).to_bytes(8, "big")
+    assert serde.deserialize(b"a" + (2).to_bytes(8, "big")) == Windowed("a", 2, 33)
+    assert "months" in serde.name

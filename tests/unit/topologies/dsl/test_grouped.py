@@ -110,6 +110,23 @@ def test_the_watermark_closes_windows_where_there_is_a_strategy() -> None:
         assert rows(driver) == [("a", 0, 10, 2, 9)]
 
 
+def test_a_topic_that_falls_silent_holds_windows_back_until_it_counts_as_idle() -> None:
+    builder = StreamsBuilder("t", value=int)
+    strategy = bounded_out_of_orderness(0, idle="30s")
+    first, second = (builder.stream(topic, watermark=strategy) for topic in ("first", "second"))
+    grouped = first.merge(second).group_by_key().windowed_by(w.hopping(10, 5, grace=0))
+    grouped.reduce(lambda a, b: a + b, inverse=lambda a, b: a - b, emission="on_close").to("out")
+    with TopologyTestDriver(builder) as driver:
+        driver.advance_wall_time(1_000)
+        driver.pipe("second", "b", 1, 2)
+        driver.pipe_all("first", [Record("a", 1, 3), Record("a", 2, 8), Record("a", 4, 99)])
+        assert rows(driver) == []
+        for _ in range(8):
+            driver.advance_wall_time(10_000)
+            driver.pipe("first", "a", 0, 99)
+        assert rows(driver) == [("a", 0, 10, 3, 8), ("b", 0, 10, 1, 2), ("a", 5, 15, 2, 8)]
+
+
 def test_a_record_whose_function_fails_is_in_none_of_its_windows() -> None:
     def adder(key: str, value: int, total: int) -> int:
         if total == 1 and value == 7:

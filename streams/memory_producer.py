@@ -12,6 +12,7 @@ from penstock.state.partitioner import partition_for
 from penstock.streams.memory_groups import GroupToken
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.ports import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.sink import BY_KEY
 
 MESSAGE_MAX_BYTES = 1_000_000
 """A client's default limit of one record."""
@@ -68,6 +69,8 @@ class MemoryProducer:
         self._pass("send")
         for i, (key, value, at) in enumerate(zip(keys, values, timestamps, strict=True)):
             chosen = partition if partition is None or isinstance(partition, int) else partition[i]
+            if chosen == BY_KEY:
+                chosen = None
             size = len(key or b"") + len(value or b"")
             if size > self._message_max_bytes:
                 self._refused = AbortableError(

@@ -127,8 +127,8 @@ class LogProducer(Protocol):
         *,
         partition: int | Sequence[int] | None = None,
     ) -> None:
-        """Queue records in order. ``partition``: one for all, one each, or ``None``: murmur2 of the key (null keys:
-        any). A full queue is polled until there is room; a record refused locally (too large) raises
+        """Queue records in order. ``partition``: one for all, one each (-1: as ``None``), or ``None``: murmur2 of
+        the key (null keys: any). A full queue is polled until there is room; a record refused locally (too large) raises
         ``AbortableError`` with its place. Timestamp 0 is written with the ``penstock.ts`` header."""
 
     def flush(self, timeout_s: float) -> dict[TopicPartition, int]:

@@ -89,6 +89,17 @@ def test_one_partition_each(world: World) -> None:
     assert read.values == {TopicPartition(name, 0): [b"1", b"3", b"5"], TopicPartition(name, 2): [b"0", b"2", b"4"]}
 
 
+def test_minus_one_among_partitions_means_by_key(world: World) -> None:
+    name = topic(world, partitions=3)
+    producer = world.producer()
+    chosen = (partition_for(b"k", 3) + 1) % 3
+    producer.send(name, [b"k", b"k"], [b"by key", b"chosen"], [1, 1], partition=[-1, chosen])
+    assert producer.flush(10)[TopicPartition(name, chosen)] == 1
+    values = read_to_end(world, name, range(3)).values
+    assert values[TopicPartition(name, partition_for(b"k", 3))] == [b"by key"]
+    assert values[TopicPartition(name, chosen)] == [b"chosen"]
+
+
 def test_null_keys_are_all_there(world: World) -> None:
     name = topic(world, partitions=3)
     producer = world.producer()

@@ -11,6 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import penstock.topologies.aggregators as aggregators
+    import penstock.topologies.expressions.functions as expressions
+    import penstock.topologies.triggers as triggers
+    from penstock.state.access_log import AccessLine, access_log
     from penstock.state.errors import (
         EnvironmentFault,
         IncompatibleError,
@@ -27,18 +31,57 @@ if TYPE_CHECKING:
     from penstock.state.facade import key_value_store, window_store
     from penstock.state.log import Record, Windowed
     from penstock.state.serde import Serde, serde_of, typed_json
+    from penstock.state.text_serdes import TEXT_LINE, csv_row, delimited, regex_line
     from penstock.streams.settings import WorkerSettings
     from penstock.streams.test_driver import TopologyTestDriver
     from penstock.streams.worker import Worker
+    from penstock.topologies.aggregators.base import Aggregator, agg
     from penstock.topologies.batch import Batch
     from penstock.topologies.dsl.builder import StreamsBuilder
+    from penstock.topologies.dsl.global_table import GlobalKTable
+    from penstock.topologies.dsl.stream import KStream
+    from penstock.topologies.dsl.table import KTable
+    from penstock.topologies.edges import is_retraction
+    from penstock.topologies.expressions.functions import col, header, key, lit, struct, timestamp, value, when
     from penstock.topologies.graph import GraphBuilder, Topology
+    from penstock.topologies.operators.feedback import iteration_of
     from penstock.topologies.operators.processor import Processor, ProcessorContext
-    from penstock.topologies.windows import TumblingWindows, tumbling
+    from penstock.topologies.operators.shed import rate_of
+    from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
+    from penstock.topologies.panes import PaneInfo, pane_of
+    from penstock.topologies.patterns.pattern import Pattern, pattern
+    from penstock.topologies.patterns.skip import (
+        no_skip,
+        skip_past_last_event,
+        skip_to_first,
+        skip_to_last,
+        skip_to_next,
+    )
+    from penstock.topologies.watermarks import bounded_out_of_orderness, punctuated
+    from penstock.topologies.windows import (
+        TumblingWindows,
+        calendar,
+        count_sliding,
+        count_tumbling,
+        custom,
+        delta_tumbling,
+        evicting,
+        global_window,
+        hopping,
+        punctuated_by,
+        session,
+        sliding,
+        tumbling,
+        unlimited,
+    )
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "penstock.state.access_log": (
+        "AccessLine",
+        "access_log",
+    ),
     "penstock.state.errors": (
         "EnvironmentFault",
         "IncompatibleError",
@@ -52,54 +95,192 @@ _HOMES = {
         "TopologyError",
         "UserError",
     ),
-    "penstock.state.facade": ("key_value_store", "window_store"),
-    "penstock.state.log": ("Record", "Windowed"),
-    "penstock.state.serde": ("Serde", "serde_of", "typed_json"),
+    "penstock.state.facade": (
+        "key_value_store",
+        "window_store",
+    ),
+    "penstock.state.log": (
+        "Record",
+        "Windowed",
+    ),
+    "penstock.state.serde": (
+        "Serde",
+        "serde_of",
+        "typed_json",
+    ),
+    "penstock.state.text_serdes": (
+        "TEXT_LINE",
+        "csv_row",
+        "delimited",
+        "regex_line",
+    ),
     "penstock.streams.settings": ("WorkerSettings",),
     "penstock.streams.test_driver": ("TopologyTestDriver",),
     "penstock.streams.worker": ("Worker",),
+    "penstock.topologies.aggregators.base": (
+        "Aggregator",
+        "agg",
+    ),
     "penstock.topologies.batch": ("Batch",),
     "penstock.topologies.dsl.builder": ("StreamsBuilder",),
-    "penstock.topologies.graph": ("GraphBuilder", "Topology"),
-    "penstock.topologies.operators.processor": ("Processor", "ProcessorContext"),
-    "penstock.topologies.windows": ("TumblingWindows", "tumbling"),
+    "penstock.topologies.dsl.global_table": ("GlobalKTable",),
+    "penstock.topologies.dsl.stream": ("KStream",),
+    "penstock.topologies.dsl.table": ("KTable",),
+    "penstock.topologies.edges": ("is_retraction",),
+    "penstock.topologies.expressions.functions": (
+        "col",
+        "header",
+        "key",
+        "lit",
+        "struct",
+        "timestamp",
+        "value",
+        "when",
+    ),
+    "penstock.topologies.graph": (
+        "GraphBuilder",
+        "Topology",
+    ),
+    "penstock.topologies.operators.feedback": ("iteration_of",),
+    "penstock.topologies.operators.processor": (
+        "Processor",
+        "ProcessorContext",
+    ),
+    "penstock.topologies.operators.shed": ("rate_of",),
+    "penstock.topologies.operators.suppress": (
+        "until_time_limit",
+        "until_window_closes",
+    ),
+    "penstock.topologies.panes": (
+        "PaneInfo",
+        "pane_of",
+    ),
+    "penstock.topologies.patterns.pattern": (
+        "Pattern",
+        "pattern",
+    ),
+    "penstock.topologies.patterns.skip": (
+        "no_skip",
+        "skip_past_last_event",
+        "skip_to_first",
+        "skip_to_last",
+        "skip_to_next",
+    ),
+    "penstock.topologies.watermarks": (
+        "bounded_out_of_orderness",
+        "punctuated",
+    ),
+    "penstock.topologies.windows": (
+        "TumblingWindows",
+        "calendar",
+        "count_sliding",
+        "count_tumbling",
+        "custom",
+        "delta_tumbling",
+        "evicting",
+        "global_window",
+        "hopping",
+        "punctuated_by",
+        "session",
+        "sliding",
+        "tumbling",
+        "unlimited",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = {
+    "aggregators": "penstock.topologies.aggregators",
+    "expressions": "penstock.topologies.expressions.functions",
+    "triggers": "penstock.topologies.triggers",
+}
+"""Families whose names are too plain to stand alone: ``ps.aggregators.count()``, ``ps.triggers.after_count(3)``."""
 
 __all__ = [
+    "access_log",
+    "AccessLine",
+    "agg",
+    "Aggregator",
+    "aggregators",
     "Batch",
+    "bounded_out_of_orderness",
+    "calendar",
+    "col",
+    "count_sliding",
+    "count_tumbling",
+    "csv_row",
+    "custom",
+    "delimited",
+    "delta_tumbling",
     "EnvironmentFault",
+    "evicting",
+    "expressions",
+    "global_window",
+    "GlobalKTable",
     "GraphBuilder",
+    "header",
+    "hopping",
     "IncompatibleError",
+    "is_retraction",
+    "iteration_of",
+    "key",
+    "key_value_store",
+    "KStream",
+    "KTable",
+    "lit",
+    "no_skip",
+    "pane_of",
+    "PaneInfo",
+    "Pattern",
+    "pattern",
     "PenstockError",
     "ProcessingError",
     "Processor",
     "ProcessorContext",
+    "punctuated",
+    "punctuated_by",
+    "rate_of",
     "Record",
+    "regex_line",
     "RetriableError",
     "Serde",
+    "serde_of",
     "SerdeError",
+    "session",
     "SettingsError",
+    "skip_past_last_event",
+    "skip_to_first",
+    "skip_to_last",
+    "skip_to_next",
+    "sliding",
     "StateCorruptedError",
     "StreamsBuilder",
+    "struct",
     "TaskMigratedError",
+    "TEXT_LINE",
+    "timestamp",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "triggers",
+    "tumbling",
     "TumblingWindows",
+    "typed_json",
+    "unlimited",
+    "until_time_limit",
+    "until_window_closes",
     "UserError",
+    "value",
+    "when",
+    "window_store",
     "Windowed",
     "Worker",
     "WorkerSettings",
-    "key_value_store",
-    "serde_of",
-    "tumbling",
-    "typed_json",
-    "window_store",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _HOME_OF:
         return getattr(import_module(_HOME_OF[name]), name)
     raise AttributeError(f"penstock has no {name!r}; public names: {', '.join(__all__)}")

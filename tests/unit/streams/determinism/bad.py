@@ -28,7 +28,7 @@ def build() -> ps.Topology:
         "now": lambda v: str(datetime.datetime.now()),
         "dice": lambda v: f"{v} {random.random()}",
         "ids": lambda v: str(uuid.uuid4()),
-        "file": lambda v: open(__file__).readline(),  # noqa: SIM115
+        "file": lambda v: open(__file__).readline(),  # noqa: SIM115  # what the check is to find
         "unordered": lambda v: " ".join({f"x{v}", f"y{v}", f"z{v}", "w"}),
         "hashed": lambda v: str(hash(v)),
     }

@@ -277,8 +277,6 @@ class SinkOperator(Operator):
         spec = self._spec
         if spec.route not in ("key", "broadcast"):
             return self._routed(batch, values)
-        if spec.partition_of is not None:
-            return list(map(spec.partition_of, batch.keys, batch.values))
         if spec.inner_key is not None and self._partitions is not None:
             inner: Serde[Any] = spec.inner_key
             count = self._partitions

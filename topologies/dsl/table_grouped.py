@@ -10,11 +10,16 @@ from penstock.state.change_serde import change_serde
 from penstock.state.errors import TopologyError
 from penstock.state.serde import INT, Serde
 from penstock.state.store import StoreSpec
+from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.table_handle import TableHandle
+from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
+from penstock.topologies.expressions.aggregates import aggregator_of_one
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator import Emission
 from penstock.topologies.operators.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.table_aggregate import Regroup, TableAggregate
+from penstock.topologies.operators.table_views import view_of_results
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
@@ -80,17 +85,25 @@ class KGroupedTable:
 
     def aggregate(
         self,
-        init: Callable[[], Any],
-        adder: Callable[[Any, Any, Any], Any],
-        subtractor: Callable[[Any, Any, Any], Any],
+        init: Callable[[], Any] | Aggregator | Expression,
+        adder: Callable[[Any, Any, Any], Any] | None = None,
+        subtractor: Callable[[Any, Any, Any], Any] | None = None,
         *,
         value: Any = None,
         name: str | None = None,
         emission: Emission | None = None,
     ) -> KTable:
         """``adder(key, value, aggregate)`` and ``subtractor(key, value, aggregate)``, from ``init()``; ``None`` deletes the
-        group. ``value`` is the aggregate's serde, which must be named."""
+        group. ``value`` is the aggregate's serde, which must be named.
+
+        Or a ready aggregate or an expression over aggregates alone, of those that can take a value out again:
+        ``aggregate(mean("price"))``, ``aggregate(col("price").sum())``. The store then holds accumulators."""
         name = self._flow.wiring.name(self._flow, "aggregate", name)
+        if isinstance(init, Expression):
+            init, tp = aggregator_of_one(init, scope_of_flow(self._rows), operator=name)
+            value = serde_of_type(tp) if value is None else value
+        if isinstance(init, Aggregator):
+            return self._ready(name, init, value, emission)
         if value is None:
             raise TopologyError(
                 f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
@@ -98,6 +111,45 @@ class KGroupedTable:
         serde = as_serde(value, f"the aggregates of operator {name!r}")
         functions = (check_function(fn, name) for fn in (init, adder, subtractor))
         return self._add(name, serde, emission, *functions)
+
+    def agg(
+        self,
+        *,
+        value: Any = None,
+        name: str | None = None,
+        emission: Emission | None = None,
+        **parts: Aggregator | Expression,
+    ) -> KTable:
+        """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``. Values
+        are dicts; of expressions alone also instances of the Struct or dataclass that ``value`` names."""
+        name = self._flow.wiring.name(self._flow, "agg", name)
+        made, shown = aggregate_of(parts, name, self._rows, value)
+        return self._ready(name, made, shown, emission)
+
+    @property
+    def _rows(self) -> Flow:
+        """The flow as if it held the grouped values themselves."""
+        return dataclasses.replace(self._flow, value=self._value)
+
+    def _ready(self, name: str, of: Aggregator, value: Any, emission: Emission | None) -> KTable:
+        add, inverse = of.add, of.inverse
+        if inverse is None or of.ordered:
+            raise TopologyError(
+                f"operator {name!r}: {of.name} cannot take out a row that has changed; use an aggregate that can (count, "
+                "sum, mean, variance…), or aggregate(init, adder, subtractor) over a collection"
+            )
+        shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
+        # what does not depend on the order of values does not look at their times either
+        return self._add(
+            name,
+            of.serde,
+            emission,
+            of.init,
+            lambda key, row, acc: add(acc, row, 0),
+            lambda key, row, acc: inverse(acc, row, 0),
+            result=of.result,
+            shown=shown,
+        )
 
     def _add(
         self,
@@ -107,6 +159,9 @@ class KGroupedTable:
         init: Callable[[], Any] | None,
         adder: Callable[[Any, Any, Any], Any],
         subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        result: Callable[[Any], Any] | None = None,
+        shown: Serde[Any] | None = None,
     ) -> KTable:
         from penstock.topologies.dsl.table import KTable
 
@@ -129,10 +184,13 @@ class KGroupedTable:
             init=init,
             adder=adder,
             subtractor=subtractor,
+            result=result,
             ttl_ms=self._ttl_ms,
         )
         wiring.add(name, spec, self._flow)
-        return KTable(dataclasses.replace(self._flow, operator=name, port=None, value=value), store)
+        flow = dataclasses.replace(self._flow, operator=name, port=None, value=value if shown is None else shown)
+        view = None if result is None else view_of_results(store, value, result)
+        return KTable(flow, store, view=None if view is None else lambda: view)
 
 
 def _plus_one(key: Any, value: Any, aggregate: int) -> int:

@@ -1,8 +1,8 @@
 """What every table of the DSL has: its changes, a way to read its rows, and old values beside the new for who asks.
 
 A table of a topic or of an aggregation has a store. A filtered, mapped or joined one keeps no rows unless it is named or
-materialized: who must look its rows up computes them from the stores behind it (``penstock.topologies.operators
-.table_views``).
+materialized: who must look its rows up computes them from the stores behind it
+(``penstock.topologies.operators.table_views``).
 """
 
 from __future__ import annotations

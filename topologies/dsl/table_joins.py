@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import TopologyError
@@ -11,9 +10,10 @@ from penstock.state.serde import BYTES, Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.table_handle import TableHandle
-from penstock.topologies.dsl.typed import join_function, result_serde
-from penstock.topologies.dsl.wiring import Flow, check_function
-from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.dsl.typed import join_function, result_serde, row_function
+from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.operators.endpoints import Route, Sink, Source
 from penstock.topologies.operators.foreign_join import Answer, JoinAnswers, Subscribe, partition_of_answer
 from penstock.topologies.operators.foreign_wire import RESPONSE, SUBSCRIPTION
 from penstock.topologies.operators.table_join import TableJoin
@@ -28,16 +28,22 @@ class TableJoinMethods(TableHandle):
     """Methods of ``KTable``. ``value`` is the serde of results (default: this table's); ``name`` names the operator and
     gives the result a store of that name."""
 
-    def join(self, other: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KTable:
+    def join(
+        self, other: KTable, joiner: Function | Expression, *, value: Any = None, name: str | None = None
+    ) -> KTable:
         """A row ``joiner(left, right)`` for each key that has one in both tables, kept up to date by changes of either
         side. The tables must be partitioned alike; nothing is copied."""
         return self._joined("join", other, joiner, value, name)
 
-    def left_join(self, other: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KTable:
+    def left_join(
+        self, other: KTable, joiner: Function | Expression, *, value: Any = None, name: str | None = None
+    ) -> KTable:
         """As ``join``, and ``joiner(left, None)`` where the other table has no row."""
         return self._joined("left-join", other, joiner, value, name, keeps_left=True)
 
-    def outer_join(self, other: KTable, joiner: Function, *, value: Any = None, name: str | None = None) -> KTable:
+    def outer_join(
+        self, other: KTable, joiner: Function | Expression, *, value: Any = None, name: str | None = None
+    ) -> KTable:
         """As ``left_join``, and ``joiner(None, right)`` where only the other table has a row."""
         return self._joined("outer-join", other, joiner, value, name, keeps_left=True, keeps_right=True)
 
@@ -78,7 +84,13 @@ class TableJoinMethods(TableHandle):
     # -- foreign keys ----------------------------------------------------------------------------------------
 
     def join_foreign(
-        self, other: KTable, fn: Function, joiner: Function, *, value: Any = None, name: str | None = None
+        self,
+        other: KTable,
+        fn: Function | Expression,
+        joiner: Function | Expression,
+        *,
+        value: Any = None,
+        name: str | None = None,
     ) -> KTable:
         """A row ``joiner(left, right)`` for each row of this table whose foreign key ``fn(key, value)`` has a row in the
         other; ``None``: it names none, which is counted. Keys are this table's. The tables may be partitioned in any
@@ -86,7 +98,13 @@ class TableJoinMethods(TableHandle):
         return self._joined_foreign("join-foreign", other, fn, joiner, value, name, left=False)
 
     def left_join_foreign(
-        self, other: KTable, fn: Function, joiner: Function, *, value: Any = None, name: str | None = None
+        self,
+        other: KTable,
+        fn: Function | Expression,
+        joiner: Function | Expression,
+        *,
+        value: Any = None,
+        name: str | None = None,
     ) -> KTable:
         """As ``join_foreign``, and ``joiner(left, None)`` for rows that name no row, or one that is not there."""
         return self._joined_foreign("left-join-foreign", other, fn, joiner, value, name, left=True)
@@ -108,8 +126,9 @@ class TableJoinMethods(TableHandle):
             )
         asking, asked = self.readable(), other.readable()
         asking.request_olds()
+        checked = join_function(joiner, own, (asking._flow, asked._flow), nulls=(False, left), into=value)
         subscribe = Subscribe(
-            fn=check_function(fn, own),
+            fn=row_function(fn, own, asking._flow),
             key_serde=asking.key_serde,
             value_serde=asking.value_serde,
             foreign_key_serde=asked.key_serde,
@@ -124,12 +143,13 @@ class TableJoinMethods(TableHandle):
             rows=asking.view,
             value_serde=asking.value_serde,
             foreign_value_serde=asked.value_serde,
-            joiner=check_function(joiner, own),
+            joiner=checked,
             left=left,
             marks=marks,
         )
         wiring.add(f"{own}-response", join, answers)
-        flow = dataclasses.replace(self._behind(f"{own}-response", value=value), port=None, rekeyed=False)
+        behind = self._behind(f"{own}-response", value=result_serde(checked, own, value))
+        flow = dataclasses.replace(behind, port=None, rekeyed=False)
         wiring.add(own, KeepRows(quiet=True), flow)
         table = self._table(dataclasses.replace(flow, operator=own))
         return table if name is None else table.with_store()
@@ -152,9 +172,7 @@ def _exchange(own: str, asking: KTable, asked: KTable) -> Flow:
     )
     wiring.add_ports(f"{own}-answer", answer, {"subscriptions": arrived, "rows": asked._flow})
     answers = Flow(wiring, asking._flow.root, f"{own}-answer", None, BYTES, RESPONSE)
-    return _through(
-        answers, f"{own}-subscription-response-topic", read_key=asking.key_serde, partition_of=partition_of_answer
-    )
+    return _through(answers, f"{own}-subscription-response-topic", read_key=asking.key_serde, route=partition_of_answer)
 
 
 def _through(
@@ -162,16 +180,16 @@ def _through(
     topic: str,
     *,
     read_key: Serde[Any] | None = None,
-    partition_of: Callable[[Any, Any], int] | None = None,
+    route: Route = "key",
 ) -> Flow:
     """The same records behind an internal topic. ``read_key``: the serde by which keys are read there. Where the writer
     chooses partitions, the topic carries no watermarks: it brings answers to what its readers have sent, so that they
     would wait for themselves."""
     wiring = flow.wiring
     key = flow.key if read_key is None else read_key
-    sink = Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partition_of=partition_of)
+    sink = Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route=route)
     source = Source(
-        topic=topic, key_serde=key, value_serde=flow.value, internal=True, carries_watermarks=partition_of is None
+        topic=topic, key_serde=key, value_serde=flow.value, internal=True, carries_watermarks=route == "key"
     )
     wiring.add(f"{topic}-sink", sink, flow)
     wiring.add_source(topic, source)

@@ -169,7 +169,7 @@ record; or to ``fn(key, value, partitions)``."""
 class Sink(OperatorSpec):
     """Writes a topic. Partition: murmur2 of the key as Kafka's Java producer does (``inner_key``: of the inner key of a
     windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo the
-    count. ``partition_of(key, value)``: the partition, whatever the key. ``topic_of(key, value)``: which of
+    count. ``route``: another rule (``Route``), or ``fn(key, value, partitions)``. ``topic_of(key, value)``: which of
     ``topics`` each record goes to (``topic`` is then the first of them). Sinks of one topic run in lockstep, so that the
     topic's order does not depend on batches."""
 
@@ -179,7 +179,6 @@ class Sink(OperatorSpec):
     internal: bool = False
     partitions: int | None = None
     inner_key: Serde[Any] | None = None
-    partition_of: Callable[[Any, Any], int] | None = None
     route: Route = "key"
     topic_of: Callable[[Any, Any], str] | None = None
     topics: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import Batch
-from penstock.topologies.edges import EdgeKind, Emits
+from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators import foreign_wire as wire
 from penstock.topologies.operators.foreign_wire import Response, Subscription
@@ -32,7 +32,7 @@ from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.table_views import StoreView, TableView
 
 
-def partition_of_answer(key: Any, response: Response) -> int:
+def partition_of_answer(key: Any, response: Response, partitions: int) -> int:
     """Where an answer goes: to the task that asked."""
     return response.partition
 
@@ -48,7 +48,6 @@ class Subscribe(OperatorSpec):
     foreign_key_serde: Serde[Any]
     left: bool = False
     emits: Emits = "insert"
-    accepts: frozenset[EdgeKind] = frozenset({"upsert"})
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

@@ -33,7 +33,6 @@ class Regroup(OperatorSpec):
     fn: Callable[[Any, Any], tuple[Any, Any] | None]
     key_serde: Serde[Any]
     emits: Emits = "insert"
-    accepts: frozenset[EdgeKind] = frozenset({"upsert"})
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -73,12 +72,14 @@ class TableAggregate(OperatorSpec):
     deletes the group. ``init`` is ``None`` for a reduce: then the first value is the aggregate. The result's timestamp is
     the highest that went into it.
 
+    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
     ``ttl_ms``: groups live for so long after their latest change (``penstock.topologies.operators.row_expiry``); the second
     store holds their timers. What is subtracted from a group that is gone changes nothing."""
 
     init: Callable[[], Any] | None
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any]
+    result: Callable[[Any], Any] | None = None
     ttl_ms: int | None = None
     emits: Emits = "upsert"
     accepts: frozenset[EdgeKind] = frozenset({"insert"})
@@ -104,6 +105,7 @@ class _AggregatesChanges(RowOperator):
         self._state = ctx.state(spec.store.name)
         self._key_serde = spec.store.key_serde
         self._init, self._adder, self._subtractor = spec.init, spec.adder, spec.subtractor
+        self._result = spec.result
         self._every_update = spec.emission == "every_update"
         self._expiry: RowExpiry | None = None
         if spec.ttl_ms is not None:
@@ -119,7 +121,8 @@ class _AggregatesChanges(RowOperator):
         if self._expiry is not None:
             read = self._key_serde.deserialize
             for gone in self._expiry.gone(self.advance_stream_time(ts)):
-                self.emit_row(read(gone.store_key), None, gone.deadline_ms, old=gone.value, headers=())
+                old = self._shown(gone.value)
+                self.emit_row(read(gone.store_key), None, gone.deadline_ms, old=old, headers=())
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if key is None or value is None:
@@ -143,14 +146,18 @@ class _AggregatesChanges(RowOperator):
             return
         # functions may have changed the aggregate that they were given: the old one is read anew
         before = self._state.get(store_key) if self._sends_olds and found is not None else None
+        old = None if before is None else self._shown(before[0])
+        shown = self._shown(aggregate)
         self._state.put(store_key, aggregate, ts)
         if self._expiry is not None and aggregate is not None:
             self._expiry.written(store_key, None if found is None else found[1], ts)
-        old = None if before is None else before[0]
         if self._every_update:
-            self.emit_row(key, aggregate, ts, old=old)
+            self.emit_row(key, shown, ts, old=old)
         else:
             self._changed.setdefault(store_key, (key, old))
+
+    def _shown(self, aggregate: Any) -> Any:
+        return aggregate if self._result is None or aggregate is None else self._result(aggregate)
 
     def flush(self) -> None:
         changed, self._changed = self._changed, {}
@@ -160,5 +167,5 @@ class _AggregatesChanges(RowOperator):
             if found is None:
                 self.emit_row(key, None, self._state.dirty[store_key], old=old)
             else:
-                self.emit_row(key, found[0], found[1], old=old)
+                self.emit_row(key, self._shown(found[0]), found[1], old=old)
         self._send()

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from penstock.topologies.batch import Batch
-from penstock.topologies.edges import EdgeKind, Emits
+from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.table_views import JoinView
@@ -28,7 +28,6 @@ class TableJoin(OperatorSpec):
     shared: bool = False
     in_ports: tuple[str, ...] = ("left", "right")
     emits: Emits = "upsert"
-    accepts: frozenset[EdgeKind] = frozenset({"upsert"})
 
     def touches(self, port: int) -> tuple[str, ...]:
         """A side's change reads the other side."""

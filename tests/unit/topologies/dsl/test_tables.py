@@ -9,7 +9,7 @@ import pytest
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.aggregators.numeric import mean
+from penstock.topologies.aggregators.numeric import count, max_, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.plan import plan_of
 from penstock.topologies.watermarks import bounded_out_of_orderness
@@ -182,6 +182,31 @@ def test_rows_may_belong_to_no_group() -> None:
     builder.table("t").group_by(lambda k, v: groups[v]).count().to("out", value=int)
     found = outputs(builder, *[("t", "1", v, 0) for v in ("n", "k", "v", "g", "n")])
     assert found == [("g", 1, 0), ("g", 0, 0)]
+
+
+def test_ready_aggregates_take_out_what_rows_were() -> None:
+    builder = StreamsBuilder()
+    groups = builder.table("t").group_by(lambda k, v: (v["g"], v))
+    stats = groups.agg(mean=mean("n"), rows=count())
+    builder.table("g", value=int).join(stats, lambda x, s: x * s["mean"], value=float).to("out")
+    updates = [
+        ("t", "1", {"g": "x", "n": 4}, 1),
+        ("t", "2", {"g": "x", "n": 6}, 2),
+        ("g", "x", 10, 3),
+        ("t", "1", {"g": "x", "n": 2}, 4),
+        ("t", "1", {"g": "y", "n": 2}, 5),
+        ("t", "2", None, 6),
+    ]
+    assert outputs(builder, *updates[:5]) == [("x", 50.0, 3), ("x", 40.0, 4), ("x", 60.0, 5)]
+    builder = numbers()
+    means = builder.table("t").group_by(lambda k, v: ("all", v)).aggregate(mean(), name="means")
+    means.group_by(lambda k, v: (str(v), 1), value=int).count().to("out")
+    assert outputs(builder, ("t", "1", 4, 1), ("t", "2", 6, 2)) == [("4.0", 1, 1), ("4.0", 0, 2), ("5.0", 1, 2)]
+
+
+def test_aggregates_that_cannot_take_a_value_out_are_refused_for_tables() -> None:
+    with pytest.raises(TopologyError, match=r"max.* cannot take out a row that has changed; use an aggregate that can"):
+        numbers().table("t").group_by(lambda k, v: (k, v)).aggregate(max_())
 
 
 # -- foreign keys ----------------------------------------------------------------------------------------------------

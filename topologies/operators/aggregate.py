@@ -60,7 +60,9 @@ def made(request: Aggregation) -> Made:
 
 
 class Aggregates(Operator):
-    """The running form."""
+    """The running form. ``mute``: changes are not emitted, neither at once nor at the commit."""
+
+    mute = False
 
     def __init__(self, ctx: OperatorContext, spec: Aggregate) -> None:
         super().__init__(ctx)
@@ -118,9 +120,13 @@ class Aggregates(Operator):
         """Fold records that have a store key each, and emit."""
         self._adder = self._adders[port]
         self._state.load(store_keys)
+        self.apply_loaded(batch, store_keys)
+
+    def apply_loaded(self, batch: Batch, store_keys: list[bytes]) -> None:
+        """The same of store keys that are loaded."""
         if self._only_counts:
             self._count(store_keys, batch.timestamps)
-            if self.ctx.heard:
+            if self.ctx.heard and not self.mute:
                 self._changed.update(zip(store_keys, batch.keys, strict=True))
             return
         values = list(zip(batch.values, batch.timestamps, strict=True)) if self._timed else batch.values
@@ -157,12 +163,16 @@ class Aggregates(Operator):
                 else:
                     entries[store_key] = None if new is None else (state.as_stored(new), ts)
             except Exception as exc:
-                self.ctx.failed(batch, i, exc)
+                self.row_failed(batch, i, exc)
                 failed.append(i)
                 continue
             news.append(new)
             times.append(ts)
         return without(failed, len(batch.keys)), news, times
+
+    def row_failed(self, batch: Batch, index: int, error: Exception) -> None:
+        """A function of the user's raised for a row."""
+        self.ctx.failed(batch, index, error)
 
     def _count(self, store_keys: list[bytes], timestamps: list[int]) -> None:
         """Count a batch of which nobody sees more than the last value per key: one step per distinct key."""
@@ -205,7 +215,7 @@ class Aggregates(Operator):
                     ts = max(ts, found[1])
                 state.put(store_key, new, ts)
             except Exception as exc:
-                self.ctx.failed(batch, i, exc)
+                self.row_failed(batch, i, exc)
                 failed.append(i)
                 continue
             news.append(new)
@@ -232,7 +242,7 @@ class Aggregates(Operator):
             order = [order[i] for i in places]
             headers = None if headers is None else [headers[i] for i in places]
         self._state.dirty.update(zip(store_keys, timestamps, strict=True))
-        if not self.ctx.heard:
+        if not self.ctx.heard or self.mute:
             return
         if self._every_update:
             out = Batch(self.out_keys(store_keys, keys), values, timestamps, order, headers, olds)

@@ -17,6 +17,8 @@ from penstock.state.views import KeyValueState
 _TIME = struct.Struct(">q")
 LAST_MS = (1 << 63) - 1
 """The end of time: the highest watermark."""
+_STAMP_MS = 1
+"""Timestamp of the entries. When a timer is due is in its key; brokers refuse changelog records that lie in the future."""
 
 
 def timer_store(name: str) -> StoreSpec:
@@ -37,7 +39,7 @@ class TimerQueue:
     def set(self, time_ms: int, payload: bytes, *, new: bool = False) -> None:
         """Set a timer. ``new``: it is known not to be set, so that it leaves no trace if it goes before the commit."""
         time_ms = min(max(time_ms, 0), LAST_MS)
-        (self._state.put_new if new else self._state.put)(_TIME.pack(time_ms) + payload, b"\x01", time_ms)
+        (self._state.put_new if new else self._state.put)(_TIME.pack(time_ms) + payload, b"\x01", _STAMP_MS)
         self._low_ms = min(self._low_ms, time_ms)
         if self._next_ms is not None and time_ms < self._next_ms:
             self._next_ms = time_ms
@@ -47,7 +49,7 @@ class TimerQueue:
         time_ms = min(max(time_ms, 0), LAST_MS)
         key = _TIME.pack(time_ms) + payload
         if self._state.get(key) is not None:
-            self._state.put(key, None, time_ms)
+            self._state.put(key, None, _STAMP_MS)
             if time_ms == self._next_ms:
                 self._next_ms = None
 
@@ -68,7 +70,7 @@ class TimerQueue:
         high = None if until_ms >= LAST_MS else _TIME.pack(until_ms + 1)
         keys = [key for key, _, _ in self._state.range(_TIME.pack(next_ms), high)]
         for key in keys:
-            self._state.put(key, None, _TIME.unpack_from(key)[0])
+            self._state.put(key, None, _STAMP_MS)
         self._next_ms = None
         self._low_ms = min(until_ms + 1, LAST_MS)
         return [(_TIME.unpack_from(k)[0], k[8:]) for k in keys]

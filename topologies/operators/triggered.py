@@ -293,15 +293,13 @@ class _Triggered(RowOperator):
 
     def on_watermark(self, watermark_ms: int) -> None:
         if not self._processing_time:
-            while due := self._events.due(watermark_ms):
-                for time_ms, payload in due:
-                    self._timer(time_ms, payload, time_ms, self.wall_ms, watermark_ms)
+            for time_ms, payload in self._events.in_turn(watermark_ms):
+                self._timer(time_ms, payload, time_ms, self.wall_ms, watermark_ms)
 
     def on_wall(self, now_ms: int) -> None:
-        while due := self._walls.due(now_ms):
-            for time_ms, payload in due:
-                reached_ms = time_ms if self._processing_time else self._now()
-                self._timer(time_ms, payload, reached_ms, time_ms, now_ms if self._processing_time else reached_ms)
+        for time_ms, payload in self._walls.in_turn(now_ms):
+            reached_ms = time_ms if self._processing_time else self._now()
+            self._timer(time_ms, payload, reached_ms, time_ms, now_ms if self._processing_time else reached_ms)
 
     def next_wall_ms(self) -> int | None:
         return self._walls.next_ms
@@ -321,6 +319,9 @@ class _Triggered(RowOperator):
                 self._emit_pane(window, at, on_timer=True, closing=True)
             self._drop(store_key, end, state)
             return
+        asked_ms = state.event_ms if kind == _FIRE else state.wall_ms
+        if asked_ms is None or max(asked_ms, 0) != time_ms:
+            return  # another timer of the same instant has made it needless
         if kind == _FIRE:
             state.event_ms = None
         else:

@@ -139,7 +139,8 @@ class ContinuousEventTime(Trigger):
     def event_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
         if at.over:
             return None
-        return min(state.get(path + "next<", at.last_ms), at.last_ms)
+        next_ms = state.get(path + "next<", at.last_ms)
+        return next_ms if at.watermark_ms < next_ms < at.last_ms else at.last_ms
 
 
 @dataclasses.dataclass(frozen=True)

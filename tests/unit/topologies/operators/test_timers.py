@@ -49,3 +49,15 @@ def test_a_timer_that_comes_and_goes_between_commits_leaves_no_trace() -> None:
     assert timers.due(5) == [(5, b"a")]
     timers.delete(6, b"b")
     assert state.pending() == ([], [], [])
+
+
+def test_what_goes_to_the_changelog_never_lies_in_the_future() -> None:
+    """Brokers refuse records whose time is too far ahead of their clocks, and a timer may be due in a year."""
+    state = KeyValueState(timer_store("t"), MemoryBackend([timer_store("t")]))
+    timers = TimerQueue(state)
+    timers.set(LAST_MS, b"a")
+    timers.set(7, b"b")
+    timers.delete(LAST_MS, b"a")
+    timers.due(7)
+    timers.set(LAST_MS, b"c")
+    assert max(state.pending()[2]) <= 1

@@ -154,8 +154,10 @@ class _Joining:
         sources = {}
         for alias in self.both.sources:
             base = Field(Input("value"), alias)
-            schema = infer(base, scope)
-            sources[alias] = Source(base, schema, keys.get(alias))
+            schema, key = infer(base, scope), keys.get(alias)
+            if key is not None and schema.nullable:
+                key = Case(((base.is_not_null(), key),), literal(None))  # of a side that met nobody
+            sources[alias] = Source(base, schema, key)
         return Names(self.text, sources, scope)
 
 

@@ -278,7 +278,7 @@ def _measures(
     looks = scalars.looks
 
     def select(events: Events) -> dict[str, Any]:
-        first = next(iter(events.values()))[0]
+        first = next(event for taken in events.values() for event in taken)
         found = {look.name: look.of(events.get(look.variable, [])) for look in looks}
         made: dict[str, Any] = row(None, {"event": first, "looks": found}, 0, ())
         return made

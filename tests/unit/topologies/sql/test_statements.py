@@ -152,8 +152,9 @@ def test_stream_table_joins(query: Query, bids: list[Record]) -> None:
         (2, {"price": 20, "name": "bob", "city": "ROME", "id": 2}),
         (1, {"price": 40, "name": "ann", "city": None, "id": 1}),
     ]
-    left = query("SELECT price, u.name FROM bids b LEFT JOIN users u ON u.key = b.bidder", users=USERS, bids=bids[:2])
-    assert values(left) == [{"price": 0, "name": None}, {"price": 10, "name": "ann"}]
+    text = "SELECT price, u.name, u.key AS id FROM bids b LEFT JOIN users u ON u.key = b.bidder"
+    left = query(text, users=USERS, bids=bids[:2])
+    assert values(left) == [{"price": 0, "name": None, "id": None}, {"price": 10, "name": "ann", "id": 1}]
 
 
 def test_interval_joins(query: Query, bids: list[Record]) -> None:

@@ -29,6 +29,13 @@ class CogroupedKStream:
 
     def cogroup(self, other: KGroupedStream, adder: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
         """With one stream more. The same stream may be given again, with another adder."""
+        from penstock.topologies.dsl.grouped import KGroupedStream  # which makes cogroups
+
+        if not isinstance(other, KGroupedStream):
+            raise TopologyError(
+                f"cogroup of {self.parts[0][0].out!r} with {other!r:.60}: it takes grouped streams; call group_by_key() "
+                "or group_by(fn) on the stream"
+            )
         flow, first = other._flow, self.parts[0][0]
         what = f"cogroup of {first.out!r} with {flow.out!r}"
         if other._windows is not None or self.windows is not None:
@@ -69,6 +76,11 @@ class CogroupedKStream:
         serde = as_serde(value, f"the aggregates of operator {name!r}")
         if merger is not None:
             check_function(merger, name)
+        if late and len({flow.value.name for flow, _ in self.parts}) > 1:
+            raise TopologyError(
+                f"operator {name!r}: late=True needs streams with values of one serde, to write the late records by; "
+                "leave late out, or map the streams to one type first"
+            )
         request = Aggregation(
             name=name,
             key=first.key,

@@ -21,6 +21,8 @@ from penstock.topologies.operators.aggregate import Aggregates
 from penstock.topologies.operators.fold import Aggregation
 from penstock.topologies.windows import SpanWindows
 
+LAST_TIME_MS = 1 << 62
+"""Where time stops: the watermark may come to the end of time, and what is computed of it must fit 63 bits."""
 Clock = Literal["stream_time", "watermark", "wall"]
 
 
@@ -71,6 +73,7 @@ class ClosingAggregates(Aggregates):
 
     def _move(self, t: int, order: int) -> None:
         """Time is ``t``, or was further already."""
+        t = min(t, LAST_TIME_MS)
         if t <= self.stream_time_ms:
             return
         self.stream_time_ms = t

@@ -19,7 +19,7 @@ from penstock.state.window_keys import spanning_serde
 from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import Clock, clock_of
+from penstock.topologies.operators.closing import LAST_TIME_MS, Clock, clock_of
 from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.timers import TimerQueue, timer_store
@@ -127,7 +127,7 @@ class _CustomAggregates(RowOperator):
                     self.emit_row(named, self._fold.shown(found[0]), found[1], headers=())
 
     def on_watermark(self, watermark_ms: int) -> None:
-        self._move(watermark_ms + 1)
+        self._move(min(watermark_ms + 1, LAST_TIME_MS))
 
     def on_wall(self, now_ms: int) -> None:
         self._move(now_ms)
@@ -144,6 +144,7 @@ class _CustomAggregates(RowOperator):
         at = self.wall_ms if self._clock == "wall" else ts
         windows = self._windows.windows_of(key, value, at)
         now_ms = max(self.stream_time_ms, self.watermark_ms + 1 if self._clock == "watermark" else at)
+        now_ms = min(now_ms, LAST_TIME_MS)
         opened = [w for w in windows if w[1] + self._windows.grace_ms > now_ms]
         if opened:
             self._add(port, key, value, at, opened)

@@ -37,6 +37,13 @@ class EvictingAggregate(OperatorSpec):
     acc_serde: Serde[Any]
     emits: Emits = "insert"
 
+    def __post_init__(self) -> None:
+        if self.sends_olds:
+            raise TopologyError(
+                f"operator {self.stores[0].name!r}: results of windows of policies are facts, not the changes of a table; "
+                "take to_stream(), and to_table() of it if the last result per key is meant"
+            )
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _Tumbling(ctx, self) if self.windows.trigger is None else _Sliding(ctx, self)

@@ -234,12 +234,13 @@ class HoppingAggregates(WindowAggregates):
         """The same with a row for each window: fast, and undone when a function of the user's raises for one."""
         counts = map(len, by_record)
         wide = batch.pick(list(chain.from_iterable(map(repeat, range(len(by_record)), counts))))
-        before = {key: self._state.entries[key] for key in store_keys}
+        entries = self._state.entries
+        before = {} if self._only_counts else dict(zip(store_keys, map(entries.__getitem__, store_keys), strict=True))
         self._trying = True
         try:
             self.apply_loaded(wide, store_keys)
         except _RowFailedError:
-            self._state.entries.update(before)
+            entries.update(before)
             return False
         finally:
             self._trying = False

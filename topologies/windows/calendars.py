@@ -15,12 +15,13 @@ from zoneinfo import ZoneInfo
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.aligned import SpanWindows
-from penstock.topologies.windows.base import Bounds, Time, check_common, grace_of
+from penstock.topologies.windows.base import END_OF_TIME_MS, Bounds, Time, check_common, grace_of
 
 Unit = Literal["day", "week", "month", "year"]
 _DAY_MS = 86_400_000
 _LONGEST_DAYS = {"day": 2, "week": 8, "month": 32, "year": 367}
 """With a day to spare for changes of the zone."""
+_LAST_MS = 253_250_000_000_000
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -54,7 +55,9 @@ class CalendarWindows(SpanWindows):
         return _LONGEST_DAYS[self.unit] * _DAY_MS + self.grace_ms
 
     def assign(self, ts: int) -> list[Bounds]:
-        """The one window of a timestamp."""
+        """The one window of a timestamp. What lies behind the calendar's years (9995) is one window."""
+        if ts >= _LAST_MS:
+            return [(_LAST_MS, END_OF_TIME_MS)]
         zone = ZoneInfo(self.zone)
         first = self._first_day(datetime.fromtimestamp(ts // 1000, zone).date())
         # clocks that are set back across midnight show a date twice, and some days are skipped: the bounds decide
@@ -63,7 +66,7 @@ class CalendarWindows(SpanWindows):
         after = self._next(first)
         while _begin(zone, after) <= ts:
             first, after = after, self._next(after)
-        return [(_begin(zone, first), _begin(zone, after))]
+        return [(_begin(zone, first), min(_begin(zone, after), _LAST_MS))]
 
     def open_from(self, t: int) -> int:
         """The start of the window around ``t``."""

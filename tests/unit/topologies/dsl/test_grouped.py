@@ -14,7 +14,7 @@ from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies import windows as w
 from penstock.topologies.aggregators import count, max_, mean, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.watermarks import bounded_out_of_orderness, punctuated
 
 SKIPPING = TaskOptions(policies=Policies(processing="skip"))
 
@@ -110,6 +110,30 @@ def test_the_watermark_closes_windows_where_there_is_a_strategy() -> None:
         assert rows(driver) == [("a", 0, 10, 2, 9)]
 
 
+@pytest.mark.parametrize(
+    "windows",
+    [
+        w.tumbling(10, grace=0),
+        w.hopping(10, 10, grace=0),
+        w.calendar("year", grace="1h"),
+        w.custom(lambda key, value, ts: [(0, 10)], max_size=10, grace=0),
+    ],
+    ids=lambda x: x.describe(),
+)
+def test_the_end_of_time_closes_every_window(windows: w.Windows) -> None:
+    builder = StreamsBuilder("t", value=int)
+    stream = builder.stream("in", watermark=punctuated(lambda r: w.END_OF_TIME_MS if r.value == 0 else None))
+    table = stream.group_by_key().windowed_by(windows).count(emission="on_close", late=True)
+    table.to("out")
+    table.late.to("late")
+    with TopologyTestDriver(builder) as driver:
+        driver.pipe_all("in", [Record("a", 1, 3), Record("a", 1, 4), Record("a", 0, 5)])
+        assert [row[-2:] for row in rows(driver)] == [(3, 5)]
+        driver.restart(restore=True)
+        driver.pipe("in", "a", 1, 9)
+        assert [r.key for r in driver.read("late")] == ["a"]
+
+
 def test_a_topic_that_falls_silent_holds_windows_back_until_it_counts_as_idle() -> None:
     builder = StreamsBuilder("t", value=int)
     strategy = bounded_out_of_orderness(0, idle="30s")
@@ -200,6 +224,13 @@ def test_cogroups_that_cannot_be_are_refused() -> None:
         cogrouped.windowed_by(w.tumbling(5, grace=0)).cogroup(grouped, lambda key, value, acc: acc)
     with pytest.raises(TopologyError, match="name it: aggregate"):
         cogrouped.aggregate(int)
+    texts = builder.stream("texts", value=str).group_by_key()
+    mixed = cogrouped.cogroup(texts, lambda key, value, acc: acc).windowed_by(w.tumbling(5, grace=0))
+    with pytest.raises(TopologyError, match="values of one serde"):
+        mixed.aggregate(int, value=int, late=True)
+    no_group: Any = builder.stream("ungrouped")
+    with pytest.raises(TopologyError, match="it takes grouped streams"):
+        cogrouped.cogroup(no_group, lambda key, value, acc: acc)
     with pytest.raises(TopologyError, match="windows that merge by a function"):
         merging = w.custom(lambda k, v, ts: [(ts, ts + 5)], max_size=50, grace=0, merge=w.merge_overlapping)
         grouped.windowed_by(merging).count()

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.windows import CalendarWindows, calendar
+from penstock.topologies.windows import END_OF_TIME_MS, CalendarWindows, calendar
 
 HOUR_MS = 3_600_000
 
@@ -87,3 +87,11 @@ def test_unknown_zones_and_units_are_refused() -> None:
         CalendarWindows("hour", "UTC")  # type: ignore[arg-type]  # as a user without a type checker
     with pytest.raises(TopologyError, match="'someday' is no weekday"):
         calendar("week", grace=0, week_start="someday")
+
+
+def test_times_behind_the_calendar_have_one_window() -> None:
+    months = calendar("month", "Europe/Berlin", grace=0)
+    ((start, end),) = months.assign(1_700_000_000_000_000)
+    assert end == END_OF_TIME_MS
+    assert months.assign(start - 1)[0][1] == start
+    assert (months.open_from(1 << 62), months.end_of(start)) == (start, end)

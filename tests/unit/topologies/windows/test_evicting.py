@@ -89,6 +89,12 @@ def test_what_windows_of_policies_cannot_do_is_refused() -> None:
         grouped.cogroup(max).windowed_by(w.count_tumbling(3)).aggregate(int, value=int)
 
 
+def test_results_are_facts_and_no_changes_of_a_table() -> None:
+    table = StreamsBuilder("t").stream("in").group_by_key().windowed_by(w.count_tumbling(3)).count(name="n")
+    with pytest.raises(TopologyError, match="facts, not the changes of a table"):
+        table.request_olds()
+
+
 def test_keys_that_fall_silent_leave_no_state() -> None:
     builder = StreamsBuilder("t", value=int)
     windows = w.evicting(policies.time(10), trigger=policies.count(1))

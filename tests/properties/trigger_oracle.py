@@ -76,7 +76,7 @@ class Node:
     def ready(self, now: Now) -> bool:
         kids = [k.ready(now) for k in self.active()]
         if self.kind == "count":
-            return self.seen >= self.args[0]
+            return bool(self.seen >= self.args[0])
         if self.kind == "wall":
             return self.due is not None and now.wall >= self.due
         if self.kind == "wall_end":

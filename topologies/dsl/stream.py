@@ -63,7 +63,7 @@ class KStream(
         """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: beside those that
         it declares. The result is its first out port; ``port(name)`` gives the others."""
         name = self._flow.wiring.name(self._flow, "process", name)
-        spec = processor_spec(check_function(factory, name), stores=stores)
+        spec = processor_spec(check_function(factory, name), stores=stores, name=name)
         self._flow.wiring.add(name, spec, self._flow)
         flow = self._behind(name, key=key, value=value, rekeyed=not keeps_key)
         return ProcessedStream(flow, spec.out_ports)

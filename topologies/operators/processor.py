@@ -8,6 +8,9 @@ Timers fire on a grid: a timer of interval ``i`` fires when time reaches or pass
 multiples were passed. So its next firing follows from stream time alone, which is committed with the offsets, and a
 restart neither loses nor repeats one. Stream-time timers fire right after the record that moved stream time was
 processed; wall-clock timers fire between batches, at the clock reading that the task's journal records.
+
+Timers of a key (``set_timer``, as Beam and Flink have them) fire once, at any time, and live in changelogged stores: see
+``penstock.topologies.operators.keyed_timers``.
 """
 
 from __future__ import annotations
@@ -16,15 +19,18 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-from penstock.state.errors import TopologyError
+from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.facade import store_facade
 from penstock.state.log import Headers, Record, TaskId
+from penstock.state.serde import BYTES, Serde, serde_of
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.draws import Draws
 from penstock.topologies.operator import NO_TIME, Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.keyed_timers import Domain, KeyedTimers, Timer, keyed_timer_stores
 
-TimeKind = Literal["stream_time", "wall_time"]
+TimeKind = Literal["stream_time", "wall_time", "event", "processing"]
+_AT_HAND: Any = object()
 
 
 class Processor:
@@ -34,7 +40,10 @@ class Processor:
     stores: ClassVar[tuple[StoreSpec, ...]] = ()
     out_ports: ClassVar[tuple[str, ...]] = ("out",)
     timers: ClassVar[tuple[TimeKind, ...]] = ()
-    """Which kinds of timers ``init`` schedules; scheduling another kind is refused."""
+    """Which kinds of timers ``init`` schedules (``stream_time``, ``wall_time``), and in which time timers of keys are set
+    (``event``, ``processing``); others are refused."""
+    timer_key: ClassVar[Any] = str
+    """The serde of the keys of timers, or what names one."""
     reads_clock: ClassVar[bool] = False
     """Whether ``ctx.wall_time_ms`` is used: then the clock is read, and journaled, before records are taken."""
 
@@ -45,6 +54,10 @@ class Processor:
         """One record. When it raises, what it forwarded is dropped and the policy decides; what it wrote to stores
         stays."""
         raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
+
+    def on_timer(self, timer: Timer, ctx: ProcessorContext) -> None:
+        """A timer of a key has fired. When it raises, the task stops: there is no record to skip."""
+        raise TypeError(f"{type(self).__name__} sets timers and has no on_timer")
 
     def process_batch(self, batch: Batch, ctx: ProcessorContext) -> None:
         """A run of records; by default ``process`` for each. Hand on with ``forward_batch``, which keeps each record's
@@ -85,6 +98,9 @@ class ProcessorContext:
         self._out: list[tuple[int, Any, Any, int, int, Headers]] = []
         self.stream_timers: list[_Timer] = []
         self.wall_timers: list[_Timer] = []
+        self.timers = KeyedTimers(ctx, spec.timer_owner, spec.timer_key) if spec.timer_owner else None
+        """Those of keys."""
+        self._key: Any = None
 
     @property
     def draws(self) -> Draws:
@@ -147,6 +163,28 @@ class ProcessorContext:
         timers = self.stream_timers if kind == "stream_time" else self.wall_timers
         timers.append(_Timer(interval_ms, callback))
 
+    def set_timer(self, name: str, time_ms: int, domain: Domain = "event", *, key: Any = _AT_HAND) -> None:
+        """Have ``on_timer`` called once for this key (that of the record or timer at hand unless given): when the
+        watermark, or the clock, has come to ``time_ms``. A timer of the same name and key is moved. One for a time that
+        is behind fires right after the record at hand, or at the next reading of the clock."""
+        self._timers_of(domain).set(name, self._timer_key(key), time_ms, domain)
+
+    def delete_timer(self, name: str, domain: Domain = "event", *, key: Any = _AT_HAND) -> None:
+        """Forget a timer; nothing happens when there is none."""
+        self._timers_of(domain).delete(name, self._timer_key(key), domain)
+
+    def _timers_of(self, domain: Domain) -> KeyedTimers:
+        if self.timers is None or domain not in self._timer_kinds:
+            raise TopologyError(f"{self._ctx.name} sets a timer in {domain} time; declare it: timers = ({domain!r},)")
+        return self.timers
+
+    def _timer_key(self, key: Any) -> Any:
+        if key is not _AT_HAND:
+            return key
+        if self.in_batch or self._key is None:
+            raise TypeError("no record with a key is at hand; say whose timer it is: key=…")
+        return self._key
+
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the processor's own, which the runner shows as ``<operator>.user.<name>``."""
         self._ctx.count(name, amount)
@@ -161,8 +199,9 @@ class ProcessorContext:
 
     # -- for the running form ------------------------------------------------------------------------------------
 
-    def at(self, timestamp_ms: int, headers: Headers, order: int) -> None:
+    def at(self, timestamp_ms: int, headers: Headers, order: int, key: Any = None) -> None:
         """The record or firing that follows."""
+        self._key = key
         self.timestamp_ms = timestamp_ms
         self.headers = headers
         self._order = order
@@ -198,6 +237,9 @@ class ProcessorSpec(OperatorSpec):
 
     factory: Callable[[], Processor]
     timers: tuple[TimeKind, ...] = ()
+    timer_owner: str | None = None
+    """The operator that timers of keys are kept for; ``None``: it has none."""
+    timer_key: Serde[Any] = BYTES
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -205,18 +247,35 @@ class ProcessorSpec(OperatorSpec):
         return _Runs(ctx, self)
 
 
-def processor_spec(factory: Callable[[], Processor], *, stores: tuple[StoreSpec, ...] = ()) -> ProcessorSpec:
-    """The spec of a ``Processor`` class (or of a factory: then stores, ports and timers are read off an instance)."""
+def processor_spec(
+    factory: Callable[[], Processor], *, stores: tuple[StoreSpec, ...] = (), name: str | None = None
+) -> ProcessorSpec:
+    """The spec of a ``Processor`` class (or of a factory: then stores, ports and timers are read off an instance).
+    ``name``: the operator's, by which its timers are kept; needed when it sets timers of keys."""
     like: Any = factory if isinstance(factory, type) else factory()
+    keyed = "event" in like.timers or "processing" in like.timers
+    if keyed and name is None:
+        raise TopologyError(f"{like!r:.100} sets timers of keys, which are kept by its operator's name; give name=…")
     return ProcessorSpec(
         factory=factory,
-        stores=(*like.stores, *stores),
+        stores=(*like.stores, *stores, *(keyed_timer_stores(name) if keyed and name is not None else ())),
         out_ports=like.out_ports,
         timers=like.timers,
+        timer_owner=name if keyed else None,
+        timer_key=as_key_serde(like.timer_key) if keyed else BYTES,
         uses_stream_time="stream_time" in like.timers,
-        uses_wall_time="wall_time" in like.timers or like.reads_clock,
-        reads_wall_time=like.reads_clock,
+        uses_watermark="event" in like.timers,
+        uses_wall_time="wall_time" in like.timers or "processing" in like.timers or like.reads_clock,
+        reads_wall_time=like.reads_clock or "processing" in like.timers,
     )
+
+
+def as_key_serde(like: Any) -> Serde[Any]:
+    """The serde of timers' keys. Raises ``TopologyError`` for what is none."""
+    try:
+        return serde_of(like)
+    except (SerdeError, TypeError) as exc:
+        raise TopologyError(f"timer_key: {exc}") from exc
 
 
 class _Runs(Operator):
@@ -225,7 +284,8 @@ class _Runs(Operator):
         self._user = spec.factory()
         self._context = ProcessorContext(ctx, spec)
         self._batched = type(self._user).process_batch is not Processor.process_batch
-        self._timed = spec.uses_stream_time
+        self._timed = spec.timed
+        self._watermark = "event" in spec.timers
         self._place = 0
         """The first place of the current batch whose stream time has not been shown to the timers."""
         self._user.init(self._context)
@@ -249,7 +309,7 @@ class _Runs(Operator):
     def _process_one(self, batch: Batch, i: int) -> None:
         context = self._context
         ts = batch.timestamps[i]
-        context.at(ts, () if batch.headers is None else batch.headers[i], batch.order[i])
+        context.at(ts, () if batch.headers is None else batch.headers[i], batch.order[i], batch.keys[i])
         if ts > context.stream_time_ms:
             context.stream_time_ms = self.stream_time_ms = ts
         sent = context.forwarded
@@ -290,9 +350,12 @@ class _Runs(Operator):
 
     def _fire_until(self, place: int) -> None:
         """Fire what the records before ``place`` made due."""
-        times = self.ctx.time.by_place_ms
+        time = self.ctx.time
         while self._place < place:
-            self._fire_stream(times[self._place], self._place)
+            self._fire_stream(time.by_place_ms[self._place], self._place)
+            if self._watermark:
+                order = self._place * time.stride + 1 + self.ctx.index
+                self._fire_keyed("event", time.watermark_by_place_ms[self._place], order)
             self._place += 1
 
     def _fire_stream(self, now_ms: int, place: int) -> None:
@@ -310,6 +373,16 @@ class _Runs(Operator):
                 except Exception as exc:
                     self.ctx.failed(Batch([None], [None], [now_ms], [order]), 0, exc, may_skip=False)
 
+    def _fire_keyed(self, domain: Domain, until_ms: int, order: int) -> None:
+        timers = self._context.timers
+        assert timers is not None
+        for timer in timers.due(domain, until_ms):
+            self._context.at(timer.time_ms, (), order, timer.key)
+            try:
+                self._user.on_timer(timer, self._context)
+            except Exception as exc:
+                self.ctx.failed(Batch([timer.key], [None], [timer.time_ms], [order]), 0, exc, may_skip=False)
+
     def advance(self, place: int) -> None:
         self._fire_until(place)
         self._context.send()
@@ -320,6 +393,14 @@ class _Runs(Operator):
     def wall_intervals_ms(self) -> list[int]:
         return [t.interval_ms for t in self._context.wall_timers]
 
+    def next_wall_ms(self) -> int | None:
+        timers = self._context.timers
+        return None if timers is None else timers.next_ms("processing")
+
     def punctuate(self, now_ms: int, before_ms: int) -> None:
-        self._fire(self._context.wall_timers, before_ms, now_ms, 1 + self.ctx.index)
+        order = 1 + self.ctx.index
+        self._fire(self._context.wall_timers, before_ms, now_ms, order)
+        if self._context.timers is not None:
+            self._fire_keyed("processing", now_ms, order)
+            self._fire_keyed("event", self.ctx.time.watermark_before_ms, order)
         self._context.send()

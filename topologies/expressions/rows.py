@@ -55,21 +55,34 @@ def compile_row(
 ) -> Row:
     """The function of one row. ``schema``: as ``infer``, which is run first and raises ``TopologyError``. ``condition``:
     refuse what is neither true, false nor null."""
+    run, failure = compile_parts(expression, schema, operator=operator, condition=condition)
+
+    def row(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
+        try:
+            return run(key, value, timestamp, headers)
+        except Exception as exc:
+            raise failure(exc, key, value, timestamp, headers) from exc
+
+    return row
+
+
+def compile_parts(
+    expression: Expression, schema: Any, *, operator: str | None = None, condition: bool = False
+) -> tuple[Row, Callable[..., ExpressionError]]:
+    """As ``compile_row``, but what raises ``ExpressionError`` is left to the caller: the function of one row, and that of
+    an exception and the row, which gives the error to raise from it."""
     scope = scope_of(schema)
     inference = Inference(scope)
     inference.checked(expression, operator, condition=condition)
     compiler = _Compiler(inference)
     run = compiler.condition(expression) if condition else compiler.compile(expression)
 
-    def row(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
-        try:
-            return run(key, value, timestamp, headers)
-        except Exception as exc:
-            problem = str(exc) if isinstance(exc, Fault) else f"{type(exc).__name__}: {exc}"
-            held = _held(expression, scope, key, value, timestamp, headers)
-            raise ExpressionError(f"expression {expression.text()}: {problem}. The row has {held}") from exc
+    def failure(exc: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> ExpressionError:
+        problem = str(exc) if isinstance(exc, Fault) else f"{type(exc).__name__}: {exc}"
+        held = _held(expression, scope, key, value, timestamp, headers)
+        return ExpressionError(f"expression {expression.text()}: {problem}. The row has {held}")
 
-    return row
+    return run, failure
 
 
 def _held(expression: Expression, scope: Scope, key: Any, value: Any, timestamp: int, headers: Any) -> str:

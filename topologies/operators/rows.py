@@ -13,6 +13,7 @@ from typing import Any
 from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde
 from penstock.topologies.batch import Batch
+from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator import OperatorContext
 
 
@@ -24,6 +25,8 @@ def map_rows(
     A row whose function raises goes to ``ctx.failed``, which raises or lets it be skipped.
     """
     out: list[Any] = []
+    if isinstance(fn, ExpressionFunction):
+        fn = fn.plain
     try:
         out.extend(map(fn, *columns))
     except Exception as exc:

@@ -78,7 +78,7 @@ def topology(trial: Trial) -> Topology:
         list, added, merger=merged, value=list, emission=trial.emission, late=True, name="sessions"
     )
     with_olds(builder, table, "out")
-    table.late.to("late")  # type: ignore[attr-defined]  # windowed tables have late records
+    table.late.to("late")
     return builder.build()
 
 

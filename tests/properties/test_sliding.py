@@ -58,7 +58,7 @@ def topology(trial: Trial) -> Topology:
         list, added, value=list, emission=trial.emission, late=True, name="windows"
     )
     with_olds(builder, table, "out")
-    table.late.to("late")  # type: ignore[attr-defined]  # windowed tables have late records
+    table.late.to("late")
     return builder.build()
 
 

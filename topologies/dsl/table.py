@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.suppress import SuppressMethods
 from penstock.topologies.dsl.table_grouped import TableGroupMethods
 from penstock.topologies.dsl.table_joins import TableJoinMethods
@@ -37,6 +38,11 @@ class KTable(TableOpMethods, TableJoinMethods, TableGroupMethods, SuppressMethod
         serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
         wiring.add(name, SelectKey(fn=checked), flow)
         return self._stream(dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True))
+
+    @property
+    def late(self) -> KStream:
+        """Of windowed tables: see ``WindowedTable``. Raises ``TopologyError`` for others."""
+        raise TopologyError(f"table {self.name!r} is not made over windows, so that nothing of it is late")
 
     def to(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> None:
         """Write the table's changes to a topic: ``to_stream().to(topic)``."""

@@ -12,7 +12,7 @@ from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
 from penstock.topologies.dsl.cogrouped import CogroupedKStream
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
+from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
 from penstock.topologies.expressions.aggregates import aggregator_of_one
 from penstock.topologies.expressions.tree import Expression
@@ -180,9 +180,10 @@ class KGroupedStream:
     ) -> KTable:
         """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``,
         ``agg(mean=col("price").sum() / count())``. Values are dicts; of expressions alone also instances of the Struct or
-        dataclass that ``value`` names."""
+        dataclass that ``value`` names. An aggregate given for ``name`` or ``value`` is one of that name."""
+        (name, value), named = options_and_parts({"name": name, "value": value}, parts)
         name = self._flow.wiring.name(self._flow, "agg", name)
-        made, shown = aggregate_of(parts, name, self._flow, value)
+        made, shown = aggregate_of(named, name, self._flow, value)
         return self._ready(name, made, shown, emission, late)
 
     def cogroup(self, adder: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:

@@ -23,7 +23,7 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
+from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
 from penstock.topologies.edges import ANY_KIND, Emits
 from penstock.topologies.expressions.aggregates import aggregator_of_one
@@ -180,8 +180,9 @@ class KTriggeredStream:
     def agg(self, *, value: Any = None, name: str | None = None, **parts: Aggregator | Expression) -> TriggeredStream:
         """Several ready aggregates at once, or expressions over aggregates; values are dicts:
         ``agg(total=sum_("price"), n=count())``."""
+        (name, value), named = options_and_parts({"name": name, "value": value}, parts)
         name = self._name("agg", name)
-        made, shown = aggregate_of(parts, name, self._flow, value)
+        made, shown = aggregate_of(named, name, self._flow, value)
         return self._ready(name, made, shown)
 
     def to_list(self, *, value: Any = None, name: str | None = None) -> TriggeredStream:

@@ -170,6 +170,13 @@ def _is_class(into: Any) -> bool:
     return isinstance(into, type) and (issubclass(into, msgspec.Struct) or dataclasses.is_dataclass(into))
 
 
+def options_and_parts(options: dict[str, Any], parts: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Options of a method whose keywords name aggregates too: one that is given an aggregate or an expression is a part of
+    that name, and the option ``None``. The options in order, and all parts."""
+    named = {n: o for n, o in options.items() if isinstance(o, (Aggregator, Expression))}
+    return [None if n in named else o for n, o in options.items()], {**named, **parts}
+
+
 def aggregate_of(
     parts: Mapping[str, Aggregator | Expression], name: str, flow: Flow, value: Any
 ) -> tuple[Aggregator, Any]:

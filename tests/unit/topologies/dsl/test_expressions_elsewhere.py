@@ -75,3 +75,15 @@ def test_rows_of_text_declare_their_columns() -> None:
     with TopologyTestDriver(builder) as driver:
         driver.pipe_all("in", [Record("a", {"price": 2, "note": "x"}, 0), Record("b", {"price": None, "note": "y"}, 0)])
         assert [(r.key, r.value) for r in driver.read("out")] == [("a", "x")]
+
+
+def test_columns_may_be_called_as_options_are() -> None:
+    """An aggregate given for ``name`` or ``value`` is one."""
+    builder = StreamsBuilder(value=Bid)
+    grouped = builder.stream("in").group_by_key()
+    table = grouped.agg(value=col("price").sum(), name=count())
+    assert table.name == "in-agg"
+    table.to("out")
+    with TopologyTestDriver(builder) as driver:
+        driver.pipe_all("in", BIDS[:1])
+        assert [r.value for r in driver.read("out")] == [{"name": 1, "value": 10}]

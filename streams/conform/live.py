@@ -23,6 +23,8 @@ from penstock.streams.worker import Worker
 
 IDLE_MAX_S = 60.0
 CLOCK_STEP_MAX_S = 30.0
+_ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+"""Topics that keep everything and refuse no time: results may be as late as the end of time."""
 
 
 class WorkerPlayer:
@@ -59,7 +61,7 @@ class _Application:
         servers = player.bootstrap_servers
         admin = KafkaAdmin(admin_config(servers, {}))
         topics = [*scenario.inputs, *scenario.sinks.values()]
-        admin.create_topics([TopicSpec(t, 1, 1, {"retention.ms": "-1"}) for t in dict.fromkeys(topics)])
+        admin.create_topics([TopicSpec(t, 1, 1, _ANY_TIME) for t in dict.fromkeys(topics)])
         self._producer = KafkaProducer(producer_config(servers, {}))
         self._reader = KafkaConsumer(consumer_config(servers, f"{player.application_id}-reader", {}))
         # Asked on a connection without fetches, behind which questions would wait, and for all that is written: a

@@ -12,6 +12,7 @@ from penstock.state.serde import Serde
 from penstock.streams.conform.cases import Case
 from penstock.streams.conform.compare import Row, plain
 from penstock.topologies.graph import Topology
+from penstock.topologies.windows import END_OF_TIME_MS
 
 
 def _write(value: Any) -> bytes:
@@ -108,13 +109,17 @@ class Scenario:
 
     def row(self, where: str, record: Record) -> Row:
         """A record of a sink or store as cases write it."""
-        key, shift = record.key, self.shift_ms
-        row: Row = {"k": key, "v": record.value, "ts": record.timestamp_ms - shift}
+        key = record.key
+        row: Row = {"k": key, "v": record.value, "ts": self._unmoved(record.timestamp_ms)}
         if isinstance(key, Windowed):
             made = self.window_end.get(where)
             end = key.end_ms if made is None else made(key)
-            row |= {"k": key.key, "w": [key.start_ms - shift, None if end is None else end - shift]}
+            row |= {"k": key.key, "w": [self._unmoved(key.start_ms), None if end is None else self._unmoved(end)]}
         return row
+
+    def _unmoved(self, ms: int) -> int:
+        """A time as the case has it. The ends of time are nobody's to move."""
+        return ms if ms in (0, END_OF_TIME_MS) else ms - self.shift_ms
 
 
 @dataclasses.dataclass

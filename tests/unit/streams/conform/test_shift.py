@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.state.log import Record, Windowed
 from penstock.streams.conform.cases import Case
 from penstock.streams.conform.compare import Row
 from penstock.streams.conform.drive import DriverPlayer
@@ -11,6 +12,7 @@ from penstock.streams.conform.kinds import dataflow
 from penstock.streams.conform.scenario import Setting
 from penstock.streams.conform.shift import shift_towards, shifted
 from penstock.streams.conform.suite import judge, scenario_of
+from penstock.topologies.windows import END_OF_TIME_MS
 
 NOW_MS = 1_700_000_000_123
 
@@ -67,6 +69,28 @@ def test_every_time_moves_and_processing_time_does_not() -> None:
     ]
     assert made.data["topology"]["window"]["start_ms"] == 100
     assert entries[0]["ts"] == 5
+
+
+def test_cases_about_the_beginning_of_time_stay_there() -> None:
+    def hopping(ts: int) -> Case:
+        window = {"type": "hopping", "size_ms": 10, "advance_ms": 4}
+        return case([put(ts)], topology={"nodes": [{"window": window}]})
+
+    assert shift_towards(hopping(5), NOW_MS) == 0
+    assert shift_towards(hopping(6), NOW_MS) > 0
+    sliding = {"nodes": [{"window": {"type": "sliding", "diff_ms": 10}}]}
+    assert shift_towards(case([put(9)], topology=sliding), NOW_MS) == 0
+    assert shift_towards(case([put(10)], topology=sliding), NOW_MS) > 0
+
+
+def test_the_end_of_time_is_not_moved_back() -> None:
+    scenario = scenario_of(tumbling(10), Setting("here.", NOW_MS))
+    assert scenario.row("out", Record(Windowed("a", 0, END_OF_TIME_MS), 1, END_OF_TIME_MS)) == {
+        "k": "a",
+        "w": [0, END_OF_TIME_MS],
+        "v": 1,
+        "ts": END_OF_TIME_MS,
+    }
 
 
 class Later(DriverPlayer):

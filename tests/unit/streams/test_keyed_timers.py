@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,7 +21,7 @@ BATCHES = (1, 2, 7, 10_000)
 class Alarm(Processor):
     """A value is how long after the record the key's alarm is to ring; 0 silences it."""
 
-    timers = ("event",)
+    timers: ClassVar[Any] = ("event",)
 
     def process(self, record: Record, ctx: Any) -> None:
         if record.value:

@@ -142,6 +142,15 @@ class GraphBuilder:
         """The operators that hand records to one, without those behind a topic."""
         return [s.out.operator for s in self._streams for p in s.ins if p.operator == name]
 
+    def upstream(self, name: str) -> set[str]:
+        """The operator and all whose records reach it without a topic between."""
+        found = {name}
+        before: set[str] = set()
+        while found != before:
+            before = set(found)
+            found |= {s.out.operator for s in self._streams if any(p.operator in before for p in s.ins)}
+        return found
+
     def add_stream(self, name: str, out: str, *ins: str) -> str:
         """Connect an out port to in ports, each as ``operator.port`` or, where there is only one, ``operator``."""
         _checked(name, "stream")

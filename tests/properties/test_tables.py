@@ -121,12 +121,12 @@ def joined_pair(tables: dict[str, Rows], key: str) -> tuple[Any, Any]:
 def test_joins_of_joins_and_of_tables_made_of_one_table(seed: int) -> None:
     rng = random.Random(seed)
     given = updates(rng, "ab", 100)
-    first_kind, second_kind, side = rng.choice(KINDS), rng.choice(KINDS), rng.choice("ab")
+    first_kind, second_kind, side, named = rng.choice(KINDS), rng.choice(KINDS), rng.choice("ab"), rng.random() < 0.5
 
     def build() -> StreamsBuilder:
         builder = StreamsBuilder()
         a, b = builder.table("a"), builder.table("b")
-        inner = getattr(a.filter(odd), first_kind)(b, paired)
+        inner = getattr(a.filter(odd, name="odd" if named else None), first_kind)(b, paired)
         other = (a if side == "a" else b).map_values(doubled)
         getattr(inner, second_kind)(other, paired).to("out")
         return builder

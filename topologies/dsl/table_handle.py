@@ -16,6 +16,7 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.operators.row_expiry import expiry_store
 from penstock.topologies.operators.table_ops import KeepRows
 from penstock.topologies.operators.table_views import TableView, view_of_store
 
@@ -77,13 +78,28 @@ class TableHandle(Handle):
 
     def materialize(self, name: str | None = None) -> KTable:
         """The same table with its rows in a store called ``name``, which can be read by that name. Rows of windowed keys
-        stay until they are deleted."""
+        stay as long after their timestamp as the windows are retained (for ever where nothing says how long)."""
         return self._kept(self._flow.wiring.name(self._flow, "materialize", name))
 
     def _kept(self, name: str, *, quiet: bool = False) -> KTable:
         store = StoreSpec(name, "key_value", self._flow.key, self._flow.value)
-        self._flow.wiring.add(name, KeepRows(stores=(store,), quiet=quiet), self._flow)
+        spec = KeepRows(stores=(store,), quiet=quiet)
+        kept_ms = self._retained_ms() if self.windowed else None
+        if kept_ms is not None:
+            spec = dataclasses.replace(spec, stores=(store, expiry_store(name)), ttl_ms=kept_ms, silent=True)
+        self._flow.wiring.add(name, spec, self._flow)
         return self._table(dataclasses.replace(self._flow, operator=name, port=None), store)
+
+    def _retained_ms(self) -> int | None:
+        """How long the windows are kept that the rows are of."""
+        spec = self._flow.wiring.graph.operator(self.name)
+        if isinstance(spec, KeepRows):
+            return spec.ttl_ms
+        if self._store is not None:
+            return self._store.retention_ms
+        found = [table._retained_ms() for table in self._inputs]
+        known = [ms for ms in found if ms is not None]
+        return max(known) if known and len(known) == len(found) else None
 
     def with_store(self) -> KTable:
         """This table if it has a store, else a materialized one, the same for all who ask."""

@@ -72,13 +72,13 @@ class TableJoinMethods(TableHandle):
         value = result_serde(checked, own, value)
         wiring.check_together((left._flow, right._flow), own)
         view = JoinView(left.view, right.view, checked, keeps_left, keeps_right)
-        shared = not set(left.view.stores).isdisjoint(right.view.stores)
+        shared = not wiring.graph.upstream(left.name).isdisjoint(wiring.graph.upstream(right.name))
         spec = TableJoin(view=view, stores=view.stores, shared=shared)
         wiring.add_ports(own, spec, {"left": left._flow, "right": right._flow})
         watermarked = left._flow.watermarked or right._flow.watermarked
         flow = dataclasses.replace(left._behind(own, value=value), watermarked=watermarked)
         if shared:
-            return self._table(flow)._kept(name or f"{own}-rows", quiet=True)
+            return self._table(flow, inputs=(left, right))._kept(name or f"{own}-rows", quiet=True)
         return self._named(self._table(flow, view=lambda: view, inputs=(left, right)), name)
 
     # -- foreign keys ----------------------------------------------------------------------------------------

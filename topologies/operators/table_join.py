@@ -21,7 +21,7 @@ class TableJoin(OperatorSpec):
     """``view`` says how rows are joined; ``stores`` must be the view's. The side that is kept without a partner must
     carry old values, and both must with ``sends_olds``.
 
-    ``shared``: both sides are made of one table, so that a single update can take both away at once. Then neither side
+    ``shared``: both sides are made of the same records, so that a single one can take both away at once. Then neither side
     can tell that there was a result, and every absence is told; whoever keeps the results drops what was none."""
 
     view: JoinView

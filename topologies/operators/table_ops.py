@@ -87,10 +87,12 @@ class KeepRows(OperatorSpec):
     was no row and still is none. Without a store it only passes them on: the place of a store that nobody has asked for yet.
 
     ``ttl_ms``: rows live for so long (``penstock.topologies.operators.row_expiry``); the second store holds their timers.
-    Updates that would be gone already are dropped and counted as late."""
+    Updates that would be gone already are dropped and counted as late. ``silent``: they go without a tombstone, as windows
+    do whose retention has passed."""
 
     quiet: bool = False
     ttl_ms: int | None = None
+    silent: bool = False
     emits: Emits = "upsert"
 
     @property
@@ -153,10 +155,13 @@ class _KeepsForATime(_KeepsRows):
         assert spec.ttl_ms is not None
         self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
         self._read = store.key_serde.deserialize
+        self._silent = spec.silent
         self._reads = True
 
     def before(self, ts: int) -> None:
         for gone in self._expiry.gone(self.advance_stream_time(ts)):
+            if self._silent:
+                continue
             self.emit_row(self._read(gone.store_key), None, gone.deadline_ms, old=gone.value, headers=())
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:

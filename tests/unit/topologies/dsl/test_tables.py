@@ -114,10 +114,11 @@ def test_joins_read_both_sides_where_they_lie() -> None:
     assert {plan.names[i] for i in plan.batch_safe} >= {"l", "r"}, "runs of updates may go through"
 
 
-def test_an_update_that_takes_both_sides_away_deletes_the_result() -> None:
+@pytest.mark.parametrize("name", [None, "positive"])
+def test_an_update_that_takes_both_sides_away_deletes_the_result(name: str | None) -> None:
     builder = numbers()
     table = builder.table("t")
-    table.filter(lambda k, v: v > 0).join(table.map_values(lambda v: -v), lambda x, y: x * y).to("out")
+    table.filter(lambda k, v: v > 0, name=name).join(table.map_values(lambda v: -v), lambda x, y: x * y).to("out")
     updates = [("t", "a", -1, 1), ("t", "a", 2, 2), ("t", "a", None, 3), ("t", "a", None, 4)]
     assert outputs(builder, *updates)[-1] == ("a", None, 3)
     assert [value for _, value, _ in outputs(builder, *updates)] == [-4, -4, None]
@@ -140,6 +141,22 @@ def test_windowed_tables_join_by_key_and_window() -> None:
     left.join(right, lambda x, y: 10 * x + y).to("out")
     found = outputs(builder, ("l", "a", 1, 1), ("r", "a", 1, 12), ("r", "a", 1, 3), ("l", "a", 1, 14))
     assert [(k.key, k.start_ms, v) for k, v, _ in found] == [("a", 0, 11), ("a", 10, 11)]
+
+
+def test_rows_of_windows_are_kept_as_long_as_the_windows() -> None:
+    builder = numbers()
+    counts = builder.stream("s").group_by_key().windowed_by(tumbling("10ms", grace="5ms")).count()
+    big = counts.filter(lambda k, v: v > 0, name="big")
+    big.join(counts.map_values(lambda v: -v), lambda x, y: x + y, name="joined").to("out")
+    with TopologyTestDriver(builder) as driver:
+        for i in range(300):
+            driver.pipe("s", "a", 1, i)
+        kept = {
+            name: sum(1 for _ in driver.tasks[next(iter(driver.tasks))].stores[name].range())
+            for name in ("big", "joined")
+        }
+        assert driver.read("out")[-1].value == 0
+    assert all(0 < n <= 4 for n in kept.values()), kept
 
 
 def test_streams_meet_the_rows_of_a_table_that_had_none_of_its_own() -> None:

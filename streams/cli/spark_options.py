@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import importlib.util
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import EnvironmentFault
 
@@ -47,6 +47,31 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an option of the connector, such as kafka.sasl.mechanism=…",
     )
+
+
+def add_begin(parser: argparse.ArgumentParser) -> None:
+    """Where in the log a replay begins."""
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        default="start",
+        metavar="start|savepoint:NAME",
+        help="the application's first offset, or a savepoint of the repository (savepoint:latest)",
+    )
+    parser.add_argument("--repository", metavar="URL", help="the repository that holds the savepoint")
+
+
+def begin_of(args: argparse.Namespace, given: Given) -> dict[str, Any]:
+    """What ``replay`` and ``verify`` of the library both take."""
+    return {
+        "application_id": given.application_id,
+        "connection": given.connection,
+        "from_": args.from_,
+        "repository": args.repository or given.snapshots,
+        "options": given.options,
+        "exactly_once": given.exactly_once,
+        "session": given.session,
+    }
 
 
 def require_spark() -> None:

@@ -8,35 +8,24 @@ from typing import Any
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    from penstock.streams.cli.spark_options import add_common
+    from penstock.streams.cli.spark_options import add_begin, add_common
 
     parser = subparsers.add_parser("verify", help="compare the stream with a Spark batch over the same range")
     add_common(parser)
     parser.add_argument("--output", metavar="DIR", help="keep the batch's outputs and stores here")
-    parser.add_argument("--from", dest="from_", default="start", metavar="start|savepoint:NAME")
-    parser.add_argument("--repository", metavar="URL", help="the repository that holds the savepoint")
+    add_begin(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Verify; 0 when nothing differs, 1 when something does."""
-    from penstock.streams.cli.spark_options import inputs_of, require_spark, show
+    from penstock.streams.cli.spark_options import begin_of, inputs_of, require_spark, show
 
     require_spark()
     from penstock.streams.spark.verification import verify
 
     given = inputs_of(args)
-    result = verify(
-        args.topology,
-        application_id=given.application_id,
-        connection=given.connection,
-        output=args.output,
-        from_=args.from_,
-        repository=args.repository or given.snapshots,
-        exactly_once=given.exactly_once,
-        options=given.options,
-        session=given.session,
-    )
+    result = verify(args.topology, output=args.output, **begin_of(args, given))
     rows = [
         [c.kind, c.name, c.mode, f"{c.stream_rows:,}", f"{c.batch_rows:,}", f"{c.differences:,}"]
         for c in result.comparisons

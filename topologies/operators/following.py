@@ -136,18 +136,24 @@ class FollowingAggregates(RowOperator):
     def _apply(self, key: Any, data: bytes, changes: list[Change]) -> None:
         """Write the changes, and emit them or note them for later. All are encoded before the first is written."""
         entry_of = self.index.store.entry_of
-        entries = {c.place: (entry_of(c.new, c.timestamp_ms), c.timestamp_ms) for c in changes}
-        emits = self._emission == "every_update" and self.ctx.heard
-        for c in changes:
-            if emits:
-                window = Windowed(key, c.start_ms, c.end_ms)
-                self.emit_row(window, self.fold.shown(c.new), c.timestamp_ms, old=self.fold.shown(c.old))
-            elif self._emission == "per_commit":
+        entries = [(c.place, entry_of(c.new, c.timestamp_ms), c.timestamp_ms) for c in changes]
+        if self._emission == "per_commit":
+            for c in changes:
                 self._note(key, data, c)
-        existed = {c.place for c in changes if c.existed}
-        for place, (entry, ts) in entries.items():
+        elif self._emission == "every_update" and self.ctx.heard:
+            shown, result = self.fold.shown, self.fold.result
+            for _, start_ms, end_ms, new, ts, _, old in changes:
+                if result is not None:
+                    new, old = shown(new), shown(old)
+                self.emit_row(Windowed(key, start_ms, end_ms), new, ts, old=old)
+        if len(entries) > 1:
+            # where a window is deleted and made anew, the store need not see the deletion
+            entries = list({entry[0]: entry for entry in entries}.values())
+        for place, entry, ts in entries:
             self.index.put(data, place, entry, ts)
-            if self._timers is not None:
+        if self._timers is not None:
+            existed = {c.place for c in changes if c.existed}
+            for place, entry, _ in entries:
                 self._set_timer(data, place, place in existed, entry is not None)
 
     def _set_timer(self, data: bytes, place: Place, existed: bool, exists: bool) -> None:

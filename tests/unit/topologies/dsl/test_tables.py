@@ -8,6 +8,8 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
+from penstock.streams.policies import Policies
+from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import count, max_, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
@@ -341,3 +343,58 @@ def test_watermarks_do_not_wait_for_answers() -> None:
     counts.to("out", value=int)
     updates = [("customers", "c", "Ann", 0), ("orders", "1", "c", 1), ("orders", "2", "c", 2), ("orders", "3", "c", 30)]
     assert [(k.key, k.start_ms, v) for k, v, _ in outputs(builder, *updates)] == [("1", 0, 1), ("2", 0, 1)]
+
+
+# -- rows for a time -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_goes_when_stream_time_has_reached_its_deadline() -> None:
+    builder = numbers()
+    builder.table("t", ttl="10ms").to("out")
+    updates = [
+        ("t", "a", 1, 0),
+        ("t", "b", 2, 5),
+        ("t", "b", 3, 9),
+        ("t", "c", 4, 10),
+        ("t", "b", 5, 0),
+        ("t", "c", 6, 25),
+    ]
+    assert outputs(builder, *updates) == [
+        ("a", 1, 0),
+        ("b", 2, 5),
+        ("b", 3, 9),
+        ("a", None, 10),
+        ("c", 4, 10),
+        ("b", None, 19),
+        ("c", None, 20),
+        ("c", 6, 25),
+    ]
+
+
+def test_a_failing_record_does_not_hide_what_its_time_made_due() -> None:
+    builder = numbers()
+    groups = builder.stream("s").group_by_key().with_ttl("10ms")
+    groups.aggregate(int, lambda k, v, total: total + 1 // v, value=int).to("out")
+    policies = Policies(processing="skip")
+    with TopologyTestDriver(builder, options=TaskOptions(policies=policies)) as driver:
+        driver.pipe_all("s", [Record("a", 1, 0), Record("b", 0, 50), Record("b", 1, 51)])
+        assert [(r.key, r.value) for r in driver.read("out")] == [("a", 1), ("a", None), ("b", 1)]
+
+
+def test_a_ttl_must_mean_something() -> None:
+    builder = numbers()
+    with pytest.raises(TopologyError, match="ttl=0 keeps no row"):
+        builder.table("t", ttl=0)
+    with pytest.raises(TopologyError, match="has history= and ttl="):
+        builder.table("u", ttl="1s", history="1s")
+    grouped = builder.stream("s").group_by_key().with_ttl("1s")
+    with pytest.raises(TopologyError, match="windowed already, or has a ttl"):
+        grouped.windowed_by(tumbling("1s", grace=0))
+    with pytest.raises(TopologyError, match="takes no ttl"):
+        grouped.cogroup(lambda k, v, a: a)
+    with pytest.raises(TopologyError, match="emission='per_commit' would hide"):
+        grouped.count(emission="per_commit")
+    with pytest.raises(TopologyError, match="windows end by themselves"):
+        builder.stream("w").group_by_key().windowed_by(tumbling("1s", grace=0)).with_ttl("1s")
+    with pytest.raises(TopologyError, match="emission='per_commit' would hide"):
+        builder.table("v").group_by(lambda k, v: (k, v)).with_ttl("1s").count(emission="per_commit")

@@ -134,3 +134,13 @@ def test_restarts_stores_and_the_ideal_expectation(play: DriverPlayer) -> None:
     assert judge(case(nodes, entries, wrong, expected_ideal=ideal), play) == []
     assert judge(case(nodes, entries, wrong), play)
     assert judge(case(nodes, entries, wrong, expected_final=[{"k": "a", "v": 3}]), play) == []
+
+
+def test_a_query_without_topology_and_an_event_without_kind_are_refused() -> None:
+    def query(name: Any, entries: list[Any]) -> str:
+        data = {"query": name, "input": entries, "expected": []}
+        return judge(Case("n", "g", "nexmark", "portable", data), DriverPlayer(1))[0]
+
+    assert "q99" in query("q99", [])
+    assert "no person, auction or bid" in query("q1", [{"event_type": 9}])
+    assert "names no query" in judge(Case("n", "g", "nexmark", "portable", {"input": []}), DriverPlayer(1))[0]

@@ -28,6 +28,7 @@ _RANK: tuple[EdgeKind, ...] = ("insert", "upsert", "retract")
 RETRACTION = ("penstock.retract", b"1")
 """The header of a record that takes back the former one of equal key and value."""
 
+_NAMES = {"insert": "inserts", "upsert": "upserts", "retract": "retractions"}
 _REMEDY = {
     "upsert": "its input is a table's changes, in which a record replaces the former one of its key; "
     "take a stream of facts, or allow upserts",
@@ -60,5 +61,5 @@ def edge_kinds(operators: Mapping[str, OperatorSpec], edges: Sequence[tuple[str,
     for name, spec in operators.items():
         for kind in (kinds[a] for a in given[name]):
             if kind not in spec.accepts:
-                raise TopologyError(f"operator {name!r} ({spec.kind}) cannot take {kind}s: {_REMEDY[kind]}")
+                raise TopologyError(f"operator {name!r} ({spec.kind}) cannot take {_NAMES[kind]}: {_REMEDY[kind]}")
     return kinds

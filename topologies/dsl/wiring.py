@@ -166,7 +166,14 @@ class Wiring:
             route=route,
             accepts=ANY_KIND,
         )
-        source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, partitions=partitions)
+        source = Source(
+            topic=topic,
+            key_serde=flow.key,
+            value_serde=flow.value,
+            internal=True,
+            partitions=partitions,
+            accepts=ANY_KIND,
+        )
         self.add(f"{topic}-sink", sink, flow)
         self.add_source(topic, source)
         return dataclasses.replace(flow, operator=topic, port=None, rekeyed=route == "shuffle", route=route)

@@ -1,5 +1,6 @@
 """Operators without state. Functions named ``fn`` see ``(key, value)``, those of the ``values`` forms the value alone.
-Output timestamps and headers are the input record's (Kafka Streams)."""
+Output timestamps and headers are the input record's (Kafka Streams), so that what a function makes of a retraction takes
+back what it made of the record."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock.topologies.batch import Batch
+from penstock.topologies.edges import ANY_KIND, EdgeKind
 from penstock.topologies.expressions.row_function import OfRecord
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.rows import map_rows
@@ -20,6 +22,7 @@ class Filter(OperatorSpec):
     fn: Callable[..., Any]
     negate: bool = False
     values_only: bool = False
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -52,6 +55,7 @@ class MapValues(OperatorSpec):
 
     fn: Callable[..., Any]
     with_key: bool = False
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -74,6 +78,7 @@ class Map(OperatorSpec):
     """Replaces key and value by ``fn(key, value)``, a pair. A result that is no pair counts as the row's error."""
 
     fn: Callable[[Any, Any], tuple[Any, Any]]
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -107,6 +112,7 @@ class SelectKey(OperatorSpec):
     """Replaces the key by ``fn(key, value)``."""
 
     fn: Callable[[Any, Any], Any]
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -132,6 +138,7 @@ class FlatMap(OperatorSpec):
     fn: Callable[..., Iterable[Any]]
     values_only: bool = False
     with_key: bool = False
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -197,6 +204,7 @@ class Branch(OperatorSpec):
     goes to the last port when there is one more port than predicates, and is dropped otherwise."""
 
     predicates: tuple[Callable[[Any, Any], Any], ...]
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -226,6 +234,8 @@ class _Branches(Operator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Merge(OperatorSpec):
     """One stream of several, in the task's order."""
+
+    accepts: frozenset[EdgeKind] = ANY_KIND
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

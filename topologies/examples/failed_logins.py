@@ -1,0 +1,36 @@
+"""Failed logins per address: who guesses passwords?
+
+Five failures from one address in a minute, whatever the users. Windows of a minute begin every ten seconds, so that an
+attack is not split between two of them for long; an address is told of once in ten minutes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import col, count, key, window_start
+from penstock.topologies.graph import Topology
+from penstock.topologies.windows import hopping
+
+FAILURES = 5
+
+
+class Login(msgspec.Struct, frozen=True, gc=False):
+    """An attempt to log in as the user that is the record's key."""
+
+    address: str
+    user: str
+    success: bool
+
+
+def build(source: str = "logins", output: str = "guessing-addresses") -> Topology:
+    """Under the address: how often it had failed, and as how many users, in the minute that began ``since`` (milliseconds),
+    when that became known. Logins may be 30 s late."""
+    builder = StreamsBuilder("failed-logins", value=Login)
+    failed = builder.stream(source).filter_values(~col("success"))
+    minutes = failed.group_by(col("address")).windowed_by(hopping("1m", "10s", grace="30s"))
+    seen = minutes.agg(failures=count(), users=col("user").count_distinct()).to_stream()
+    many = seen.filter_values(col("failures") >= FAILURES).with_columns(since=window_start())
+    many.select_key(key()["key"]).deduplicate("10m").to(output)
+    return builder.build()

@@ -1,0 +1,64 @@
+"""One topic of page views of job offers, and four who need it: the warehouse, the employers, the site's defence against
+scrapers, and the recommender, which must not show a user the same offer over and over.
+
+None of them knows of the others, and all read the topic once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.expressions.functions import col, count, key, struct, timestamp, value
+from penstock.topologies.graph import Topology
+from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.windows import hopping, tumbling
+
+SCRAPER_VIEWS = 100
+"""Nobody reads so many offers in a minute."""
+ENOUGH_VIEWS = 3
+"""So often an offer is shown to a user in a week."""
+
+
+class View(msgspec.Struct, frozen=True, gc=False):
+    """A user (the record's key) looks at an offer."""
+
+    offer: int
+    employer: str
+    seconds: float
+
+
+def warehouse(views: KStream) -> None:
+    """Every view, under its hour."""
+    views.select_key(timestamp().format_time("%Y-%m-%d/%H")).to("views-by-hour")
+
+
+def analytics(views: KStream) -> None:
+    """Per employer and day: views, different offers, and seconds spent, rewritten with each view."""
+    days = views.group_by(col("employer")).windowed_by(tumbling("1d", grace="1h"))
+    days.agg(views=count(), offers=col("offer").count_distinct(), seconds=col("seconds").sum()).to("employer-days")
+
+
+def defence(views: KStream) -> None:
+    """Users who view too much in a minute, at most once per ten minutes each."""
+    minutes = views.group_by_key().windowed_by(hopping("1m", "10s", grace=0))
+    many = minutes.count(emission="on_close").to_stream().filter_values(value() >= SCRAPER_VIEWS)
+    many.select_key(key()["key"]).deduplicate("10m").to("scrapers")
+
+
+def recommender(views: KStream) -> None:
+    """Offers that a user has seen often enough for this week."""
+    weeks = views.group_by(struct(user=key(), offer=col("offer"))).windowed_by(tumbling("7d", grace="1h"))
+    seen = weeks.count().to_stream().filter_values(value() == ENOUGH_VIEWS)
+    hidden = seen.select(user=key()["key"]["user"], offer=key()["key"]["offer"])
+    hidden.select_key(col("user")).to("offers-to-hide")
+
+
+def build(source: str = "page-views") -> Topology:
+    """Views may be 5 s late."""
+    builder = StreamsBuilder("page-views", value=View)
+    views = builder.stream(source, watermark=bounded_out_of_orderness("5s"))
+    for consumer in (warehouse, analytics, defence, recommender):
+        views.apply(consumer.__name__, consumer)
+    return builder.build()

@@ -1,0 +1,53 @@
+"""Searches and the clicks on their results, joined: what was searched, and what was clicked within ten minutes.
+
+Both topics are keyed by the search. A search without a click is told of once none can come any more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import left, right, struct
+from penstock.topologies.graph import Topology
+
+
+class Search(msgspec.Struct, frozen=True, gc=False):
+    """A user searches."""
+
+    user: str
+    query: str
+    at_ms: int
+
+
+class Click(msgspec.Struct, frozen=True, gc=False):
+    """A result of a search is clicked."""
+
+    url: str
+    position: int
+    at_ms: int
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """A search with one of its clicks; all that is of the click is null where there was none."""
+
+    user: str
+    query: str
+    url: str | None
+    position: int | None
+    hesitation_ms: int | None
+
+
+def build(searches: str = "searches", clicks: str = "clicks", output: str = "search-outcomes") -> Topology:
+    """Both inputs must have equally many partitions; records may be a minute late."""
+    builder = StreamsBuilder("search-clicks")
+    made, clicked = builder.stream(searches, value=Search), builder.stream(clicks, value=Click)
+    outcome = struct(
+        user=left("user"),
+        query=left("query"),
+        url=right("url"),
+        position=right("position"),
+        hesitation_ms=right("at_ms") - left("at_ms"),
+    )
+    made.left_join(clicked, outcome, before=0, after="10m", grace="1m", value=Outcome).to(output)
+    return builder.build()

@@ -1,0 +1,44 @@
+"""A heatmap of a mobile network: how fast do premium users download, cell by cell and minute by minute?
+
+Measurements are joined with the table of subscribers, which is large and changes slowly. It is partitioned like the
+measurements, so each task holds its part and no row travels; a measurement meets the subscriber's contract as it was
+known when the measurement was processed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import col, count, left, right, struct
+from penstock.topologies.graph import Topology
+from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.windows import tumbling
+
+
+class Measurement(msgspec.Struct, frozen=True, gc=False):
+    """A download by the subscriber that is the record's key."""
+
+    cell: str
+    bytes: int
+    millis: int
+
+
+class Subscriber(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a subscriber."""
+
+    contract: str
+
+
+def build(measurements: str = "measurements", subscribers: str = "subscribers", output: str = "heatmap") -> Topology:
+    """Per cell and minute: downloads, and their speed in bytes per second, all of them taken together. Both inputs are keyed
+    by subscriber and must have equally many partitions. Measurements may be 10 s late."""
+    builder = StreamsBuilder("telco-heatmap")
+    known = builder.table(subscribers, value=Subscriber)
+    measured = builder.stream(measurements, value=Measurement, watermark=bounded_out_of_orderness("10s"))
+    download = struct(cell=left("cell"), bytes=left("bytes"), millis=left("millis"), contract=right("contract"))
+    premium = measured.join(known, download).filter_values(col("contract") == "premium")
+    minutes = premium.group_by(col("cell")).windowed_by(tumbling("1m", grace=0))
+    speed = col("bytes").sum() * 1000 // col("millis").sum()
+    minutes.agg(downloads=count(), speed=speed, emission="on_close", name="minutes").to(output)
+    return builder.build()

@@ -6,15 +6,18 @@ keeps no rows of its own.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.typed import result_serde, row_function, selection
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
-from penstock.topologies.operators.table_ops import TableFilter, TableMapValues
+from penstock.topologies.operators.processor import Processor
+from penstock.topologies.operators.table_ops import KeepRows, TableFilter, TableMapValues
 from penstock.topologies.operators.table_views import ComputedView
 
 if TYPE_CHECKING:
@@ -42,6 +45,22 @@ class TableOpMethods(TableHandle):
     def map_values_with_key(self, fn: Function | Expression, *, value: Any = None, name: str | None = None) -> KTable:
         """The rows with ``fn(key, value)`` for value; ``None``: no row. Deletions pass without a call."""
         return self._mapped("map-values-with-key", fn, value, name, with_key=True)
+
+    def transform_values(
+        self,
+        factory: Callable[[], Processor],
+        *,
+        stores: tuple[StoreSpec, ...] = (),
+        value: Any = None,
+        name: str | None = None,
+    ) -> KTable:
+        """The rows that a ``Processor`` forwards, for values that need stores, times or headers. It is given each change,
+        deletions too (a null value), and forwards under the key that it was given; null deletes."""
+        own = self._operator_name("transform-values", name)
+        flow = self._stream(self._flow).process(factory, stores=stores, value=value, keeps_key=True, name=own)._flow
+        rows = f"{own}-rows"
+        flow.wiring.add(rows, KeepRows(), flow)
+        return self._named(self._table(dataclasses.replace(flow, operator=rows, port=None)), name)
 
     def _filtered(self, kind: str, fn: Any, name: str | None, *, negate: bool) -> KTable:
         own = self._operator_name(kind, name)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import TopologyError
+from penstock.state.facade import key_value_store
 from penstock.state.log import Record
 from penstock.streams.policies import Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import count, max_, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.operators.processor import Processor, ProcessorContext
 from penstock.topologies.plan import plan_of
 from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
@@ -70,6 +72,32 @@ def test_deletions_pass_a_map_without_a_call_and_none_deletes() -> None:
     builder.table("t").map_values_with_key(lambda k, v: None if v == 7 else v + len(k)).to("out")
     updates = [("t", "ab", 1, 1), ("t", "ab", None, 2), ("t", "ab", 7, 3)]
     assert outputs(builder, *updates) == [("ab", 3, 1), ("ab", None, 2), ("ab", None, 3)]
+
+
+class SinceFirst(Processor):
+    """How much a row has grown since it came."""
+
+    stores = (key_value_store("first", key=str, value=int),)
+
+    def process(self, record: Record, ctx: ProcessorContext) -> None:
+        first = ctx.store("first")
+        if record.value is None:
+            first.delete(record.key)
+            ctx.forward(record.key, None)
+            return
+        was = first.get(record.key)
+        if was is None:
+            first.put(record.key, record.value)
+        ctx.forward(record.key, record.value - (record.value if was is None else was))
+
+
+@pytest.mark.parametrize("name", [None, "growth"])
+def test_values_may_be_transformed_with_state(name: str | None) -> None:
+    builder = numbers()
+    growth = builder.table("t").transform_values(SinceFirst, name=name)
+    growth.group_by(lambda k, v: ("all", v)).reduce(lambda a, v: a + v, lambda a, v: a - v).to("out")
+    updates = [("t", "a", 5, 1), ("t", "a", 9, 2), ("t", "b", 1, 3), ("t", "b", 8, 4), ("t", "a", None, 5)]
+    assert [v for _, v, _ in outputs(builder, *updates)] == [0, 4, 4, 11, 7]
 
 
 def test_null_keys_of_a_stream_are_no_rows() -> None:

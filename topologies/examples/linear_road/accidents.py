@@ -1,0 +1,65 @@
+"""Accidents on one direction of an expressway: at least two cars that have stopped at the same place of the same lane.
+
+They count minute by minute, as they stand when one ends: whoever enters a segment in the next minute is told of the
+nearest one in it or the four segments ahead. Cars change the picture through what they last did in a minute, so that it
+does not depend on how the reports of different cars follow each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from penstock.state.facade import key_value_store
+from penstock.state.log import Record
+from penstock.topologies.examples.linear_road.model import SEGMENTS, Halt, Road, Segment
+from penstock.topologies.operators.processor import Processor, ProcessorContext
+
+REACH = 4
+"""An accident concerns its segment and so many behind it."""
+Stopped = dict[str, Any]
+"""By car: segment, lane and position where it stands; in changes also null, for a car that has left."""
+
+
+class Ahead(msgspec.Struct, frozen=True, gc=False):
+    """The segment of the nearest accident, if there is one."""
+
+    seg: int | None
+
+
+def change(road: Road, halt: Halt, changes: Stopped) -> Stopped:
+    """The changes of a minute with one more."""
+    return {**changes, str(halt.vid): [halt.seg, halt.lane, halt.pos] if halt.stopped else None}
+
+
+class FollowRoad(Processor):
+    """Takes the changes of each minute under the ``Road``, keeps a row of stopped cars per road, and forwards ``Ahead`` for
+    each ``Segment`` for which it is another one than before."""
+
+    stores = (key_value_store("linear-road-stopped", key=Road, value=dict),)
+
+    def process(self, record: Record, ctx: ProcessorContext) -> None:
+        """The changes of one minute."""
+        road: Road = record.key
+        roads = ctx.store("linear-road-stopped")
+        before: Stopped = roads.get(road) or {}
+        after = {vid: place for vid, place in (before | record.value).items() if place is not None}
+        roads.put(road, after or None)
+        was, now = accidents_ahead(before, road.dir), accidents_ahead(after, road.dir)
+        for seg in sorted(was.keys() | now.keys()):
+            if was.get(seg) != now.get(seg):
+                ctx.forward(Segment(road.xway, road.dir, seg), Ahead(now.get(seg)))
+
+
+def accidents_ahead(stopped: Stopped, direction: int) -> dict[int, int]:
+    """By segment that has an accident ahead: the segment of the nearest."""
+    places = Counter(map(tuple, stopped.values()))
+    accidents = sorted({seg for (seg, _, _), cars in places.items() if cars > 1})
+    ahead: dict[int, int] = {}
+    # the nearest is written last
+    for seg in reversed(accidents) if direction == 0 else accidents:
+        behind = range(seg - REACH, seg + 1) if direction == 0 else range(seg, seg + REACH + 1)
+        ahead |= {s: seg for s in behind if 0 <= s < SEGMENTS}
+    return ahead

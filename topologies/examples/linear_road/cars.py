@@ -1,0 +1,69 @@
+"""What follows from the reports of one car: which segments it enters and leaves, and where it stops.
+
+A car enters a segment with its first report there that is not on the exit lane, and owes the toll once it reports another
+segment. A report on the exit lane ends its trip: nothing is owed for the segment of that lane. It has stopped with the
+fourth report in a row from the same place of a travel lane.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.state.facade import key_value_store
+from penstock.state.log import Record
+from penstock.topologies.examples.linear_road.model import ENTRY_LANE, EXIT_LANE, Departure, Entry, Halt, Report
+from penstock.topologies.operators.processor import Processor, ProcessorContext
+
+STOPPED = 4
+"""So many equal reports in a row."""
+
+
+class Car(msgspec.Struct, frozen=True, gc=False):
+    """A car's last report, how often it came in a row (``STOPPED`` at most), and when the car entered the segment."""
+
+    last: Report
+    times: int
+    entered: int
+
+
+class FollowCar(Processor):
+    """Keeps a row per car on the road. The ports have ``Entry``, ``Departure`` and ``Halt``, under the car's key."""
+
+    stores = (key_value_store("linear-road-cars", key=str, value=Car),)
+    out_ports = ("entries", "departures", "halts")
+
+    def process(self, record: Record, ctx: ProcessorContext) -> None:
+        """One report."""
+        cars = ctx.store("linear-road-cars")
+        report: Report = record.value
+        car: Car | None = cars.get(record.key)
+        stays = car is not None and _place(car.last) == _place(report)
+        enters = car is None or _segment(car.last) != _segment(report)
+        if car is not None and car.times == STOPPED and not stays:
+            ctx.forward(record.key, _halt(car.last, stopped=False), port="halts")
+        if car is not None and enters:
+            ctx.forward(record.key, Departure(report.time, car.entered), port="departures")
+        if report.lane == EXIT_LANE:
+            cars.delete(record.key)
+            return
+        if enters:
+            entry = Entry(report.vid, report.time, report.xway, report.dir, report.seg)
+            ctx.forward(record.key, entry, port="entries")
+        before = car.times if car is not None and stays else 0
+        times = 0 if report.lane == ENTRY_LANE else min(before + 1, STOPPED)
+        if times == STOPPED > before:
+            ctx.forward(record.key, _halt(report, stopped=True), port="halts")
+        entered = report.time if car is None or enters else car.entered
+        cars.put(record.key, Car(report, times, entered))
+
+
+def _place(report: Report) -> tuple[int, int, int, int]:
+    return report.xway, report.dir, report.lane, report.pos
+
+
+def _segment(report: Report) -> tuple[int, int, int]:
+    return report.xway, report.dir, report.seg
+
+
+def _halt(report: Report, *, stopped: bool) -> Halt:
+    return Halt(report.vid, report.xway, report.dir, report.seg, report.lane, report.pos, stopped)

@@ -1,0 +1,198 @@
+"""The topology of Linear Road.
+
+A toll depends on the minutes before the one in which a car enters a segment, so everything goes by the watermark:
+statistics leave when their minute is over, with its end for a time, and an entry waits until all that is of its time has
+come, then meets the latest of each. What the answers are follows from the input alone, whatever the number of partitions.
+
+Readings that the benchmark leaves open: the mean speed (LAV) is the plain mean of all readings of five minutes, rounded
+half up; stopped cars share a place when lane and position are equal; where several accidents lie ahead the nearest is
+named; and an account's balance is that of the start of the minute of the question.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Record
+from penstock.state.serde import Serde
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.examples.linear_road import model
+from penstock.topologies.examples.linear_road.accidents import Ahead, FollowRoad, change
+from penstock.topologies.examples.linear_road.cars import FollowCar
+from penstock.topologies.examples.linear_road.model import Charge, Departure, Entry, Halt, Report, Road, Segment
+from penstock.topologies.expressions.functions import coalesce, col, concat, count, left, lit, right, struct, when
+from penstock.topologies.graph import Topology
+from penstock.topologies.operators.processor import Processor, ProcessorContext
+from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.windows import hopping, tumbling
+
+HORIZON = "3h"
+"""How long a simulation takes, and so a car through a segment, and an accident, at most."""
+MINUTE_MS = 60_000
+WITHIN_MINUTE = MINUTE_MS - 1
+"""A statistic that ended so many milliseconds ago is of the minute before."""
+
+
+class Stamp(Processor):
+    """Answers with the clock's reading for ``emit``."""
+
+    reads_clock = True
+
+    def process(self, record: Record, ctx: ProcessorContext) -> None:
+        """One answer."""
+        ctx.forward(record.key, {**record.value, "emit": ctx.wall_time_ms})
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearRoad:
+    """The topology as it is put together. ``lines`` are the input, under the car's key."""
+
+    builder: StreamsBuilder
+    lines: KStream
+
+    def of_type(self, kind: int) -> KStream:
+        """The lines of a type."""
+        return self.lines.filter_values(col("type") == kind)
+
+    def answer(self, answers: KStream, topic: str, serde: Serde[dict[str, Any]]) -> None:
+        """Write answers, which lack their time of emission, as lines."""
+        answers.process(Stamp, value=serde, keeps_key=True, name=f"{topic}-stamp").to(topic)
+
+
+def build(
+    lines: str = "linear-road",
+    former_tolls: str = "linear-road-former-tolls",
+    *,
+    out_of_order: int | str = 0,
+    began_ms: int = 0,
+) -> Topology:
+    """Answers go to ``linear-road-tolls``, ``-accidents``, ``-balances`` and ``-expenditures``. ``out_of_order``: how far
+    lines of different cars may be out of the order of their times; those of one car must be in order. ``began_ms``: the
+    whole minute in which the simulation began. Brokers judge the age of what stores have logged by the clock, so give them
+    a recent one. Both inputs must have equally many partitions."""
+    if began_ms % MINUTE_MS:
+        raise TopologyError(f"began_ms={began_ms} of Linear Road is within a minute; give a multiple of {MINUTE_MS}")
+    builder = StreamsBuilder("linear-road", key=str)
+    late = bounded_out_of_orderness(out_of_order)
+    source = builder.stream(
+        lines, value=model.INPUT, timestamp=lambda r: began_ms + r.value["time"] * 1000, watermark=late
+    )
+    road = LinearRoad(builder, source)
+    positions = road.of_type(model.REPORT).select(**{f: col(f) for f in Report.__struct_fields__}, value=Report)
+    cars = positions.process(FollowCar, value=Entry, keeps_key=True, name="cars")
+    accidents = accidents_of(cars.port("halts", value=Halt))
+    tolls = notify(road, entries_with_statistics(positions, cars, accidents))
+    answer_balances(road, tolls, cars.port("departures", value=Departure))
+    answer_expenditures(road, former_tolls)
+    return builder.build()
+
+
+def at_end(record: Record) -> Record:
+    """The result of a window under its key, at the moment when the window is over."""
+    return Record(record.key.key, record.value, record.key.end_ms, record.headers)
+
+
+def accidents_of(halts: KStream) -> KStream:
+    """``Ahead`` by segment, at the start of each minute that brings another one."""
+    minutes = halts.group_by(struct(xway=col("xway"), dir=col("dir")), key=Road).windowed_by(tumbling("1m", grace=0))
+    changes = minutes.aggregate(dict, change, value=dict, emission="on_close", name="halts-by-minute")
+    by_minute = changes.to_stream().map_records(at_end, key=Road, keeps_key=True)
+    return by_minute.process(FollowRoad, key=Segment, value=Ahead, name="accidents")
+
+
+def entries_with_statistics(positions: KStream, entries: KStream, accidents: KStream) -> KStream:
+    """Entries with all that their tolls depend on, by segment."""
+    segment = struct(xway=col("xway"), dir=col("dir"), seg=col("seg"))
+    in_segment = positions.group_by(segment, key=Segment)
+    minutes = in_segment.windowed_by(tumbling("1m", grace=0))
+    cars = minutes.aggregate(col("vid").count_distinct(), emission="on_close", name="numbers-of-cars")
+    five_minutes = in_segment.windowed_by(hopping("5m", "1m", grace=0, before_epoch=True))
+    speeds = five_minutes.aggregate(
+        (2 * col("speed").sum() + count()) // (2 * count()), emission="on_close", name="mean-speeds"
+    )
+    entered = entries.select_key(segment, key=Segment)
+    for name, statistics, tolerance, with_statistic in (
+        ("speed", speeds.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_speed),
+        ("cars", cars.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_cars),
+        ("accident", accidents, HORIZON, _with_accident),
+    ):
+        entered = entered.join_as_of(
+            statistics, with_statistic, tolerance=tolerance, grace=0, left=True, name=f"entries-with-{name}"
+        )
+    return entered
+
+
+def _with_speed(entry: Entry, lav: int | None) -> Entry:
+    return msgspec.structs.replace(entry, lav=lav or 0)
+
+
+def _with_cars(entry: Entry, cars: int | None) -> Entry:
+    return msgspec.structs.replace(entry, cars=cars or 0)
+
+
+def _with_accident(entry: Entry, ahead: Ahead | None) -> Entry:
+    return msgspec.structs.replace(entry, accident=ahead and ahead.seg)
+
+
+def notify(road: LinearRoad, entries: KStream) -> KStream:
+    """Tell who enters a segment of its toll and of an accident ahead; the tolls as ``Charge``, under the car."""
+    busy = (col("lav") < 40) & (col("cars") > 50) & col("accident").is_null()
+    over = col("cars") - 50
+    toll = when(busy).then(2 * over * over).otherwise(0)
+    by_car = entries.select_key(col("vid").cast("string"), key=str)
+    notices = by_car.select(type=lit(0), vid=col("vid"), time=col("time"), lav=col("lav"), toll=toll)
+    road.answer(notices, "linear-road-tolls", model.TOLL)
+    warned = by_car.filter_values(col("accident").is_not_null())
+    place = {"xway": col("xway"), "seg": col("accident"), "dir": col("dir"), "vid": col("vid")}
+    road.answer(warned.select(type=lit(1), time=col("time"), **place), "linear-road-accidents", model.ACCIDENT)
+    return notices.filter_values(col("toll") > 0).select(col("time"), col("toll"), value=Charge)
+
+
+def answer_balances(road: LinearRoad, tolls: KStream, departures: KStream) -> None:
+    """Charge tolls, and tell balances. Tolls of one car come from many segments, in any order; summed up by minute they come
+    in that of the minutes. What meets them here has its topic on the way: the watermark of tolls comes from the reports, and
+    must not hold those back."""
+    owed = departures.repartition(name="linear-road-departures")
+    charges = owed.join(
+        tolls,
+        struct(time=left("time"), toll=right("toll")),
+        condition=left("entered") == right("time"),
+        before=HORIZON,
+        after=0,
+        grace=0,
+        value=Charge,
+        name="charges",
+    )
+    minutes = charges.group_by_key().windowed_by(tumbling("1m", grace=0))
+    by_minute = minutes.reduce(_both, emission="on_close", name="charges-by-minute")
+    in_order = by_minute.to_stream().map_records(at_end, key=str, keeps_key=True)
+    balances = in_order.group_by_key().reduce(_both, name="balances").to_stream()
+    asked = road.of_type(model.BALANCE).repartition(name="linear-road-questions")
+    answers = asked.join_as_of(
+        balances, _balance, tolerance=HORIZON, grace=0, left=True, value=dict, name="balance-answers"
+    )
+    road.answer(answers, "linear-road-balances", model.BALANCE_ANSWER)
+
+
+def _both(some: Charge, more: Charge) -> Charge:
+    return Charge(max(some.time, more.time), some.toll + more.toll)
+
+
+def _balance(question: dict[str, int], charged: Charge | None) -> dict[str, int]:
+    at, toll = (0, 0) if charged is None else (charged.time, charged.toll)
+    return {"type": 2, "time": question["time"], "result_time": at, "qid": question["qid"], "balance": toll}
+
+
+def answer_expenditures(road: LinearRoad, former_tolls: str) -> None:
+    """Look up what cars paid on former days."""
+    table = road.builder.table(former_tolls, value=model.FORMER_TOLLS, bootstrap=True)
+    parts = [part for f in ("vid", "day", "xway") for part in (lit("-"), col(f).cast("string"))][1:]
+    asked = road.of_type(model.EXPENDITURE).select_key(concat(*parts), key=str)
+    toll = coalesce(right("toll"), lit(0))
+    answers = asked.left_join(table, struct(type=lit(3), time=left("time"), qid=left("qid"), toll=toll))
+    road.answer(answers, "linear-road-expenditures", model.EXPENDITURE_ANSWER)

@@ -1,0 +1,31 @@
+"""Sales per shop in windows of five minutes, by the clock and by the time of the sale, side by side.
+
+By the clock a sale counts when it arrives: the answer is there when the five minutes are over, nothing is ever late, and
+a shop whose line was down has its sales in the wrong window. By the time of the sale the answer waits for the watermark,
+30 s behind the newest sale; a sale that comes later corrects it, for an hour; what comes later still goes to a topic of
+its own.
+"""
+
+from __future__ import annotations
+
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.graph import Topology
+from penstock.topologies.triggers import after_count, after_watermark
+from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.windows import tumbling
+
+
+def build(source: str = "sales") -> Topology:
+    """Sales are amounts (longs) under their shop; the record's timestamp is the time of the sale. Totals are longs under
+    shop and window, in ``sales-by-clock`` and ``sales-by-time``; sales that are too late go to ``sales-too-late``."""
+    builder = StreamsBuilder("five-minutes", value=int)
+    sales = builder.stream(source, watermark=bounded_out_of_orderness("30s", idle="1m")).group_by_key()
+
+    by_clock = sales.windowed_by(tumbling("5m", time="processing")).triggered(after_watermark())
+    by_clock.reduce(lambda total, amount: total + amount, name="by-clock").to("sales-by-clock")
+
+    by_time = sales.windowed_by(tumbling("5m", grace="1h")).triggered(after_watermark(late=after_count(1)))
+    totals = by_time.reduce(lambda total, amount: total + amount, name="by-time")
+    totals.to("sales-by-time")
+    totals.late.to("sales-too-late")
+    return builder.build()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TopologyError,
         UserError,
     )
-    from penstock.state.facade import key_value_store, window_store
+    from penstock.state.facade import key_value_store, key_window_store, session_store, window_store
     from penstock.state.log import Record, Windowed
     from penstock.state.serde import Serde, serde_of, typed_json
     from penstock.state.text_serdes import TEXT_LINE, csv_row, delimited, regex_line
@@ -97,6 +97,8 @@ _HOMES = {
     ),
     "penstock.state.facade": (
         "key_value_store",
+        "key_window_store",
+        "session_store",
         "window_store",
     ),
     "penstock.state.log": (
@@ -224,6 +226,7 @@ __all__ = [
     "iteration_of",
     "key",
     "key_value_store",
+    "key_window_store",
     "KStream",
     "KTable",
     "lit",
@@ -246,6 +249,7 @@ __all__ = [
     "serde_of",
     "SerdeError",
     "session",
+    "session_store",
     "SettingsError",
     "skip_past_last_event",
     "skip_to_first",

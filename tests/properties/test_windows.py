@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,8 +18,15 @@ from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.watermarks import bounded_out_of_orderness
-from penstock.topologies.windows import CalendarWindows, UnlimitedWindows, hopping
-from tests.properties.window_oracle import Commit, Found, Oracle, Put, Row, Trial, Wait, random_trial
+from penstock.topologies.windows import (
+    Bounds,
+    CalendarWindows,
+    UnlimitedWindows,
+    custom,
+    hopping,
+    merge_overlapping,
+)
+from tests.properties.window_oracle import Commit, Found, MergingOracle, Oracle, Put, Row, Trial, Wait, random_trial
 
 SIZES = (1, 2, 7, 10_000)
 
@@ -52,7 +60,7 @@ def topology(trial: Trial, *, mutable: bool) -> Topology:
     grouped = shown.group_by_key().windowed_by(trial.windows)
     options: dict[str, Any] = {"emission": trial.emission, "late": True}
     if mutable:
-        table = grouped.aggregate(list, listed, value=list, **options)
+        table = grouped.aggregate(list, listed, value=list, merger=lambda key, a, b: a + b, **options)
     else:
         table = grouped.reduce(lambda a, b: f"{a}+{b}", **options)
     if trial.emission != "on_close":
@@ -173,3 +181,24 @@ def test_panes_and_the_inverse_give_what_whole_windows_give(seed: int) -> None:
             driver.release()
             expected = expected or found
             assert found == expected, f"{how} {trial.windows} batches of {batch_size}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_windows_that_merge_agree_with_the_oracle(seed: int) -> None:
+    rng = random.Random(seed)
+    gap, touching = rng.choice((1, 4, 10)), rng.random() < 0.5
+    time: dict[str, Any] = {"time": "processing"} if rng.random() < 0.2 else {"grace": rng.choice((0, 3, 20))}
+
+    def merged(windows: Sequence[Bounds]) -> list[tuple[Bounds, list[Bounds]]]:
+        return merge_overlapping(windows, touching=touching)
+
+    windows = custom(lambda key, value, ts: [(ts, ts + gap)], max_size=gap, merge=merged, **time)
+    trial = random_trial(rng)
+    steps = [s if not isinstance(s, Put) else dataclasses.replace(s, ts=s.ts % 500) for s in trial.steps]
+    trial = dataclasses.replace(trial, windows=windows, steps=steps)
+    expected = MergingOracle(trial, gap, touching=touching).run()
+    for size in SIZES:
+        found = play(trial, size, mutable=rng.random() < 0.4)
+        where = f"gap={gap} touching={touching} {trial.windows} {trial.emission} {trial.delay_ms} batches of {size}"
+        assert found.rows == expected.rows, where
+        assert sorted(found.late) == sorted(expected.late), where

@@ -146,6 +146,7 @@ class Oracle:
         self._state: dict[tuple[int, int, str], tuple[str, int]] = {}
         self._open: set[tuple[int, int, str]] = set()
         self._changed: dict[tuple[int, int, str], str | None] = {}
+        self._gone: dict[tuple[int, int, str], int] = {}
         self.found = Found([], [])
 
     def run(self) -> Found:
@@ -205,5 +206,52 @@ class Oracle:
     def _commit(self) -> None:
         if self._trial.emission == "per_commit":
             for (start, end, key), old in self._changed.items():
-                self.found.rows.append((key, start, end, *self._state[start, end, key], old))
+                row = self._state.get((start, end, key), (None, self._gone.get((start, end, key), -1)))
+                if row[0] is not None or old is not None:
+                    self.found.rows.append((key, start, end, *row, old))
         self._changed.clear()
+
+
+class MergingOracle(Oracle):
+    """Windows ``[ts, ts + gap)`` that become one where they overlap, or touch if they may."""
+
+    def __init__(self, trial: Trial, gap: int, *, touching: bool) -> None:
+        super().__init__(trial)
+        self._gap = gap
+        self._touching = touching
+
+    def _take(self, key: str, value: str, at: int, ts: int) -> None:
+        start, end = at, at + self._gap
+        members: list[tuple[int, int, str]] = []
+        reach = 1 if self._touching else 0
+        while True:
+            more = [
+                x
+                for x in self._open
+                if x[2] == key and x not in members and x[0] < end + reach and start < x[1] + reach
+            ]
+            if not more:
+                break
+            members += more
+            start, end = min(start, *(x[0] for x in more)), max(end, *(x[1] for x in more))
+        if end + self._trial.windows.grace_ms <= self._time:
+            self.found.late.append((key, value, ts))
+            return
+        members.sort(key=lambda x: (x[1], x[0]))
+        merged = (start, end, key)
+        rows = [self._state.pop(x) for x in members]
+        before = dict(zip(members, (row[0] for row in rows), strict=True))
+        latest = max(at, *(row[1] for row in rows)) if rows else at
+        for member, (old, gone_ms) in zip(members, rows, strict=True):
+            self._open.discard(member)
+            if member != merged:
+                self._gone[member] = gone_ms
+                self._changed.setdefault(member, old)
+                if self._trial.emission == "every_update":
+                    self.found.rows.append((key, member[0], member[1], None, gone_ms, old))
+        new = "+".join([*(row[0] for row in rows), value])
+        self._state[merged] = (new, latest)
+        self._open.add(merged)
+        self._changed.setdefault(merged, before.get(merged))
+        if self._trial.emission == "every_update":
+            self.found.rows.append((key, start, end, new, latest, before.get(merged)))

@@ -82,6 +82,8 @@ def _maker(windows: Windows | None) -> str:
         return f"{_OPERATORS}.aggregate:made"
     if isinstance(windows, HoppingWindows) and windows.before_epoch:
         return MAKERS[CustomWindows]  # whose store takes any start
+    if isinstance(windows, CustomWindows) and windows.merging:
+        return f"{_OPERATORS}.merging_windows:made"
     return MAKERS[type(windows)]
 
 

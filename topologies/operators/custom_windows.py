@@ -11,7 +11,6 @@ import dataclasses
 import struct
 from typing import Any
 
-from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
 from penstock.state.segmented import SegmentedState
 from penstock.state.store import StoreSpec
@@ -38,7 +37,7 @@ class CustomWindowAggregate(Aggregate):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _CustomAggregates(ctx, self)
+        return CustomAggregates(ctx, self)
 
     def details(self) -> dict[str, Any]:
         """Store, windows and emission."""
@@ -50,11 +49,6 @@ def made(request: Aggregation) -> Made:
     """The operator of an aggregation over such windows."""
     windows = request.windows
     assert windows is not None and windows.horizon_ms is not None
-    if windows.merging:
-        raise TopologyError(
-            f"operator {request.name!r}: windows that merge by a function need a trigger that says when they are emitted; "
-            "use session(gap, …), or leave merge out"
-        )
     store = StoreSpec(
         request.name,
         "session",
@@ -79,7 +73,7 @@ def made(request: Aggregation) -> Made:
     return Made(spec, spanning_serde(request.key))
 
 
-class _CustomAggregates(RowOperator):
+class CustomAggregates(RowOperator):
     """``stream_time_ms`` is the time by which windows close, whatever it follows."""
 
     def __init__(self, ctx: OperatorContext, spec: CustomWindowAggregate) -> None:
@@ -145,46 +139,53 @@ class _CustomAggregates(RowOperator):
         windows = self._windows.windows_of(key, value, at)
         now_ms = max(self.stream_time_ms, self.watermark_ms + 1 if self._clock == "watermark" else at)
         now_ms = min(now_ms, LAST_TIME_MS)
-        opened = [w for w in windows if w[1] + self._windows.grace_ms > now_ms]
-        if opened:
-            self._add(port, key, value, at, opened)
-        elif windows:
-            self.ctx.dropped("late")
-            if self._late_port:
-                self.emit_row(key, value, ts, port=LATE_PORT)
-        else:
-            self.ctx.dropped("outside")
+        self.add(port, key, value, ts, at, windows, now_ms)
         self._move(now_ms)
 
-    def _add(self, port: int, key: Any, value: Any, ts: int, windows: list[Bounds]) -> None:
+    def add(self, port: int, key: Any, value: Any, record_ts: int, at: int, windows: list[Bounds], now_ms: int) -> None:
+        """A record whose time is ``at``, with its windows; those that have closed at ``now_ms`` take nothing."""
+        opened = [w for w in windows if w[1] + self._windows.grace_ms > now_ms]
+        if not opened:
+            self.not_taken(key, value, record_ts, late=bool(windows))
+            return
         data = self._key_serde.serialize(key)
         changes: list[tuple[Bounds, Any, int, Any]] = []
-        for start, end in windows:
+        for start, end in opened:
             found = self._state.get(data, end, _START.pack(start))
-            old, old_ts = found if found is not None else (None, ts)
-            new = self._fold.add(port, key, value, ts, old)
-            shown_old = None
-            if self._sends_olds and found is not None:
-                again = self._state.get(
-                    data, end, _START.pack(start)
-                )  # the adder may have changed the one it was given
-                shown_old = None if again is None else again[0]
-            changes.append(((start, end), new, max(ts, old_ts), shown_old))
+            acc, latest = found if found is not None else (None, at)
+            new = self._fold.add(port, key, value, at, acc)
+            # read again, as the adder may have changed the one it was given
+            before = self._state.get(data, end, _START.pack(start)) if self._sends_olds else None
+            changes.append(((start, end), new, max(at, latest), None if before is None else before[0]))
         if self._emission == "every_update" and self.ctx.heard:
-            for (start, end), new, at, old in changes:
-                self.emit_row(Windowed(key, start, end), self._fold.shown(new), at, old=self._fold.shown(old))
-        for (start, end), new, at, old in changes:
-            suffix = _START.pack(start)
-            if self._timers is not None:
-                self._timers.set(end + self._windows.grace_ms, suffix + _START.pack(end) + data)
-            self._state.put(data, end, suffix, new, at)
-            if self._emission == "per_commit":
-                before = self._changed.get((data, (start, end)))
-                self._changed[data, (start, end)] = (key, new, at, old if before is None else before[3])
+            for (start, end), new, ts, old in changes:
+                self.emit_row(Windowed(key, start, end), self._fold.shown(new), ts, old=self._fold.shown(old))
+        for window, new, ts, old in changes:
+            self.keep(key, data, window, new, ts, old)
+
+    def not_taken(self, key: Any, value: Any, ts: int, *, late: bool) -> None:
+        """Report a record that no window took."""
+        self.ctx.dropped("late" if late else "outside")
+        if late and self._late_port:
+            self.emit_row(key, value, ts, port=LATE_PORT)
+
+    def keep(self, key: Any, data: bytes, window: Bounds, acc: Any, ts: int, old: Any) -> None:
+        """Write a window's aggregate; ``None`` deletes it. ``old``: what was there."""
+        start, end = window
+        suffix = _START.pack(start)
+        if self._timers is not None:
+            change = self._timers.delete if acc is None else self._timers.set
+            change(end + self._windows.grace_ms, suffix + _START.pack(end) + data)
+        self._state.put(data, end, suffix, acc, ts)
+        if self._emission == "per_commit":
+            before = self._changed.get((data, window))
+            self._changed[data, window] = (key, acc, ts, old if before is None else before[3])
 
     def flush(self) -> None:
         changed, self._changed = self._changed, {}
         self._order = 0
         for (_, (start, end)), (key, new, ts, old) in changed.items():
+            if new is None and old is None:
+                continue  # came and went since the last commit
             self.emit_row(Windowed(key, start, end), self._fold.shown(new), ts, old=self._fold.shown(old), headers=())
         self._send()

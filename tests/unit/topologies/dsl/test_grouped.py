@@ -231,9 +231,9 @@ def test_cogroups_that_cannot_be_are_refused() -> None:
     no_group: Any = builder.stream("ungrouped")
     with pytest.raises(TopologyError, match="it takes grouped streams"):
         cogrouped.cogroup(no_group, lambda key, value, acc: acc)
-    with pytest.raises(TopologyError, match="windows that merge by a function"):
+    with pytest.raises(TopologyError, match="their aggregates must be merged"):
         merging = w.custom(lambda k, v, ts: [(ts, ts + 5)], max_size=50, grace=0, merge=w.merge_overlapping)
-        grouped.windowed_by(merging).count()
+        grouped.windowed_by(merging).aggregate(int, lambda key, value, acc: acc, value=int)
 
 
 def test_windowed_keys_of_every_kind_come_back_from_their_topic() -> None:

@@ -31,6 +31,11 @@ def spans(key: str, value: int, ts: int) -> list[tuple[int, int]]:
     return [(ts - 1000 * value, ts + 60_000 * value), (ts, ts + HORIZON_MS // 2)]
 
 
+def minutes(key: str, value: int, ts: int) -> list[tuple[int, int]]:
+    """Windows that overlap with those of the records around."""
+    return [(ts, ts + 60_000)]
+
+
 @pytest.mark.parametrize(
     ("windows", "emission", "options"),
     [
@@ -44,6 +49,7 @@ def spans(key: str, value: int, ts: int) -> list[tuple[int, int]]:
         (w.custom(spans, max_size="31m", grace="29m"), "on_close", {}),
         (w.custom(spans, max_size="31m", grace="29m"), "every_update", {}),
         (w.hopping("1h", "10m", time="processing"), "on_close", INVERSE),
+        (w.custom(minutes, max_size="1m", grace="29m", merge=w.merge_overlapping), "on_close", {}),
     ],
     ids=lambda x: x.describe() if isinstance(x, w.Windows) else None,
 )

@@ -16,7 +16,7 @@ MINUTE = 60_000
 
 def panes(driver: TopologyTestDriver, topic: str) -> list[tuple[str, int, int, str]]:
     """Shop, minute at which the window starts, total, and which pane it is."""
-    out = []
+    out: list[tuple[str, int, int, str]] = []
     for r in driver.read(topic):
         pane = pane_of(r.headers)
         assert pane is not None

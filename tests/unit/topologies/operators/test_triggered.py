@@ -13,6 +13,7 @@ from penstock.topologies import triggers as t
 from penstock.topologies.aggregators import agg, count, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.edges import is_retraction
+from penstock.topologies.expressions.functions import value
 from penstock.topologies.panes import pane_of
 from penstock.topologies.watermarks import bounded_out_of_orderness, punctuated
 from penstock.topologies.windows import calendar, custom, global_window, hopping, merge_overlapping, session, tumbling
@@ -172,7 +173,7 @@ def test_a_finished_window_takes_no_more_records_and_they_are_counted() -> None:
     ("closing", "emitted"), [("fire_if_fresh", [[3]]), ("discard", []), ("fire_always", [[3], []])]
 )
 def test_what_closing_emits(closing: str, emitted: list[list[int]]) -> None:
-    how = {"accumulation": "discarding", "closing": closing, "allowed_lateness": 5}
+    how: dict[str, Any] = {"accumulation": "discarding", "closing": closing, "allowed_lateness": 5}
     with Run(tumbling(10, grace=0), t.count(2), **how) as run:
         run.give(("a", 1, 1), ("a", 2, 1), ("a", 3, 1), ("b", 4, 1), ("b", 5, 1))
         closed = run.give(13, 14)
@@ -195,7 +196,7 @@ def test_a_reduce_has_nothing_to_say_of_an_empty_pane() -> None:
 
 
 def test_merged_sessions_take_back_what_their_parts_emitted() -> None:
-    how = {"accumulation": "accumulating_and_retracting"}
+    how: dict[str, Any] = {"accumulation": "accumulating_and_retracting"}
     with Run(session(10, grace=0, bounds="gap"), t.count(1), **how) as run:
         run.give(("a", 1, 0), ("a", 2, 15), ("a", 3, 8))
         seen = [((r.key.start_ms, r.key.end_ms), r.value, is_retraction(r.headers)) for r in run.last]
@@ -225,6 +226,12 @@ def test_ready_aggregates_show_results_and_keep_accumulators() -> None:
         assert run.give(("a", 1, 0), ("a", 6, 15), ("a", 2, 8), 99) == [((0, 25), {"mean": 3.0, "n": 3}, 24)]
 
 
+def test_aggregates_may_be_expressions() -> None:
+    for fold in (lambda g: g.aggregate(value().sum() * 2), lambda g: g.agg(double=value().sum() * 2)):
+        with Run(tumbling(10, grace=0), t.default_trigger(), fold) as run:
+            assert run.give(("a", 1, 1), ("a", 4, 2), 9)[0][1] in (10, {"double": 10})
+
+
 @pytest.mark.parametrize(("combiner", "ts"), [("earliest", 3), ("latest", 8), ("end_of_window", 9)])
 def test_the_timestamp_combiner_leaves_out_what_came_behind_the_watermark(combiner: str, ts: int) -> None:
     with Run(tumbling(10, grace=0), t.default_trigger(), timestamp_combiner=combiner) as run:
@@ -251,7 +258,7 @@ def test_a_record_whose_function_raises_changes_nothing() -> None:
 @pytest.mark.parametrize("windows", [tumbling(100, grace=0), hopping(100, 30, grace=0), session(40, grace=0)])
 def test_state_stays_flat_over_many_horizons(windows: Any) -> None:
     trigger = t.after_watermark(early=t.repeatedly(t.after_processing_time(50)), late=t.after_count(1))
-    how = {"accumulation": "accumulating_and_retracting", "allowed_lateness": 100}
+    how: dict[str, Any] = {"accumulation": "accumulating_and_retracting", "allowed_lateness": 100}
     sizes = []
     with Run(windows, trigger, **how) as run:
         for i in range(40):

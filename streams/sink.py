@@ -59,25 +59,25 @@ class WatermarkTeller:
         out: list[Output] = []
         while self.place < place:
             at = self.place
-            out += self._news(marks[at], times[at], idle[at])
+            out += self._news(marks[at], times[at], at, idle=idle[at])
             self.place += 1
         return out
 
     def told_at_reading(self) -> list[Output]:
         """What a reading of the clock brings about: sources became idle."""
-        return self._news(self._time.watermark_before_ms, self._time.before_ms, self._watermarks.idle)
+        return self._news(self._time.watermark_before_ms, self._time.before_ms, None, idle=self._watermarks.idle)
 
-    def _news(self, watermark_ms: int, time_ms: int, idle: bool) -> list[Output]:
+    def _news(self, watermark_ms: int, time_ms: int, place: int | None, *, idle: bool) -> list[Output]:
         interval = self._watermarks.interval_ms
         if watermark_ms // interval <= self._told_ms // interval and idle == self._told_idle:
             return []
         self._told_ms, self._told_idle = watermark_ms, idle
-        return [self.output(watermark_ms, max(time_ms, 0), idle=idle)]
+        return [self.output(Mark(self._writer, self._writers, watermark_ms, idle), time_ms, place)]
 
-    def output(self, watermark_ms: int, timestamp_ms: int, *, idle: bool) -> Output:
-        """The records that say it."""
-        mark = Mark(self._writer, self._writers, watermark_ms, idle)
-        return mark_output(self._topic, mark, self._partitions, timestamp_ms)
+    def output(self, mark: Mark, time_ms: int, place: int | None) -> Output:
+        """The records that say it. ``place``: that of the input record which brought it about; ``None``: a reading."""
+        order = None if place is None else place * self._time.stride
+        return mark_output(self._topic, mark, self._partitions, max(time_ms, 0), order)
 
 
 class LoopTeller(WatermarkTeller):
@@ -103,20 +103,19 @@ class LoopTeller(WatermarkTeller):
         out: list[Output] = []
         while self.place < place:
             at = self.place
-            out += self._news(base[at], times[at], False)
+            out += self._news(base[at], times[at], at, idle=False)
             if (relay := relays.get(at)) is not None:
-                mark = relay._replace(writer=self._writer, writers=self._writers)
-                out.append(mark_output(self._topic, mark, self._partitions, max(times[at], 0)))
+                out.append(self.output(relay._replace(writer=self._writer, writers=self._writers), times[at], at))
             self.place += 1
         return out
 
     def told_at_reading(self) -> list[Output]:
         """What a reading of the clock brings about."""
-        return self._news(self._watermarks.base_ms, self._time.before_ms, False)
+        return self._news(self._watermarks.base_ms, self._time.before_ms, None, idle=False)
 
 
-def mark_output(topic: str, mark: Mark, partitions: int, timestamp_ms: int) -> Output:
-    """A mark as a record in every partition of a repartition topic."""
+def mark_output(topic: str, mark: Mark, partitions: int, timestamp_ms: int, order: int | None = None) -> Output:
+    """A mark as a record in every partition of a repartition topic. ``order``: that of its cause."""
     return Output(
         topic,
         [None] * partitions,
@@ -124,6 +123,7 @@ def mark_output(topic: str, mark: Mark, partitions: int, timestamp_ms: int) -> O
         [timestamp_ms] * partitions,
         [mark.headers] * partitions,
         list(range(partitions)),
+        None if order is None else [order] * partitions,
     )
 
 

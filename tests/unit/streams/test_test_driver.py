@@ -10,6 +10,7 @@ from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
+from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 BATCHES = [1, 2, 1000]
@@ -46,6 +47,29 @@ def test_arrival_order_holds_across_topics_and_repartition_topics(size: int) -> 
         (4, "ann:a2", 1),
     ]
     assert [label for label, _ in seen] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("size", BATCHES)
+def test_arrival_order_holds_behind_repartition_topics_that_carry_watermarks(size: int) -> None:
+    """A watermark is carried with the record that moved it, and holds no record back that came after it."""
+    b = StreamsBuilder(key=str, value=str)
+    events = b.stream("events", watermark=bounded_out_of_orderness(50, interval=1))
+    lefts = events.filter_values(lambda v: v.startswith("l")).select_key(lambda k, v: "same")
+    rights = events.filter_values(lambda v: v.startswith("r")).select_key(lambda k, v: "same")
+    lefts.join(rights, lambda x, y: f"{x}{y}", within=15, grace=0).to("joined")
+    times = {"l1": 0, "r1": 10, "l2": 20, "r2": 5, "l3": 100, "r3": 90, "r4": 110, "l4": 80, "l5": 120}
+    with TopologyTestDriver(b.build(), options=TaskOptions(batch_max_records=size), arrival_order=True) as driver:
+        driver.pipe_all("events", [Record(None, v, ts) for v, ts in times.items()])
+        assert [(label, r.value) for label, r in driver.read_caused("joined")] == [
+            (1, "l1r1"),
+            (2, "l2r1"),
+            (3, "l1r2"),
+            (3, "l2r2"),
+            (5, "l3r3"),
+            (6, "l3r4"),
+            (7, "l4r3"),
+            (8, "l5r4"),
+        ]
 
 
 def test_without_arrival_order_the_feed_orders_by_time() -> None:

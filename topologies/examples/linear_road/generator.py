@@ -112,13 +112,13 @@ def _of_car(traffic: Traffic, vid: int, draw: SplitMix) -> list[Line]:
 
 
 def _accident(traffic: Traffic, xway: int, vid: int, draw: SplitMix) -> Iterable[Line]:
-    """Three cars that stop at one place, one after the other, each for a while."""
+    """Three cars that stop at one place, each for a while."""
     lane, direction = 1 + draw.below(3), draw.below(4) == 0
     pos = (40 + draw.below(traffic.hot)) * SEGMENT_FEET + draw.below(SEGMENT_FEET)
-    begin = draw.below(traffic.minutes * 20)
+    begin = draw.below(traffic.minutes * 15)
     for n in range(3):
-        stop = _Stop(lane, pos, 1 + n, 4 + draw.below(8))
-        yield from _trip(vid + n, begin + draw.below(90), xway, int(direction), pos, 30, 20, [stop], draw)
+        stop = _Stop(lane, pos, 1, 5 + draw.below(8))
+        yield from _trip(vid + n, begin + draw.below(60), xway, int(direction), pos, 30, 20, [stop], draw)
 
 
 def _trip(

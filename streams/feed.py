@@ -215,6 +215,10 @@ class Feed:
         """A bootstrap input that is written by other tasks is not at its end before they say so."""
         (self._held_back.add if held else self._held_back.discard)(topic)
 
+    def take_as_given(self) -> None:
+        """Records come in the order of a replay: bootstrap inputs before the first range's end, and none to wait for."""
+        self._bootstrap = frozenset()
+
     def _bootstrapped(self) -> bool:
         """Whether the bootstrap inputs have been read to their ends; then the others begin, with a cut between."""
         if self._held_back or not all(self._by_topic[t].complete() for t in self._bootstrap):

@@ -11,7 +11,7 @@ from penstock.state.changelog import changelog_topic
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
-from penstock.streams.journal import ClockFiring, Entry
+from penstock.streams.journal import Answers, ClockFiring, Entry
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.prepare import layout_of
 from penstock.streams.spark.cluster import Cluster, CommittedInput
@@ -238,7 +238,8 @@ def journal_within(plan: ReplayPlan, task: TaskId, entries: Iterable[Entry]) -> 
                 continue
             if ended_ms is not None and entry.now_ms > ended_ms:
                 break
-        elif before:
+        elif before and not (out and isinstance(entry, Answers)):
+            # What is asked at the very offsets of a commit is asked before it, unless a firing after it asked.
             continue
         out.append(entry)
     return tuple(out)

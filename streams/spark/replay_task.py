@@ -129,6 +129,7 @@ class ReplayTask:
         )
         for topic, (offset, _) in start.items():
             self.task.feed.set_end(topic, offset)
+        self.task.feed.take_as_given()
         self.task.feed.cuts.clear()
 
     def feed(self, number: int, rows: pa.RecordBatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.state.errors import EnvironmentFault, ProcessingError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.journal import ClockFiring, Cut, Entry
+from penstock.streams.journal import Answers, ClockFiring, Cut, Entry
 from penstock.streams.loading import load_topology
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.spark.cluster import CommittedInput, Connection
@@ -142,3 +142,13 @@ def test_of_the_journal_only_what_lies_within_the_range_is_replayed() -> None:
     fired_last, fired_later = ClockFiring({"a": 8, "b": 8}, 200, 300), ClockFiring({"a": 8, "b": 8}, 300, 400)
     entries: list[Entry] = [early, fired_before, fired_after, inside, fired_last, fired_later, late]
     assert journal_of((2, 2), (8, 8), (100, 300), entries) == [fired_after, inside, fired_last]
+
+
+def test_answers_to_a_firing_right_after_the_commit_at_the_begin_are_replayed() -> None:
+    """Those that the commit itself asked for are not, though both stand at the same offsets."""
+    at, later = {"a": 2, "b": 2}, {"a": 3, "b": 2}
+    asked_by_commit, asked_after = Answers(at, "ask", [b"\x00"]), Answers(at, "ask", [b"\x011"])
+    fired, asked_later = ClockFiring(at, 100, 200), Answers(later, "ask", [b"\x012"])
+    entries: list[Entry] = [asked_by_commit, fired, asked_after, asked_later]
+    assert journal_of((2, 2), (8, 8), (100, 300), entries) == [fired, asked_after, asked_later]
+    assert journal_of((2, 2), (8, 8), (100, 300), [asked_by_commit, asked_later]) == [asked_later]

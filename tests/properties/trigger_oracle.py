@@ -80,7 +80,7 @@ class Node:
         if self.kind == "wall":
             return self.due is not None and now.wall >= self.due
         if self.kind == "wall_end":
-            return self.armed and now.wall >= now.end - 1
+            return self.armed and now.wall >= now.end
         if self.kind == "every":
             return now.over or (self.due is not None and now.event >= self.due)
         if self.kind == "end":
@@ -143,7 +143,7 @@ class Node:
     def wall_timer(self, now: Now) -> bool:
         """Whether it wants to be asked at this very time of the clock."""
         own = (self.kind == "wall" and self.due == now.wall) or (
-            self.kind == "wall_end" and self.armed and now.wall == now.end - 1
+            self.kind == "wall_end" and self.armed and now.wall == now.end
         )
         return own or any(k.wall_timer(now) for k in self.active())
 
@@ -202,7 +202,7 @@ class Oracle:
 
     @property
     def time(self) -> int:
-        return self.wall if self.how.processing else (self.event if self.event >= 0 else -(10**9))
+        return self.wall - 1 if self.how.processing else (self.event if self.event >= 0 else -(10**9))
 
     def closed(self, end: int) -> bool:
         return end - 1 + self.how.lateness <= self.time
@@ -225,7 +225,7 @@ class Oracle:
                     asked.append(window)
                     self._ask(window, now, on_timer=self.how.processing)
             if self.how.processing:
-                self._tick(self.wall, asked)
+                self._tick(self.wall - 1, asked)
 
     def _tick(self, time: int, asked: list[Window]) -> None:
         """``asked``: those that were asked at this very instant already."""

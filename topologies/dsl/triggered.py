@@ -233,6 +233,7 @@ class KTriggeredStream:
                 timer_store(f"{name}-event-timers"),
                 timer_store(f"{name}-wall-timers"),
             ),
+            uses_watermark=how.windows.time == "event",
             uses_wall_time=clocked,
             reads_wall_time=clocked,
             emits=_EMITS[how.accumulation],

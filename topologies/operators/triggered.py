@@ -104,6 +104,8 @@ class _Triggered(RowOperator):
         self._walls = TimerQueue(ctx.state(spec.stores[2].name))
         self._ends = self._walls if spec.processing_time else self._events
         """The timers of the time in which the windows are."""
+        # at a reading of t more records of t may come, so that in processing time only what is before t is over
+        self._behind_ms = 1 if spec.processing_time else 0
         self._panes = Panes(spec.fold, spec.trigger, spec.accumulation, spec.value_serde, spec.shown_serde)
         self._windows, self._trigger, self._fold = spec.windows, spec.trigger, spec.fold
         self._processing_time, self._combiner, self._closing = spec.processing_time, spec.combiner, spec.closing
@@ -153,7 +155,7 @@ class _Triggered(RowOperator):
     def _now(self) -> int:
         """How far the windows' time has come."""
         if self._processing_time:
-            return self.wall_ms
+            return self.wall_ms - 1
         return _NEVER_MS if self.watermark_ms == NO_TIME else self.watermark_ms
 
     def _find(self, key: Any, prefix: bytes, bounds: list[Bounds], now_ms: int) -> list[OpenWindow]:
@@ -269,12 +271,12 @@ class _Triggered(RowOperator):
         live = not state.finished
         event_ms = self._trigger.event_timer_ms(state.trigger, at, "") if live else None
         due_ms = self._trigger.wall_timer_ms(state.trigger, at, "") if live else None
-        state.event_ms = _moved(self._ends, _FIRE + window.store_key, state.event_ms, event_ms)
+        state.event_ms = _moved(self._ends, _FIRE + window.store_key, state.event_ms, event_ms, self._behind_ms)
         state.wall_ms = _moved(self._walls, _WALL + window.store_key, state.wall_ms, due_ms)
         for store_key, end_ms, part in window.gone:
             self._drop(store_key, end_ms, part)
         if window.new and (close_ms := self._closing_time(window.end)) is not None:
-            self._ends.set(close_ms, _CLOSE + window.store_key)
+            self._ends.set(close_ms + self._behind_ms, _CLOSE + window.store_key)
         self._state.put(window.store_key, state, max(window.start, 0))
 
     def _closing_time(self, end_ms: int) -> int | None:
@@ -285,10 +287,10 @@ class _Triggered(RowOperator):
 
     def _drop(self, store_key: bytes, end_ms: int, state: WindowState) -> None:
         """Forget a window and its timers."""
-        _moved(self._ends, _FIRE + store_key, state.event_ms, None)
+        _moved(self._ends, _FIRE + store_key, state.event_ms, None, self._behind_ms)
         _moved(self._walls, _WALL + store_key, state.wall_ms, None)
         if (close_ms := self._closing_time(end_ms)) is not None:
-            self._ends.delete(close_ms, _CLOSE + store_key)
+            self._ends.delete(close_ms + self._behind_ms, _CLOSE + store_key)
         self._state.put(store_key, None, max(end_ms, 0))
 
     def on_watermark(self, watermark_ms: int) -> None:
@@ -298,8 +300,8 @@ class _Triggered(RowOperator):
 
     def on_wall(self, now_ms: int) -> None:
         for time_ms, payload in self._walls.in_turn(now_ms):
-            reached_ms = time_ms if self._processing_time else self._now()
-            self._timer(time_ms, payload, reached_ms, time_ms, now_ms if self._processing_time else reached_ms)
+            reached_ms = time_ms - 1 if self._processing_time else self._now()
+            self._timer(time_ms, payload, reached_ms, time_ms, now_ms - 1 if self._processing_time else reached_ms)
 
     def next_wall_ms(self) -> int | None:
         return self._walls.next_ms
@@ -319,8 +321,8 @@ class _Triggered(RowOperator):
                 self._emit_pane(window, at, on_timer=True, closing=True)
             self._drop(store_key, end, state)
             return
-        asked_ms = state.event_ms if kind == _FIRE else state.wall_ms
-        if asked_ms is None or max(asked_ms, 0) != time_ms:
+        asked_ms, behind_ms = (state.event_ms, self._behind_ms) if kind == _FIRE else (state.wall_ms, 0)
+        if asked_ms is None or max(asked_ms + behind_ms, 0) != time_ms:
             return  # another timer of the same instant has made it needless
         if kind == _FIRE:
             state.event_ms = None
@@ -331,11 +333,11 @@ class _Triggered(RowOperator):
         self._keep(window, watermark_ms, wall_ms)
 
 
-def _moved(queue: TimerQueue, payload: bytes, old_ms: int | None, new_ms: int | None) -> int | None:
-    """Set a timer in place of another; returns the new time."""
+def _moved(queue: TimerQueue, payload: bytes, old_ms: int | None, new_ms: int | None, behind_ms: int = 0) -> int | None:
+    """Set a timer in place of another, each so far behind its time; returns the new time."""
     if old_ms != new_ms:
         if old_ms is not None:
-            queue.delete(old_ms, payload)
+            queue.delete(old_ms + behind_ms, payload)
         if new_ms is not None:
-            queue.set(new_ms, payload)
+            queue.set(new_ms + behind_ms, payload)
     return new_ms

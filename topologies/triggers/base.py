@@ -29,7 +29,7 @@ TriggerState = dict[str, int]
 
 class Moment(NamedTuple):
     """A window, ``[start_ms, end_ms)``, and what time it is. ``watermark_ms``: no record up to it is expected; for
-    windows in processing time, the clock. ``reached_ms``: how far the watermark has really come, when an earlier timer
+    windows in processing time, the clock less 1. ``reached_ms``: how far the watermark has really come, when an earlier timer
     is being handled."""
 
     start_ms: int

@@ -92,7 +92,7 @@ class ProcessingTime(Trigger):
         state[path + "armed>"] = 1
 
     def should_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
-        return path + "armed>" in state and at.wall_ms >= at.last_ms
+        return path + "armed>" in state and at.wall_ms >= at.end_ms
 
     def on_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
         self.clear(state, path)
@@ -102,7 +102,7 @@ class ProcessingTime(Trigger):
         forget(state, path + "armed>")
 
     def wall_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
-        return at.last_ms if path + "armed>" in state and at.wall_ms < at.last_ms else None
+        return at.end_ms if path + "armed>" in state and at.wall_ms < at.end_ms else None
 
     @property
     def uses_wall_time(self) -> bool:

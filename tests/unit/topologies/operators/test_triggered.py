@@ -114,7 +114,7 @@ def test_sessions_in_processing_time_close_by_the_clock() -> None:
 def test_flinks_processing_time_trigger_on_windows_in_event_time() -> None:
     with Run(tumbling(10, grace=0), t.processing_time()) as run:
         run.give(("a", 1, 3))
-        run.driver.advance_wall_time(8)
+        run.driver.advance_wall_time(9)
         assert run.panes() == []
         run.driver.advance_wall_time(1)
         assert run.panes() == [((0, 10), [1], 9)]
@@ -272,3 +272,12 @@ def test_state_stays_flat_over_many_horizons(windows: Any) -> None:
             assert max(s[store] for s in late) <= max(s[store] for s in early)
         run.give(10**6)
         assert run.sizes == [0, 0, 0]
+
+
+def test_a_window_in_processing_time_takes_records_of_its_last_millisecond() -> None:
+    with Run(tumbling(10, time="processing"), t.default_trigger()) as run:
+        run.driver.advance_wall_time(9)
+        assert run.give(("a", 1, 0)) == run.give(("a", 2, 0)) == []
+        run.driver.advance_wall_time(1)
+        assert run.panes() == [((0, 10), [1, 2], 9)]
+        assert run.driver.dropped_records.total() == 0

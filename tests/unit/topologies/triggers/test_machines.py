@@ -136,8 +136,8 @@ def test_a_delay_of_nothing_fires_at_once() -> None:
 def test_flinks_processing_time_fires_when_the_clock_passes_the_window() -> None:
     m = Machine(t.processing_time())
     m.element()
-    assert m.clock() == 99
-    assert m.wait(150) == [99]
+    assert m.clock() == 100
+    assert m.wait(150) == [100]
     assert m.elements(2) == [1, 2]
 
 

@@ -20,12 +20,20 @@ def bootstrap_topics(topology: Topology) -> frozenset[str]:
 
 
 class Bootstrap:
-    """What a task has heard from the writers of its bootstrap inputs. ``done``: topics of which that is known."""
+    """What a task has heard from the writers of its bootstrap inputs. ``done``: topics of which that is known; ``heard``:
+    the writers that were heard so far, of the others. A writer may say it once and never again, so both are committed."""
 
-    def __init__(self, sources: Mapping[str, Source], done: Iterable[str]) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], done: Iterable[str], heard: Mapping[str, Iterable[int]] | None = None
+    ) -> None:
         self.done = sorted(set(done))
         self.waiting = {t for t, s in sources.items() if s.waits_for_writers} - set(self.done)
-        self._heard: dict[str, set[int]] = {t: set() for t in self.waiting}
+        self._heard: dict[str, set[int]] = {t: set((heard or {}).get(t, ())) for t in self.waiting}
+
+    @property
+    def partly(self) -> dict[str, list[int]]:
+        """The writers that were heard, of topics of which not all were."""
+        return {t: sorted(self._heard[t]) for t in sorted(self.waiting) if self._heard[t]}
 
     def heard(self, chunk: Chunk) -> bool:
         """Take note of what the chunk's records say; whether all writers of its topic have been heard by now."""

@@ -153,7 +153,8 @@ class Task:
             bootstrap=[t for t, s in self._source_specs.items() if s.bootstrap],
             priorities={t: s.priority for t, s in self._source_specs.items()},
         )
-        self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up])
+        heard = {t: writers for m in recorded for t, writers in m.heard.items()}
+        self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up], heard)
         for topic in self._bootstrap.waiting:
             self.feed.hold_back(topic, True)
         self._announced = not self._announces
@@ -449,6 +450,7 @@ class Task:
                 journal=self._journal_end,
                 watermarks=self._watermarks.saved(),
                 caught_up=self._bootstrap.done,
+                heard=self._bootstrap.partly,
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, partition)] = Committed(offset, metadata.encode(noted))

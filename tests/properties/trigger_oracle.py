@@ -184,7 +184,6 @@ class How:
     closing: str
     late_by: str
     processing: bool = False
-    purging: bool = False
 
 
 class Oracle:

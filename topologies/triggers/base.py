@@ -28,9 +28,9 @@ TriggerState = dict[str, int]
 
 
 class Moment(NamedTuple):
-    """A window, ``[start_ms, end_ms)``, and what time it is. ``watermark_ms``: no record up to it is expected; for
-    windows in processing time, the clock less 1. ``reached_ms``: how far the watermark has really come, when an earlier timer
-    is being handled."""
+    """A window, ``[start_ms, end_ms)``, and what time it is. ``watermark_ms``: no record up to it is expected; for windows
+    in processing time, the clock less 1. ``reached_ms``: how far the watermark has really come, when an earlier timer is
+    being handled."""
 
     start_ms: int
     end_ms: int

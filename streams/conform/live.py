@@ -87,7 +87,13 @@ class _Application:
             commit_interval_ms=10,
             policies=player.policies,
         )
-        return Worker(self._topology, settings).start()
+        deadline = time.monotonic() + IDLE_MAX_S
+        while True:
+            try:
+                return Worker(self._topology, settings).start()
+            except RetriableError:  # a young cluster is slow to answer, and a case is not to fail for that
+                if time.monotonic() > deadline:
+                    raise
 
     def __enter__(self) -> _Application:
         return self

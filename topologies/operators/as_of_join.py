@@ -97,8 +97,7 @@ class _JoinsAsOf(RowOperator):
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if key is None or value is None:
-            self._pass_time(ts)
-            self._without_key_or_value(port, key, value, ts)
+            self._without_key_or_value(port, value, ts)
             return
         key_bytes = self._keys.serialize(key)
         if port == 1:
@@ -111,13 +110,14 @@ class _JoinsAsOf(RowOperator):
         self._waiting.append(b"", ts, _pack((key_bytes, self._join.left_value.serialize(value), self.headers)))
         self._pass_time(ts)
 
-    def _without_key_or_value(self, port: int, key: Any, value: Any, ts: int) -> None:
-        if value is None:
-            self.ctx.dropped("null_value")
-        elif port == 0 and self._join.left:
-            self.emit_row(key, self._join.joiner(value, None), ts)
-        else:
-            self.ctx.dropped("null_key")
+    def _without_key_or_value(self, port: int, value: Any, ts: int) -> None:
+        if value is not None and port == 0 and self._join.left:
+            result = self._join.joiner(value, None)
+            self._pass_time(ts)
+            self.emit_row(None, result, ts)
+            return
+        self._pass_time(ts)
+        self.ctx.dropped("null_value" if value is None else "null_key")
 
     def _pass_time(self, ts: int) -> None:
         if not self._join.uses_watermark:
@@ -133,7 +133,11 @@ class _JoinsAsOf(RowOperator):
             for held in self._waiting.fetch(b"", 0, until_ms):
                 key_bytes, value, headers = _unpack(held.value)
                 left = self._join.left_value.deserialize(value)
-                self._meet(self._keys.deserialize(key_bytes), key_bytes, left, held.time_ms, headers)
+                key = self._keys.deserialize(key_bytes)
+                try:
+                    self._meet(key, key_bytes, left, held.time_ms, headers)
+                except Exception as exc:
+                    self.failed_waiting(key, left, held.time_ms, exc)
                 self._waiting.delete(b"", held.time_ms, held.suffix, held.time_ms)
         self._right.expire_before(self._passed_ms() - self._keep_ms)
 

@@ -36,6 +36,8 @@ class RowOperator(Operator):
         self._order = 0
         self._place = 0
         self._out: list[tuple[int, Any, Any, int, int, Headers, Any]] = []
+        self._refused: Exception | None = None
+        """What the policy made of a record that waited: it stops the task."""
 
     # -- for subclasses ------------------------------------------------------------------------------------------
 
@@ -83,6 +85,15 @@ class RowOperator(Operator):
             hs = (*hs, RETRACTION)
         self._out.append((port, key, value, ts, self._order, hs, old))
 
+    def failed_waiting(self, key: Any, value: Any, ts: int, error: Exception) -> None:
+        """A record that came before the one at hand, and waited, failed: returns if the policy skips it. What else is
+        emitted at this place stays."""
+        try:
+            self.ctx.failed(Batch([key], [value], [ts], [self._order]), 0, error)
+        except Exception as exc:
+            self._refused = exc
+            raise
+
     # -- for the engine ------------------------------------------------------------------------------------------
 
     def prefetch(self, port: int, batch: Batch) -> None:
@@ -108,6 +119,8 @@ class RowOperator(Operator):
             try:
                 self.row(port, key, value, ts)
             except Exception as exc:
+                if exc is self._refused:
+                    raise
                 del self._out[sent:]
                 self.ctx.failed(batch, i, exc)
         self.headers, self.old, self.retract = _NONE, None, False
@@ -129,6 +142,8 @@ class RowOperator(Operator):
         try:
             self.on_watermark(mark)
         except Exception as exc:
+            if exc is self._refused:
+                raise
             failed = Batch([None], [None], [max(mark, 0)], [self._order])
             self.ctx.failed(failed, 0, exc, may_skip=False)
         self.watermark_ms = mark

@@ -103,20 +103,23 @@ class _JoinsStreams(RowOperator):
             self.emit_row(key, value, ts, port=1)
             return
         if value is None or key is None:
-            self._pass_time(ts)
             self._without_key_or_value(port, value, ts)
             return
         key_bytes = self._keys[port].serialize(key)
         partners = self._partners(port, key_bytes, value, ts)
         results = [(self._joined(port, value, p.value), p) for p in partners]
-        self._pass_time(ts)
-        now_ms = self.watermark_ms if on_watermarks else self.stream_time_ms
+        alone = not results and self._spec.keeps[port]
+        waits = alone and self._waits(port, ts)
+        if alone and not waits:
+            self._emit_alone(port, key, value, ts)
         sequence = self._buffers[port].append(key_bytes, ts, value)
         for result, partner in results:
             self._matched(1 - port, partner)
             self.emit_row(key, result, self._result_ms(port, ts, partner.time_ms))
-        if not results and self._spec.keeps[port]:
-            self._keep_alone(port, key, key_bytes, value, ts, sequence, now_ms)
+        if waits:
+            assert self._pending is not None
+            payload = _PENDING.pack(_SIDE_BYTE[port], ts) + key_bytes + sequence
+            self._pending.set(self._due_ms(port, ts), payload, new=True)
 
     def _without_key_or_value(self, port: int, value: Any, ts: int) -> None:
         if value is None:
@@ -148,14 +151,10 @@ class _JoinsStreams(RowOperator):
 
     # -- records without a partner -------------------------------------------------------------------------------
 
-    def _keep_alone(
-        self, port: int, key: Any, key_bytes: bytes, value: Any, ts: int, sequence: bytes, now_ms: int
-    ) -> None:
-        over = ts + self._look_ms[port] < now_ms and not self._spec.uses_watermark
-        if over or self._spec.eager or self._pending is None:
-            self._emit_alone(port, key, value, ts)
-        else:
-            self._pending.set(self._due_ms(port, ts), _PENDING.pack(_SIDE_BYTE[port], ts) + key_bytes + sequence)
+    def _waits(self, port: int, ts: int) -> bool:
+        """Whether a record that has met nobody so far waits for a partner."""
+        over = ts + self._look_ms[port] < self.stream_time_ms and not self._spec.uses_watermark
+        return not over and not self._spec.eager and self._pending is not None
 
     def _due_ms(self, port: int, ts: int) -> int:
         grace_ms = 0 if self._spec.uses_watermark else self._spec.grace_ms
@@ -178,7 +177,11 @@ class _JoinsStreams(RowOperator):
             port = _SIDE_BYTE.index(side_byte)
             found = self._buffers[port].get(key, ts, sequence)
             assert found is not None, "a buffer outlives the wait for partners"
-            self._emit_alone(port, self._keys[port].deserialize(key), found[0], ts, headers=())
+            user_key = self._keys[port].deserialize(key)
+            try:
+                self._emit_alone(port, user_key, found[0], ts, headers=())
+            except Exception as exc:
+                self.failed_waiting(user_key, found[0], ts, exc)
 
     def _emit_alone(self, port: int, key: Any, value: Any, ts: int, headers: Any = None) -> None:
         joiner = self._spec.joiner
@@ -187,7 +190,7 @@ class _JoinsStreams(RowOperator):
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def _pass_time(self, ts: int) -> None:
+    def before(self, ts: int) -> None:
         """Stream time may move: emit those whose time for partners is over, forget what can meet nobody any more."""
         if not self._spec.uses_watermark and ts > self.stream_time_ms:
             self._emit_overdue(self.advance_stream_time(ts) - 1)

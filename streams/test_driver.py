@@ -69,6 +69,8 @@ class TopologyTestDriver:
         """The highest that was given; also that of what the clock and commits emit."""
         self._labels: dict[TopicPartition, list[int]] = {}
         """Of each input partition's records, by offset."""
+        self._held: list[tuple[int, str, int, Record]] | None = None
+        """Label, topic, partition and record of what waits to be carried on; ``None``: nothing waits."""
         self._dropped: Counter[str] = Counter()
         self._wall_ms = 0
         self._sources = self.topology.source_topics(application_id)
@@ -221,10 +223,25 @@ class TopologyTestDriver:
                 pass
             return
         for stage in self._stages:
-            # in a loop every record must have come round before the next one enters
-            while any(t.subtopology in self._looped for t in stage) and (label := self._next_label(stage)) is not None:
-                self._turn_until(stage, label)
+            if any(t.subtopology in self._looped for t in stage):
+                # in a loop every record must have come round before the next one enters
+                while (label := self._next_label(stage)) is not None:
+                    self._turn_until(stage, label)
+                self._turn_until(stage, None)
+                continue
+            # what several tasks write to one topic is to lie there by label
+            self._held = []
             self._turn_until(stage, None)
+            self._carry_held()
+
+    def _carry_held(self) -> None:
+        held, self._held = self._held or [], None
+        by_partition: dict[tuple[str, int], list[tuple[int, Record]]] = {}
+        for label, topic, partition, record in held:
+            by_partition.setdefault((topic, partition), []).append((label, record))
+        for (topic, partition), rows in by_partition.items():
+            rows.sort(key=lambda row: row[0])
+            self._add(topic, partition, [r for _, r in rows], [label for label, _ in rows])
 
     def _turn_until(self, tasks: Sequence[TaskId], bound: int | None) -> None:
         for t in tasks:
@@ -269,7 +286,11 @@ class TopologyTestDriver:
         explicit = output.partition
         for i, (r, label) in enumerate(zip(_records(output), labels, strict=True)):
             p = explicit[i] if isinstance(explicit, list) else BY_KEY
-            rows = by_partition.setdefault(p if p != BY_KEY else self._partition_of(r.key), ([], []))
+            p = self._partition_of(r.key) if p == BY_KEY else p
+            if self._held is not None:
+                self._held.append((label, output.topic, p, r))
+                continue
+            rows = by_partition.setdefault(p, ([], []))
             rows[0].append(r)
             rows[1].append(label)
         for p, (records, theirs) in by_partition.items():

@@ -72,6 +72,18 @@ def test_arrival_order_holds_behind_repartition_topics_that_carry_watermarks(siz
         ]
 
 
+@pytest.mark.parametrize("size", BATCHES)
+def test_arrival_order_holds_behind_several_tasks_that_write_one_topic(size: int) -> None:
+    b = StreamsBuilder(key=str, value=int)
+    b.stream("in").select_key(lambda k, v: "same").repartition(name="together").to("out")
+    options = TaskOptions(batch_max_records=size)
+    with TopologyTestDriver(b.build(), partitions=3, options=options, arrival_order=True) as driver:
+        for start in (0, 20):
+            driver.pipe_all("in", [Record(f"k{i}", i, 100 - i) for i in range(start, start + 20)])
+        assert len({driver._partition_of(f"k{i}".encode()) for i in range(20)}) == 3
+        assert [(label, r.value) for label, r in driver.read_caused("out")] == [(i, i) for i in range(40)]
+
+
 def test_without_arrival_order_the_feed_orders_by_time() -> None:
     b = StreamsBuilder(key=str, value=str)
     b.stream("one").merge(b.stream("two")).to("out")

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.topologies.expressions.functions import col, header, key, lit, struct, timestamp, value, when
     from penstock.topologies.graph import GraphBuilder, Topology
     from penstock.topologies.operators.feedback import iteration_of
+    from penstock.topologies.operators.keyed_timers import Timer
     from penstock.topologies.operators.processor import Processor, ProcessorContext
     from penstock.topologies.operators.shed import rate_of
     from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
@@ -139,6 +140,7 @@ _HOMES = {
         "value",
         "when",
     ),
+    "penstock.topologies.operators.keyed_timers": ("Timer",),
     "penstock.topologies.graph": (
         "GraphBuilder",
         "Topology",
@@ -261,6 +263,7 @@ __all__ = [
     "struct",
     "TaskMigratedError",
     "TEXT_LINE",
+    "Timer",
     "timestamp",
     "Topology",
     "TopologyError",

@@ -103,7 +103,9 @@ class Task:
         self._carried = carried_topics(topology)
         self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
         self._marked = frozenset(
-            t for t, s in self._source_specs.items() if isinstance(s.watermark, (Carried, Looped)) or s.waits_for_writers
+            t
+            for t, s in self._source_specs.items()
+            if isinstance(s.watermark, (Carried, Looped)) or s.waits_for_writers
         )
         self._announces = bootstrap_topics(topology) if options.announces else frozenset()
         self._task_count = task_count

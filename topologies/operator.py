@@ -173,8 +173,8 @@ class OperatorSpec:
     same store share it. ``uses_stream_time``, ``uses_watermark`` and ``uses_wall_time``: it has timers of that time, or
     asks what time it is. ``reads_wall_time``: records are stamped with it: the clock is read, and journaled, before
     records are taken. ``asks``: it asks the world outside. ``order_sensitive``: its answer depends on the order of
-    records with different keys. ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output has the column ``olds``.
-    ``emits`` and ``accepts``: see ``penstock.topologies.edges``.
+    records with different keys. ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output
+    has the column ``olds``. ``emits`` and ``accepts``: see ``penstock.topologies.edges``.
     """
 
     in_ports: tuple[str, ...] = ("in",)

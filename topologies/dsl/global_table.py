@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.errors import TopologyError
 from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Function, Handle
-from penstock.topologies.dsl.wiring import check_function
+from penstock.topologies.dsl.typed import join_function, result_serde, row_function
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators.endpoints import Sink, TableSource
 from penstock.topologies.operators.join import StreamTableJoin
 
@@ -30,14 +31,26 @@ class GlobalTableJoinMethods(Handle):
     """Methods of ``KStream``."""
 
     def join_global(
-        self, table: GlobalKTable, key_fn: Function, joiner: Function, *, value: Any = None, name: str | None = None
+        self,
+        table: GlobalKTable,
+        key_fn: Function | Expression,
+        joiner: Function | Expression,
+        *,
+        value: Any = None,
+        name: str | None = None,
     ) -> KStream:
         """``joiner(left, row)`` for each record that meets the row whose key is ``key_fn(key, value)``. Records that
         name no key, and null values, are dropped and counted."""
         return self._join_global("join-global", table, key_fn, joiner, value, name, left=False)
 
     def left_join_global(
-        self, table: GlobalKTable, key_fn: Function, joiner: Function, *, value: Any = None, name: str | None = None
+        self,
+        table: GlobalKTable,
+        key_fn: Function | Expression,
+        joiner: Function | Expression,
+        *,
+        value: Any = None,
+        name: str | None = None,
     ) -> KStream:
         """As ``join_global``, and ``joiner(left, None)`` for records that name no key or meet no row."""
         return self._join_global("left-join-global", table, key_fn, joiner, value, name, left=True)
@@ -50,10 +63,10 @@ class GlobalTableJoinMethods(Handle):
         if not isinstance(table, GlobalKTable):
             raise TopologyError(f"operator {name!r} joins {table!r:.100}; give what global_table(topic) returned")
         wiring.check_own(table._flow, name)
-        store = global_rows(table, f"{name}-rows")
-        spec = StreamTableJoin(
-            stores=(store,), joiner=check_function(joiner, name), left=left, key_fn=check_function(key_fn, name)
-        )
+        checked = join_function(joiner, name, (self._flow, table._flow), nulls=(False, left), into=value)
+        row_key = row_function(key_fn, name, self._flow)
+        value = result_serde(checked, name, value)
+        spec = StreamTableJoin(stores=(global_rows(table, f"{name}-rows"),), joiner=checked, left=left, key_fn=row_key)
         wiring.add(name, spec, self._flow)
         return self._stream(self._behind(name, value=value))
 

@@ -12,6 +12,7 @@ from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.stream_table_joins import StreamTableJoinMethods
 from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators.as_of_join import AsOfJoin, Direction, as_of_stores
 from penstock.topologies.operators.many_join import ManyJoin
 from penstock.topologies.operators.stream_join import ResultTime, StreamStreamJoin, buffer_retention_ms, join_stores
@@ -44,13 +45,13 @@ class StreamJoinMethods(StreamTableJoinMethods):
     def join(
         self,
         other: KStream | KTable,
-        joiner: Function,
+        joiner: Function | Expression,
         *,
         before: int | str | None = None,
         after: int | str | None = None,
         within: int | str | None = None,
         grace: int | str | None = None,
-        condition: Function | None = None,
+        condition: Function | Expression | None = None,
         result_time: ResultTime = "latest",
         value: Any = None,
         name: str | None = None,
@@ -64,13 +65,13 @@ class StreamJoinMethods(StreamTableJoinMethods):
     def left_join(
         self,
         other: KStream | KTable,
-        joiner: Function,
+        joiner: Function | Expression,
         *,
         before: int | str | None = None,
         after: int | str | None = None,
         within: int | str | None = None,
         grace: int | str | None = None,
-        condition: Function | None = None,
+        condition: Function | Expression | None = None,
         result_time: ResultTime = "latest",
         eager: bool = False,
         value: Any = None,
@@ -86,13 +87,13 @@ class StreamJoinMethods(StreamTableJoinMethods):
     def outer_join(
         self,
         other: KStream,
-        joiner: Function,
+        joiner: Function | Expression,
         *,
         before: int | str | None = None,
         after: int | str | None = None,
         within: int | str | None = None,
         grace: int | str | None = None,
-        condition: Function | None = None,
+        condition: Function | Expression | None = None,
         result_time: ResultTime = "latest",
         eager: bool = False,
         value: Any = None,
@@ -108,9 +109,9 @@ class StreamJoinMethods(StreamTableJoinMethods):
         self,
         kind: str,
         other: Any,
-        joiner: Function,
+        joiner: Function | Expression,
         bounds: _Within,
-        condition: Function | None,
+        condition: Function | Expression | None,
         result_time: ResultTime,
         value: Any,
         name: str | None,

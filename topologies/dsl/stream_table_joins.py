@@ -10,6 +10,7 @@ from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.hold import Hold, hold_store
 from penstock.topologies.operators.join import StreamTableJoin
@@ -28,7 +29,7 @@ class StreamTableJoinMethods(Handle):
     def _join_table(
         self,
         table: Any,
-        joiner: Function,
+        joiner: Function | Expression,
         value: Any,
         name: str,
         *,

@@ -145,3 +145,42 @@ def test_tables() -> None:
     assert read["out"] == [("a", {"price": 10}), ("a", None), ("b", {"price": 7}), ("b", None)]
     assert [r for r in read["low"] if r[1] is not None] == [("a", 4)]
     assert [v for _, v in read["joined"]] == [10, 4, 7, None, 104]
+
+
+def test_a_foreign_key_and_its_joiner_are_expressions() -> None:
+    builder = StreamsBuilder(key=int)
+    bids, auctions = builder.table("bids", value=Bid), builder.table("auctions", value=Auction)
+    titled = struct(title=right("title"), price=left("price"))
+    bids.join_foreign(auctions, col("auction"), titled).to("inner")
+    bids.left_join_foreign(auctions, col("auction"), titled).to("left")
+    with TopologyTestDriver(builder, arrival_order=True) as driver:
+        driver.pipe("auctions", 1, Auction("chair"), 0)
+        driver.pipe("bids", 7, Bid(1, 10), 1)
+        driver.pipe("bids", 8, Bid(2, 20), 2)
+        assert driver.read("inner") == [Record(7, {"title": "chair", "price": 10}, 1)]
+        assert [(r.key, r.value) for r in driver.read("left")] == [
+            (7, {"title": "chair", "price": 10}),
+            (8, {"title": None, "price": 20}),
+        ]
+
+
+def test_a_foreign_key_that_is_no_column_is_refused() -> None:
+    builder = StreamsBuilder(key=int)
+    bids, auctions = builder.table("bids", value=Bid), builder.table("auctions", value=Auction)
+    with pytest.raises(TopologyError, match="auktion"):
+        bids.join_foreign(auctions, col("auktion"), left("price"))
+
+
+def test_a_global_table_is_joined_by_an_expression() -> None:
+    builder = StreamsBuilder()
+    auctions = builder.global_table("auctions", key=int, value=Auction)
+    bids = builder.stream("bids", value=Bid)
+    titled = struct(title=right("title"), price=left("price"))
+    bids.join_global(auctions, col("auction") % 10, titled).to("inner")
+    bids.left_join_global(auctions, col("auction") % 10, titled).to("left")
+    with TopologyTestDriver(builder, arrival_order=True) as driver:
+        driver.pipe("auctions", 1, Auction("chair"), 0)
+        driver.pipe("bids", "a", Bid(11, 10), 1)
+        driver.pipe("bids", "b", Bid(12, 20), 2)
+        assert driver.read("inner") == [Record("a", {"title": "chair", "price": 10}, 1)]
+        assert [r.value["title"] for r in driver.read("left")] == ["chair", None]

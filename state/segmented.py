@@ -63,15 +63,14 @@ class SegmentedState:
 
     def _occupied(self, segments: range) -> range:
         low, high = _LONG.pack(segments.start), _LONG.pack(segments.stop) if segments.stop < _LAST else None
-        first = next((k for k, _, _ in self._state.range(low, high)), None)
-        if first is None:
+        first, last = self._state.first(low, high), self._state.first(low, high, reverse=True)
+        if first is None or last is None:
             return range(0)
-        last = next(k for k, _, _ in self._state.range(low, high, reverse=True))
-        return range(_LONG.unpack_from(first)[0], _LONG.unpack_from(last)[0] + 1)
+        return range(_LONG.unpack_from(first[0])[0], _LONG.unpack_from(last[0])[0] + 1)
 
     def latest_ms(self) -> int:
         """A time behind which the store has no entry; -1 when it has none at all."""
-        last = next(self._state.range(reverse=True), None)
+        last = self._state.first(reverse=True)
         return -1 if last is None else (int(_LONG.unpack_from(last[0])[0]) + 1) * self._segment_ms - 1
 
     def scan(self, from_ms: int, to_ms: int) -> Iterator[Entry]:
@@ -112,11 +111,21 @@ class SegmentedState:
 
     def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
         """Kind ``list``: add an entry behind those of equal key and time; returns its sequence number, the suffix."""
-        last = next(self.fetch(key, time_ms, time_ms, reverse=True), None)
-        sequence = 0 if last is None else int.from_bytes(last.suffix, "big") + 1
-        suffix = sequence.to_bytes(4, "big")
-        self.put(key, time_ms, suffix, value, time_ms)
+        suffix = (self._last_sequence(key, time_ms) + 1).to_bytes(4, "big")
+        kept = time_ms >= self._floor_ms
+        self.put_entry(key, time_ms, suffix, self.entry_of(value, time_ms), time_ms, new=kept)
         return suffix
+
+    def _last_sequence(self, key: bytes, time_ms: int) -> int:
+        """Kind ``list``: the highest sequence number of entries of a key at one time; -1 without any."""
+        if time_ms < self._floor_ms:
+            return -1
+        low, high = self._store_key(key, time_ms, b""), self._store_key(key, time_ms, b"\xff" * 5)
+        while (last := self._state.first(low, high, reverse=True)) is not None:
+            if len(last[0]) == len(low) + 4:
+                return int.from_bytes(last[0][-4:], "big")
+            high = last[0]  # of a longer key that begins alike
+        return -1
 
     def expire_before(self, time_ms: int) -> None:
         """Entries with a lower time are gone."""

@@ -103,13 +103,17 @@ class KeyValueState:
             if found is not None:
                 yield key, found[0], found[1]
 
-    def first(self, low: bytes | None = None, high: bytes | None = None) -> tuple[bytes, Any, int] | None:
+    def first(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> tuple[bytes, Any, int] | None:
         """The first entry that ``range`` gives, at the cost of a few steps however long the range is."""
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
-        written = self._sorted_keys().irange(low, high, inclusive=(True, False))
+        written = self._sorted_keys().irange(low, high, inclusive=(True, False), reverse=reverse)
         ours = next((k for k in written if self.entries[k] is not None), None)
-        for key, raw in self._backend.range(self.spec.name, low, high if ours is None else ours):
+        if ours is not None:
+            low, high = (ours, high) if reverse else (low, ours)
+        for key, raw in self._backend.range(self.spec.name, low, high, reverse=reverse):
             if key not in self.dirty:
                 found = self.unpack(self._thaw(raw) if self.immutable else raw)
                 return None if found is None else (key, *found)

@@ -81,6 +81,8 @@ class _JoinsAsOf(RowOperator):
         self._right = SegmentedState(ctx.state(right.name))
         self._keys = right.key_serde
         self._keep_ms = right.retention_ms or 1
+        self._earliest_ms = 0
+        """No left record that waits is older."""
 
     def resumed(self) -> None:
         super().resumed()
@@ -108,6 +110,7 @@ class _JoinsAsOf(RowOperator):
             self._meet(key, key_bytes, value, ts)
             return
         self._waiting.append(b"", ts, _pack((key_bytes, self._join.left_value.serialize(value), self.headers)))
+        self._earliest_ms = min(self._earliest_ms, ts)
         self._pass_time(ts)
 
     def _without_key_or_value(self, port: int, value: Any, ts: int) -> None:
@@ -129,8 +132,8 @@ class _JoinsAsOf(RowOperator):
         self._release(watermark_ms - self._join.ahead_ms)
 
     def _release(self, until_ms: int) -> None:
-        if until_ms >= 0:
-            for held in self._waiting.fetch(b"", 0, until_ms):
+        if until_ms >= self._earliest_ms:
+            for held in self._waiting.fetch(b"", self._earliest_ms, until_ms):
                 key_bytes, value, headers = _unpack(held.value)
                 left = self._join.left_value.deserialize(value)
                 key = self._keys.deserialize(key_bytes)
@@ -139,6 +142,7 @@ class _JoinsAsOf(RowOperator):
                 except Exception as exc:
                     self.failed_waiting(key, left, held.time_ms, exc)
                 self._waiting.delete(b"", held.time_ms, held.suffix, held.time_ms)
+            self._earliest_ms = until_ms + 1
         self._right.expire_before(self._passed_ms() - self._keep_ms)
 
     def _meet(self, key: Any, key_bytes: bytes, value: Any, ts: int, headers: Any = None) -> None:

@@ -83,7 +83,7 @@ class _Holds(RowOperator):
         if until_ms < 0 or (self._earliest_ms is not None and self._earliest_ms > until_ms):
             return
         read_key, read_value = self._hold.key_serde.deserialize, self._hold.value_serde.deserialize
-        for held in self._held.fetch(b"", 0, until_ms):
+        for held in self._held.fetch(b"", self._earliest_ms or 0, until_ms):
             key, value, headers = _unpack(held.value)
             self.emit_row(
                 None if key is None else read_key(key),

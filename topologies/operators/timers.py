@@ -59,6 +59,7 @@ class TimerQueue:
         if self._next_ms is None:
             first = self._state.first(_TIME.pack(self._low_ms))
             self._next_ms = LAST_MS + 1 if first is None else _TIME.unpack_from(first[0])[0]
+            self._low_ms = min(self._next_ms, LAST_MS)
         return self._next_ms if self._next_ms <= LAST_MS else None
 
     def due(self, until_ms: int) -> list[tuple[int, bytes]]:

@@ -35,10 +35,11 @@ class Versions:
     def as_of(self, key: bytes, time_ms: int) -> tuple[Any, int] | None:
         """The version that held at a time: value (``None``: the row was gone) and valid-from; ``None`` before any."""
         high = key + (_FROM.pack(time_ms + 1) if time_ms < _LAST_MS else b"\xff" * 9)
-        length = len(key) + 8
-        for store_key, boxed, _ in self._state.range(key + _FROM.pack(0), high, reverse=True):
-            if len(store_key) == length:
-                return boxed[0], _FROM.unpack_from(store_key, len(key))[0]
+        low, length = key + _FROM.pack(0), len(key) + 8
+        while (found := self._state.first(low, high, reverse=True)) is not None:
+            if len(found[0]) == length:
+                return found[1][0], _FROM.unpack_from(found[0], len(key))[0]
+            high = found[0]  # of a longer key that begins alike
         return None
 
     def latest(self, key: bytes) -> tuple[Any, int] | None:
@@ -47,7 +48,9 @@ class Versions:
 
     def put(self, key: bytes, value: Any, time_ms: int, now_ms: int) -> None:
         """Store a version, and forget those of the key that no read can reach any more."""
-        self._state.put(key + _FROM.pack(time_ms), (value,), time_ms)
+        store_key = key + _FROM.pack(time_ms)
+        new = self._state.get(store_key) is None
+        (self._state.put_new if new else self._state.put)(store_key, (value,), time_ms)
         horizon_ms = now_ms - self._history_ms
         kept = self.as_of(key, horizon_ms) if horizon_ms >= 0 else None
         if kept is None:

@@ -185,10 +185,16 @@ class TaskWatermarks:
             if topic in saved:
                 clock.watermark_ms, clock.idle, clock.fresh, clock.active_ms, clock.writer_count, writers = saved[topic]
                 if isinstance(clock, _LoopClock):
-                    clock.heard = [{int(w): ms for w, ms in said} for said, _ in writers]
-                    clock.reached = [ms for _, ms in writers]
+                    clock.reached = list(accumulate(reached for reached, _, _ in writers))
+                    clock.heard = [
+                        _unpacked(said, deltas, base)
+                        for base, (_, said, deltas) in zip(clock.reached, writers, strict=True)
+                    ]
                 else:
-                    clock.writers = {int(w): (ms, idle) for w, ms, idle in writers}
+                    said, deltas, idle = writers
+                    clock.writers = {
+                        w: (ms, w in idle) for w, ms in _unpacked(said, deltas, clock.watermark_ms).items()
+                    }
         self.watermark_ms: int = saved.get(_TASK, [NO_TIME])[0]
         self.idle_by_place: list[bool] = []
         """Whether the task was idle after each input record of the batch."""
@@ -306,10 +312,32 @@ def _clock(strategy: WatermarkStrategy) -> _Clock:
     return _LoopClock(strategy) if isinstance(strategy, Looped) else _Clock(strategy)
 
 
-def _rows(clock: _Clock) -> list[list[Any]]:
+def _rows(clock: _Clock) -> list[Any]:
+    """What the writers said, in as few characters as may be: there may be hundreds, and a commit takes few."""
     if isinstance(clock, _LoopClock):
-        return [
-            [[[w, ms] for w, ms in sorted(said.items())], reached]
-            for said, reached in zip(clock.heard, clock.reached, strict=True)
-        ]
-    return [[writer, ms, idle] for writer, (ms, idle) in sorted(clock.writers.items())]
+        before = 0
+        rows = []
+        for said, reached in zip(clock.heard, clock.reached, strict=True):
+            rows.append([reached - before, *_packed(said, reached)])
+            before = reached
+        return rows
+    times = {w: ms for w, (ms, _) in clock.writers.items()}
+    idle = sorted(w for w, (_, is_idle) in clock.writers.items() if is_idle)
+    return [*_packed(times, clock.watermark_ms), idle]
+
+
+def _packed(times: Mapping[int, int], base_ms: int) -> tuple[list[int] | int, list[int] | int]:
+    """Who was heard (a count: those below it) and how far each is ahead of the base (a number: all are so far)."""
+    who = sorted(times)
+    ahead = [times[w] - base_ms for w in who]
+    return (
+        len(who) if who == list(range(len(who))) else who,
+        ahead[0] if ahead and len(set(ahead)) == 1 else ahead,
+    )
+
+
+def _unpacked(who: list[int] | int, ahead: list[int] | int, base_ms: int) -> dict[int, int]:
+    """What ``_packed`` was given."""
+    writers = range(who) if isinstance(who, int) else who
+    deltas = [ahead] * len(writers) if isinstance(ahead, int) else ahead
+    return {w: base_ms + delta for w, delta in zip(writers, deltas, strict=True)}

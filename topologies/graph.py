@@ -21,6 +21,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.edges import edge_kinds
 from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.watermarks import check_circles, check_loops
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,180}")
 
@@ -187,7 +188,10 @@ class GraphBuilder:
         subtopologies = self._subtopologies(order)
         for sub in subtopologies:
             self._check_partitions(sub)
-        return Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies)
+        made = Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies)
+        check_loops(made)
+        check_circles(made)
+        return made
 
     def _links(self) -> list[tuple[str, str]]:
         """Which operator hands records to which, through repartition topics too."""

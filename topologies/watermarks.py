@@ -115,5 +115,65 @@ def carried_topics(topology: Topology) -> frozenset[str]:
     return frozenset(t for t, some in writers.items() if t in readers and some & has and readers[t] in wants)
 
 
+def check_loops(topology: Topology) -> None:
+    """Watermarks go around a loop only if the sub-topology that reads its topic writes it too. Raises ``TopologyError``
+    where they should and cannot: event time would stand still for ever."""
+    carried = carried_topics(topology)
+    for sub in topology.subtopologies:
+        for source in map(topology.source, sub.sources):
+            if source.loop_rounds and source.topic in carried:
+                others = [
+                    s for s in topology.subtopologies if s is not sub and source.topic in _written_topics(topology, s)
+                ]
+                if others:
+                    raise TopologyError(
+                        f"the loop through topic {source.topic!r} has a repartition in its body, so that watermarks cannot "
+                        "go around, and event time would stand still; repartition before the loop or behind it, or leave "
+                        "the watermark strategy out"
+                    )
+
+
+def _written_topics(topology: Topology, sub: Subtopology) -> set[str]:
+    return {topology.sink(n).topic for n in sub.sinks if topology.sink(n).internal}
+
+
+def check_circles(topology: Topology) -> None:
+    """Refuse sub-topologies whose watermarks wait for each other: each would hold back the next for ever. Feedback by
+    ``loop`` is no such circle, since its watermarks go around a bounded number of times. Raises ``TopologyError``."""
+    carried = carried_topics(topology)
+    readers = {
+        topology.source(n).topic: s.number
+        for s in topology.subtopologies
+        for n in s.sources
+        if topology.source(n).topic in carried and not topology.source(n).loop_rounds
+    }
+    ahead: dict[int, list[tuple[str, int]]] = {s.number: [] for s in topology.subtopologies}
+    for sub in topology.subtopologies:
+        for name in sub.sinks:
+            topic = topology.sink(name).topic
+            if topology.sink(name).internal and topic in readers:
+                ahead[sub.number].append((topic, readers[topic]))
+    for start in ahead:
+        path = _way_back(ahead, start, start, ())
+        if path:
+            raise TopologyError(
+                f"watermarks would go in a circle through the repartition topics {', '.join(path)}, and wait for "
+                "themselves for ever; bring what closes the circle in by a repartition() of its own, so that its tasks "
+                "need not wait for their own results, or make feedback that is meant a loop(…)"
+            )
+
+
+def _way_back(ahead: dict[int, list[tuple[str, int]]], at: int, goal: int, seen: tuple[int, ...]) -> tuple[str, ...]:
+    """The topics of a way from one sub-topology to another; empty when there is none."""
+    for topic, reader in ahead[at]:
+        if reader == goal:
+            return (topic,)
+        if reader not in seen:
+            rest = _way_back(ahead, reader, goal, (*seen, reader))
+            if rest:
+                return (topic, *rest)
+    return ()
+
+
 def _has_strategy(topology: Topology, sub: Subtopology) -> bool:
     return any(topology.source(n).watermark is not None for n in sub.sources)

@@ -100,3 +100,26 @@ def test_a_body_must_give_two_streams_of_the_right_types() -> None:
     other = ps.StreamsBuilder("loop", value=int)
     with pytest.raises(TopologyError, match="what goes around has serdes string and string"):
         other.stream("in").loop(lambda s: (s.map_values(str, value=str), s), max_iterations=3)
+
+
+def test_watermarks_are_not_sent_around_a_loop_that_cannot_carry_them() -> None:
+    """Behind a repartition in the body nobody would relay them, and nothing would ever close."""
+
+    def around(stream: Any) -> tuple[Any, Any]:
+        again, done = stream.branch(lambda k, v: v > 0, default=True)
+        return again.repartition().map_values(lambda v: v - 1), done
+
+    builder = ps.StreamsBuilder("loop", key=int, value=int)
+    source = builder.stream("in", watermark=bounded_out_of_orderness(0, interval=1))
+    loop = source.loop(around, max_iterations=4, name="around")
+    loop.done.group_by_key().windowed_by(ps.tumbling(10, grace=0)).count(emission="on_close").to_stream(
+        lambda window, count: window.start_ms, key=int
+    ).to("out")
+    with pytest.raises(TopologyError, match="'around-repartition' has a repartition in its body"):
+        builder.build()
+
+    plain = ps.StreamsBuilder("loop", key=int, value=int)
+    plain.stream("in").loop(around, max_iterations=4, name="around").done.to("out")
+    with ps.TopologyTestDriver(plain.build(), partitions=2) as driver:
+        driver.pipe_all("in", [ps.Record(n, n, n) for n in range(4)])
+        assert sorted((r.key, r.value) for r in driver.read("out")) == [(n, 0) for n in range(4)]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.state.errors import ProcessingError, StateCorruptedError
 from penstock.state.log import Record, TaskId
+from penstock.streams.metadata import LIMIT_CHARS, CommitMetadata, encode
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Chunk
 from penstock.streams.task import TaskOptions
@@ -17,7 +22,7 @@ from penstock.streams.watermarks import HEADER, Mark, TaskWatermarks, mark_of, w
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operator import NO_TIME
 from penstock.topologies.operators.endpoints import Source
-from penstock.topologies.watermarks import END_OF_TIME_MS, Carried, bounded_out_of_orderness, punctuated
+from penstock.topologies.watermarks import END_OF_TIME_MS, Carried, Looped, bounded_out_of_orderness, punctuated
 
 
 def chunk(topic: str, times: Sequence[int], marks: Sequence[Any] | None = None) -> Chunk:
@@ -199,3 +204,50 @@ def test_without_a_strategy_stream_time_is_one_ahead_of_the_watermark() -> None:
         driver.pipe("in", "k", 1, 40)
         driver.pipe("in", "k", 1, 30)
         assert driver.tasks[TaskId(0, 0)].watermark_ms == 39
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 1 << 40), st.booleans()), max_size=12),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1 << 40), st.integers(0, 2)), max_size=12),
+)
+def test_what_was_heard_is_the_same_after_a_restart(
+    marks: list[tuple[int, int, bool]], rounds: list[tuple[int, int, int]]
+) -> None:
+    """Of writers behind a repartition, and of those of a loop."""
+    sources = {
+        "carried": Source(topic="carried", internal=True, watermark=Carried()),
+        "looped": Source(topic="looped", internal=True, watermark=Looped(rounds=3), loop_rounds=3),
+    }
+
+    def hear(heard: TaskWatermarks) -> list[int]:
+        said = [Mark(w, 7, ms, idle) for w, ms, idle in marks]
+        around = [Mark(w, 4, ms, False, round=r) for w, ms, r in rounds]
+        heard.begin()
+        return [
+            ms
+            for topic, some in (("carried", said), ("looped", around))
+            for ms in heard.after(topic, chunk(topic, [0] * len(some), some), 0, len(some))
+        ]
+
+    first = TaskWatermarks(sources, {})
+    hear(first)
+    again = TaskWatermarks(sources, msgspec.json.decode(msgspec.json.encode(first.saved())))
+    assert again.saved() == first.saved()
+    assert hear(again) == hear(first)
+    assert again.relays == first.relays
+
+
+def test_the_times_of_hundreds_of_writers_fit_into_a_commit() -> None:
+    """The limit is the brokers', and a commit over it would stop the task for good."""
+    rng = random.Random(7)
+    now_ms = 1_700_000_000_000
+    carried = TaskWatermarks({"c": Source(topic="c", internal=True, watermark=Carried())}, {})
+    some = [Mark(w, 800, now_ms + rng.randrange(10_000), False) for w in range(800)]
+    carried.after("c", chunk("c", [0] * len(some), some), 0, len(some))
+    assert len(encode(CommitMetadata(watermarks=carried.saved()))) < LIMIT_CHARS
+    looped = TaskWatermarks({"l": Source(topic="l", internal=True, watermark=Looped(rounds=100), loop_rounds=100)}, {})
+    for r in range(100):
+        some = [Mark(w, 24, now_ms - 200 * r + rng.choice((0, 200)), False, round=r) for w in range(24)]
+        looped.begin()
+        looped.after("l", chunk("l", [0] * len(some), some), 0, len(some))
+    assert len(encode(CommitMetadata(watermarks=looped.saved()))) < LIMIT_CHARS

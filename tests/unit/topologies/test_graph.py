@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import penstock as ps
 from penstock.state.errors import TopologyError
 from penstock.state.facade import key_value_store
 from penstock.state.log import Record
@@ -211,3 +212,15 @@ def test_a_processor_keeps_its_declared_ports_in_the_graph() -> None:
         driver.pipe_all("in", [Record(None, v) for v in (b"a", b"bb", b"ccc")])
         assert [r.value for r in driver.read("odd")] == [b"a", b"ccc"]
         assert [r.value for r in driver.read("even")] == [b"bb"]
+
+
+def test_watermarks_that_wait_for_each_other_are_refused() -> None:
+    """Two sub-topologies that feed each other, of which each needs the other's event time; a loop is none."""
+    builder = ps.StreamsBuilder("circle", value=int)
+    stream = builder.stream("in", watermark=ps.bounded_out_of_orderness(0))
+    counts = stream.group_by_key().windowed_by(ps.tumbling(10, grace=0)).count(emission="on_close").to_stream()
+    back = counts.map(lambda w, n: (w.key, n), key=str).repartition(name="there").select_key(lambda k, v: k)
+    late = back.repartition(name="back")
+    stream.join(late, max, within=10, grace=0, name="meet").to("out")
+    with pytest.raises(TopologyError, match=r"circle through the repartition topics .*there.*back.*loop"):
+        builder.build()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.state.errors import IncompatibleError, TopologyError
 from penstock.state.store import SEGMENTED, StoreSpec
@@ -203,6 +203,29 @@ def _versions(
         elif spec.source_topic is None:
             raise IncompatibleError(_foreign(spec, None))
     return list(last.items())
+
+
+class History:
+    """Which records of its own topic a versioned table took as they came: not those that were older than its history
+    behind its stream time, which a reader of the topic must leave out too. ``stored``: what is in the store already."""
+
+    def __init__(self, spec: StoreSpec, stored: Iterable[tuple[bytes, bytes | None]] = ()) -> None:
+        self._watched = spec.kind == "versioned" and spec.source_topic is not None
+        self._history_ms = spec.retention_ms or 0
+        self._stream_time_ms = -1
+        if self._watched:
+            self._stream_time_ms = max((_TIMESTAMP.unpack_from(k, len(k) - 8)[0] for k, _ in stored), default=-1)
+
+    def taken(self, keys: Sequence[bytes | None], timestamps_ms: Sequence[int]) -> list[bool] | None:
+        """Of the next records of the topic; ``None``: all."""
+        if not self._watched:
+            return None
+        taken = []
+        for key, ts in zip(keys, timestamps_ms, strict=True):
+            if key is not None:
+                self._stream_time_ms = max(self._stream_time_ms, ts)
+            taken.append(ts >= self._stream_time_ms - self._history_ms)
+        return taken
 
 
 def _foreign(spec: StoreSpec, key: bytes | None) -> str:

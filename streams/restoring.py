@@ -12,10 +12,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from penstock.state.changelog import changelog_topic, from_changelog_columns
+from penstock.state.changelog import History, changelog_topic, from_changelog_columns
 from penstock.state.directory import StateDirectory, TaskLock
 from penstock.state.errors import IncompatibleError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
@@ -262,6 +264,7 @@ class TaskOpener:
         self._on_progress(task, spec.name, progress)
         if progress.done and isinstance(decision, Resume):
             return
+        history = History(spec, backend.range(spec.name, None, None))
         consumer.assign_at({partition: decision.offset})
         waited_s = 0.0
         try:
@@ -276,9 +279,10 @@ class TaskOpener:
                         stop -= 1
                     offset = facts.end_offset if stop < len(chunk) else chunk.offsets[-1] + 1
                     records += stop
-                    entries = from_changelog_columns(
-                        spec, chunk.keys[:stop], chunk.values[:stop], chunk.timestamps[:stop]
-                    )
+                    columns: list[list[Any]] = [chunk.keys[:stop], chunk.values[:stop], chunk.timestamps[:stop]]
+                    if (taken := history.taken(columns[0], columns[2])) is not None:
+                        columns = [list(compress(column, taken)) for column in columns]
+                    entries = from_changelog_columns(spec, *columns)
                     backend.commit([StoreWrites(spec.name, entries, self._position(facts, offset))])
                 offset = max(offset, min(fetched.ends.get(partition, 0), facts.end_offset))
                 waited_s = 0.0 if offset > progress.offset else waited_s + 0.2

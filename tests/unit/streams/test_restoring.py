@@ -12,7 +12,7 @@ import pytest
 from penstock.state.directory import StateDirectory
 from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.serde import serde_of
+from penstock.state.serde import optional, serde_of
 from penstock.state.store import StoreSpec
 from penstock.streams import restoring
 from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
@@ -152,3 +152,29 @@ def test_restorer_forgets_a_task_that_was_taken_away(tmp_path: Path) -> None:
     assert restorer.finished() == []
     lock.release()
     bench.opener().open(TASK, [SPEC], reached(0)).close()
+
+
+def test_versions_that_came_too_late_are_not_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The live table dropped them, and reads as of its history must find what they find there."""
+    monkeypatch.setattr(restoring, "RESTORE_POLL_RECORDS", 2)
+    bench = Bench(tmp_path)
+    bench.log.create(TopicSpec("rates", 1))
+    value = optional(serde_of(bytes))
+    spec = StoreSpec("rates", "versioned", serde_of(bytes), value, source_topic="rates", retention_ms=10)
+    rows = [(b"b", 1), (b"a", 100), (b"b", 5), (b"b", 90), (b"a", 120), (b"b", 109)]
+    producer = MemoryProducer(bench.log, transactional_id="t")
+    producer.init_transactions(1)
+
+    def restored(some: list[tuple[bytes, int]], end: int) -> list[tuple[bytes, int]]:
+        producer.begin()
+        keys, times = [k for k, _ in some], [t for _, t in some]
+        producer.send("rates", keys, [b"v"] * len(some), times, partition=0)
+        producer.commit(1)
+        state = bench.opener().open(TASK, [spec], Reached({"rates": end}, {}))
+        found = [(k[:-8], int.from_bytes(k[-8:], "big")) for k, _ in state.backend.range("rates", None, None)]
+        state.close()
+        return found
+
+    assert restored(rows[:3], 3) == [(b"a", 100), (b"b", 1)]
+    # the folder is there, and goes on from where it was
+    assert restored(rows[3:], 7) == [(b"a", 100), (b"a", 120), (b"b", 1), (b"b", 90)]

@@ -11,6 +11,7 @@ from penstock.state.log import Record
 from penstock.state.serde import Serde
 from penstock.streams.ports import Chunk
 from penstock.topologies.operators.endpoints import Source
+from penstock.topologies.watermarks import END_OF_TIME_MS
 
 
 def with_event_times(chunk: Chunk, source: Source) -> tuple[Chunk, dict[int, str]]:
@@ -39,7 +40,7 @@ def with_event_times(chunk: Chunk, source: Source) -> tuple[Chunk, dict[int, str
         except Exception as exc:
             wrong[offset] = f"the timestamp function raised {type(exc).__name__}: {exc}"
             continue
-        if type(made) is int:
+        if type(made) is int and made <= END_OF_TIME_MS:
             times[-1] = made
         else:
             wrong[offset] = f"the timestamp function returned {made!r:.100}; it must return milliseconds as an int"

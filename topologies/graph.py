@@ -188,6 +188,7 @@ class GraphBuilder:
         subtopologies = self._subtopologies(order)
         for sub in subtopologies:
             self._check_partitions(sub)
+            self._check_questions(sub)
         made = Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies)
         check_loops(made)
         check_circles(made)
@@ -301,6 +302,21 @@ class GraphBuilder:
                 f"these repartition topics are joined in one sub-topology but name different partition counts: {listed}; "
                 "give them the same number, or none to take that of the other inputs"
             )
+
+    def _check_questions(self, sub: Subtopology) -> None:
+        """What leaves per commit depends on when commits happen, so that a replay could not tell which answer was whose."""
+        held: dict[str, str] = {}
+        for name in sub.operators:
+            if self._operators[name].emission == "per_commit":
+                held[name] = name
+            if name in held and self._operators[name].asks:
+                raise TopologyError(
+                    f"operator {name!r} asks about what {held[name]!r} emits per commit, and a replay, which commits at "
+                    "other times, could not give the journaled answers to the same records; let it emit every update, or "
+                    "send its results through repartition() first"
+                )
+            if name in held:
+                held.update((p.operator, held[name]) for s in self._streams if s.out.operator == name for p in s.ins)
 
 
 def _checked(name: str, what: str) -> str:

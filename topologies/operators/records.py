@@ -9,6 +9,7 @@ from typing import Any
 from penstock.state.log import Record
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.row_operator import RowOperator
+from penstock.topologies.operators.timers import LAST_MS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class _MapsRecords(RowOperator):
             return
         if type(made) is not Record:
             raise TypeError(f"the function must return a Record or None, not {made!r:.100}")
-        if type(made.timestamp_ms) is not int or made.timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms={made.timestamp_ms!r} of the new record; give an int of 0 or later")
+        if type(made.timestamp_ms) is not int or not 0 <= made.timestamp_ms <= LAST_MS:
+            raise ValueError(
+                f"timestamp_ms={made.timestamp_ms!r:.100} of the new record; give an int from 0 to {LAST_MS}: milliseconds"
+            )
         self.emit_row(made.key, made.value, made.timestamp_ms, headers=tuple(made.headers))

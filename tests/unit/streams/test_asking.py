@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.state.errors import IncompatibleError, ProcessingError
+from penstock.state.errors import IncompatibleError, ProcessingError, TopologyError
 from penstock.state.log import TaskId
 from penstock.state.memory import MemoryBackend
 from penstock.state.serde import JSON
@@ -204,3 +204,20 @@ def test_processing_time_is_the_journaled_reading() -> None:
         driver.advance_wall_time(500)
         driver.pipe("in", "k", "v", 2)
         assert [r.value for r in driver.read("out")] == [1_000, 1_500]
+
+
+def test_questions_about_what_leaves_per_commit_are_refused() -> None:
+    """A replay commits at other times, and would give the answers to other records; through a topic it would not."""
+
+    def built(repartitioned: bool) -> ps.Topology:
+        builder = ps.StreamsBuilder("asks", key=str, value=str)
+        counts = builder.stream("in").group_by_key().count(emission="per_commit", name="counts").to_stream()
+        counts = counts.repartition() if repartitioned else counts.filter(lambda k, v: True)
+        counts.lookup(lambda k, v: {"n": v}, answer=dict, name="ask").to("out")
+        return builder.build()
+
+    with pytest.raises(TopologyError, match="'ask' asks about what 'counts' emits per commit"):
+        built(False)
+    with ps.TopologyTestDriver(built(True)) as driver:
+        driver.pipe("in", "k", "v")
+        assert [r.value for r in driver.read("out")] == [{"n": 1}]

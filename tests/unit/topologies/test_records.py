@@ -8,6 +8,8 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import ProcessingError, TopologyError
+from penstock.streams.policies import Policies
+from penstock.streams.task import TaskOptions
 from penstock.topologies.operators.side_input import SideView
 
 
@@ -186,3 +188,20 @@ def test_counters_of_the_users() -> None:
     builder.stream("in").process(Counts, name="counter")
     with ran(builder, [("in", ps.Record("k", "abc", 1)), ("in", ps.Record("k", "de", 2))]) as driver:
         assert driver.dropped_records["counter.user.letters"] == 5
+
+
+def test_times_that_no_log_can_hold_are_the_records_error() -> None:
+    """Under the policy, not at the commit, which they would stop for good."""
+    options = TaskOptions(policies=Policies(processing="skip", timestamp="skip"))
+    for far_in in ("source", "operator"):
+        builder = ps.StreamsBuilder("app", key=str, value=int)
+
+        def far(record: ps.Record) -> int:
+            return 1 << 70 if record.value == 0 else record.value
+
+        stream = builder.stream("in", timestamp=far if far_in == "source" else None)
+        stream = stream if far_in == "source" else stream.with_timestamp(far)
+        stream.group_by_key().count(name="counts").to_stream().to("out")
+        with ps.TopologyTestDriver(builder.build(), options=options) as driver:
+            driver.pipe_all("in", [ps.Record("k", 0, 1), ps.Record("k", 7, 2)])
+            assert [(r.value, r.timestamp_ms) for r in driver.read("out")] == [(1, 7)]

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as CallTimeout
 from typing import Any
 
@@ -28,11 +28,26 @@ class PooledAsker:
         """One answer per row, in their order; at most ``question.concurrency`` are asked at a time."""
         if inspect.iscoroutinefunction(question.fn):
             return asyncio.run_coroutine_threadsafe(_ask_all(question, rows), self._running_loop()).result()
+        calls = [self._submitted(question, row) for row in rows]
+        answers: list[Answer] = []
+        while len(answers) < len(rows):
+            at = len(answers)
+            answer = _waited(question, calls[at])
+            if answer is not None:
+                answers.append(answer)
+                continue
+            # it never had its turn, as calls hang in all threads: the rest is asked in new ones
+            self._pools.pop(question.concurrency).shutdown(wait=False)
+            for i in range(at, len(rows)):
+                if calls[i].cancelled() or calls[i].cancel():
+                    calls[i] = self._submitted(question, rows[i])
+        return answers
+
+    def _submitted(self, question: Question, row: tuple[Any, ...]) -> Future[Any]:
         size = question.concurrency
         if size not in self._pools:
             self._pools[size] = ThreadPoolExecutor(size, thread_name_prefix="penstock-ask")
-        calls = [self._pools[size].submit(question.fn, *row) for row in rows]
-        return [_waited(question, call) for call in calls]
+        return self._pools[size].submit(question.fn, *row)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -68,12 +83,12 @@ async def _ask_all(question: Question, rows: Sequence[tuple[Any, ...]]) -> list[
     return list(await asyncio.gather(*map(one, rows)))
 
 
-def _waited(question: Question, call: Any) -> Answer:
+def _waited(question: Question, call: Future[Any]) -> Answer | None:
+    """The answer; ``None`` for a call that has not begun within its time."""
     try:
         return Answer(call.result(question.timeout_s))
     except CallTimeout:
-        call.cancel()
-        return _late(question)
+        return None if call.cancel() else _late(question)
     except Exception as exc:
         return Answer(None, f"{type(exc).__name__}: {exc}")
 

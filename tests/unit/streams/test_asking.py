@@ -221,3 +221,24 @@ def test_questions_about_what_leaves_per_commit_are_refused() -> None:
     with ps.TopologyTestDriver(built(True)) as driver:
         driver.pipe("in", "k", "v")
         assert [r.value for r in driver.read("out")] == [{"n": 1}]
+
+
+def test_a_call_that_hangs_fails_no_other() -> None:
+    """Its thread is left behind; those that would have had it get new ones."""
+    let_go = threading.Event()
+
+    def hangs(key: str, value: str) -> Any:
+        if value == "hangs":
+            let_go.wait(30)
+        return value
+
+    question = Question(fn=hangs, serde=JSON, concurrency=1, timeout_s=0.2)
+    asker = PooledAsker()
+    try:
+        rows = [("k", v) for v in ("a", "hangs", "b", "hangs", "c")]
+        late = Answer(None, "no answer within 0.2 s")
+        assert asker.ask(question, rows) == [Answer("a"), late, Answer("b"), late, Answer("c")]
+        assert asker.ask(question, rows[:1]) == [Answer("a")]
+    finally:
+        let_go.set()
+        asker.close()

@@ -104,9 +104,9 @@ def topology_of(how: How, delay: int) -> Topology:
             dsl(how.trigger),
             accumulation=how.accumulation,  # type: ignore[arg-type]  # chosen at random
             allowed_lateness=how.lateness,
-            timestamp_combiner=how.combiner,  # type: ignore[arg-type]
-            closing=how.closing,  # type: ignore[arg-type]
-            late_by=how.late_by,  # type: ignore[arg-type]
+            timestamp_combiner=how.combiner,  # type: ignore[arg-type]  # chosen at random
+            closing=how.closing,  # type: ignore[arg-type]  # chosen at random
+            late_by=how.late_by,  # type: ignore[arg-type]  # chosen at random
         )
         .to_list(name="panes")
     )

@@ -63,7 +63,7 @@ def test_event_timers_fire_behind_the_record_that_moved_the_watermark_to_them(ba
             ("b", "alarm event 15", 15),
             ("d", "alarm event 17", 17),
         ]
-        assert [len(list(s.range())) for s in driver.tasks[(0, 0)].stores.values()] == [1, 1, 0]  # type: ignore[index]
+        assert [len(list(s.range())) for s in driver.tasks[(0, 0)].stores.values()] == [1, 1, 0]  # type: ignore[index]  # a plain pair equals a task id
 
 
 @pytest.mark.parametrize("batch", BATCHES)

@@ -251,8 +251,8 @@ def test_a_merged_window_is_late_when_a_part_is() -> None:
         lambda: t.after_count(True),
         lambda: t.count(1.5),  # type: ignore[arg-type]  # what a user may do
         lambda: t.after_any(),
-        lambda: t.after_all(t.after_count(1), "x"),  # type: ignore[arg-type]
-        lambda: t.repeatedly(5),  # type: ignore[arg-type]
+        lambda: t.after_all(t.after_count(1), "x"),  # type: ignore[arg-type]  # what a user may do
+        lambda: t.repeatedly(5),  # type: ignore[arg-type]  # what a user may do
         lambda: t.repeatedly(t.purging(t.count(2))),
         lambda: t.after_watermark(early=t.purging(t.count(2))),
         lambda: t.after_processing_time("soon"),

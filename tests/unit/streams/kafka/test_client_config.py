@@ -23,7 +23,7 @@ def test_consumer_defaults_keep_the_promises() -> None:
         "session.timeout.ms": 6_000,
         "heartbeat.interval.ms": 2_000,
         "queued.max.messages.kbytes": 16_384,
-        "fetch.queue.backoff.ms": 2,
+        "fetch.queue.backoff.ms": 10,
     }
     assert expected.items() <= config.items()
 

@@ -31,6 +31,13 @@ REPARTITION_RETENTION_MS = -1
 are consumed. Consumed ones are purged by deleting records up to an offset, when asked."""
 REPARTITION_SEGMENT_BYTES = 50 << 20
 
+OWN_TIMES = {
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": str((1 << 63) - 1),
+}
+"""Internal topics take the times that operators give: state of a window that ends tomorrow bears a time of tomorrow, which
+brokers refuse by default."""
+
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TIMESTAMP = struct.Struct(">q")
 _START_BYTES = 8
@@ -71,7 +78,7 @@ def changelog_configs(spec: StoreSpec) -> dict[str, str]:
     """The settings with which a store's changelog topic is created. Not for source topics, which are the
     user's."""
     if spec.kind == "key_value":
-        return {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+        return {"cleanup.policy": "compact", **OWN_TIMES}
     if spec.retention_ms is None:
         raise TopologyError(
             f"{spec.kind} store {spec.name!r} has no retention_ms; say for how long its entries are kept"
@@ -80,12 +87,12 @@ def changelog_configs(spec: StoreSpec) -> dict[str, str]:
         lag_ms = spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS
         return {
             "cleanup.policy": "compact",
-            "message.timestamp.type": "CreateTime",
+            **OWN_TIMES,
             "min.compaction.lag.ms": str(lag_ms),
         }
     return {
         "cleanup.policy": "delete" if spec.kind == "list" else "compact,delete",
-        "message.timestamp.type": "CreateTime",
+        **OWN_TIMES,
         "retention.ms": str(spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS),
     }
 
@@ -94,7 +101,7 @@ def repartition_configs(retention_ms: int = REPARTITION_RETENTION_MS) -> dict[st
     """The settings of a repartition topic."""
     return {
         "cleanup.policy": "delete",
-        "message.timestamp.type": "CreateTime",
+        **OWN_TIMES,
         "retention.ms": str(retention_ms),
         "segment.bytes": str(REPARTITION_SEGMENT_BYTES),
     }
@@ -105,7 +112,7 @@ def journal_configs(retention_ms: int) -> dict[str, str]:
     ever."""
     return {
         "cleanup.policy": "delete",
-        "message.timestamp.type": "CreateTime",
+        **OWN_TIMES,
         "retention.ms": str(retention_ms),
     }
 

@@ -223,8 +223,10 @@ class Task:
         """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
         source = self._source_specs[chunk.topic]
         chunk, unmade = with_event_times(chunk, source)
+        # what this application wrote itself may lie ahead: its inputs were judged where they came in
+        clock_ms = now_ms if self.options.live and not source.internal else None
         checked, time, wrong = check_timestamps(
-            chunk, self._partition_time_ms[chunk.topic], self.options.policies, now_ms if self.options.live else None
+            chunk, self._partition_time_ms[chunk.topic], self.options.policies, clock_ms
         )
         self._partition_time_ms[chunk.topic] = time
         if source.watermark is not None or source.waits_for_writers:

@@ -25,6 +25,7 @@ from penstock.streams.ports import Committed, TopicSpec
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
 _SETTLE_STEP_S = 0.05
+_NEWER = "message.timestamp.after.max.ms"
 
 
 class KafkaAdmin:
@@ -88,18 +89,9 @@ class KafkaAdmin:
         there = self.partition_counts(list(wanted))
         missing = [spec for spec in topics if spec.name not in there]
         if missing:
-            asked = self._client.create_topics(
-                [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in missing],
-                request_timeout=self._request_timeout_s,
-                operation_timeout=self._request_timeout_s,
-            )
-            for name, future in asked.items():
-                try:
-                    future.result()
-                except KafkaException as exc:
-                    err = error_of(exc)
-                    if err is None or err.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                        raise translated(exc, f"creating topic {name}") from exc
+            refused = self._create(missing, {KafkaError.INVALID_CONFIG})
+            if refused:  # brokers before 3.6 do not know it, and take times of the future without it
+                self._create([_without_newer_settings(s) for s in refused], set())
             there = self._settled(list(wanted))
         for name, spec in wanted.items():
             if there[name] != spec.partitions:
@@ -107,6 +99,26 @@ class KafkaAdmin:
                     f"topic {name} has {there[name]} partitions, the topology needs {spec.partitions}; "
                     "delete the topic if it may go, or use another application_id"
                 )
+
+    def _create(self, specs: Sequence[TopicSpec], passing: set[int]) -> list[TopicSpec]:
+        """Create topics; those that were refused for one of these reasons come back."""
+        asked = self._client.create_topics(
+            [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs],
+            request_timeout=self._request_timeout_s,
+            operation_timeout=self._request_timeout_s,
+        )
+        refused: list[TopicSpec] = []
+        for spec in specs:
+            try:
+                asked[spec.name].result()
+            except KafkaException as exc:
+                err = error_of(exc)
+                code = None if err is None else err.code()
+                if code in passing and _NEWER in spec.config:
+                    refused.append(spec)
+                elif code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise translated(exc, f"creating topic {spec.name}") from exc
+        return refused
 
     def _settled(self, names: Sequence[str]) -> dict[str, int]:
         """Partition counts once the brokers know every one of the topics."""
@@ -170,3 +182,9 @@ class KafkaAdmin:
     def _refuse_busy(self, err: KafkaError, group: str, cause: BaseException | None) -> None:
         if err.code() in _BUSY:
             raise UserError(f"group {group} has members; stop its workers before its positions are set") from cause
+
+
+def _without_newer_settings(spec: TopicSpec) -> TopicSpec:
+    return TopicSpec(
+        spec.name, spec.partitions, spec.replication_factor, {k: v for k, v in spec.config.items() if k != _NEWER}
+    )

@@ -36,7 +36,7 @@ def test_a_name_that_kafka_refuses_is_refused_before(application_id: str) -> Non
 
 
 def test_settings_follow_the_kind_of_store() -> None:
-    create = {"message.timestamp.type": "CreateTime"}
+    create = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": "9223372036854775807"}
     assert changelog.changelog_configs(COUNTS) == {"cleanup.policy": "compact", **create}
     assert changelog.changelog_configs(WINDOWS) == {
         "cleanup.policy": "compact,delete",

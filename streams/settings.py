@@ -32,8 +32,9 @@ _GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 class WorkerSettings:
     """``commit_interval_ms``: default 100 under exactly-once (outputs are visible only after a commit), else 1,000.
 
-    ``batch_max_records`` bounds a batch, ``buffered_max_records`` what waits per input partition,
-    ``state_cache_max_bytes`` uncommitted writes and cached reads per task. ``snapshots``: repository (folder or fsspec
+    ``batch_max_records`` bounds a batch (records that do not fit a core's cache cost more each),
+    ``buffered_max_records`` what waits per input partition, ``state_cache_max_bytes`` uncommitted writes and cached
+    reads per task. ``snapshots``: repository (folder or fsspec
     URL) from which stores are restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes
     on without it. ``group_instance_id`` makes the membership static: one id per process.
     """
@@ -46,7 +47,7 @@ class WorkerSettings:
     session_timeout_ms: int = 45_000
     transaction_timeout_ms: int = 10_000
     max_task_idle_ms: int = 0
-    batch_max_records: int = 10_000
+    batch_max_records: int = 2_000
     buffered_max_records: int = 30_000
     state_cache_max_bytes: int = 64 * 1024 * 1024
     state_flush_interval_ms: int = 30_000

@@ -42,7 +42,7 @@ SLOTS_MAX = 64
 
 YOUNG_OBJECTS = 50_000
 """While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
-10,000 messages, which die without cycles, and looking at them again and again costs a fifth of the CPU."""
+thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU."""
 
 
 class SystemClock:

@@ -227,7 +227,8 @@ def _least(*values: Any) -> Any:
 
 _PLAIN: dict[str, Any] = {
     "abs": lambda x: int64(-x if x < 0 or (x == 0 and math.copysign(1, x) < 0) else x),
-    "floor": lambda x: float(math.floor(x)) if isinstance(x, float) and math.isfinite(x) else x,
+    # the floor of a negative zero is one (IEEE 754)
+    "floor": lambda x: math.copysign(math.floor(x), x) if isinstance(x, float) and math.isfinite(x) else x,
     "sqrt": _root,
     "quotient": _towards_zero,
     "remainder": _rest,

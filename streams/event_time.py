@@ -30,8 +30,8 @@ def with_event_times(chunk: Chunk, source: Source) -> tuple[Chunk, dict[int, str
     for i, (offset, logged) in enumerate(zip(chunk.offsets, chunk.timestamps, strict=True)):
         times.append(logged)
         try:
-            key = _decoded(source.key_serde, chunk.keys[i])
-            value = _decoded(source.value_serde, chunk.values[i])
+            key = decoded(source.key_serde, chunk.keys[i])
+            value = decoded(source.value_serde, chunk.values[i])
         except Exception:  # not swallowed: the source operator decodes again and applies the policy
             continue
         headers = () if chunk.headers is None else chunk.headers[i]
@@ -47,5 +47,6 @@ def with_event_times(chunk: Chunk, source: Source) -> tuple[Chunk, dict[int, str
     return dataclasses.replace(chunk, timestamps=times), wrong
 
 
-def _decoded(serde: Serde[Any], data: bytes | None) -> Any:
+def decoded(serde: Serde[Any], data: bytes | None) -> Any:
+    """The value of these bytes; null stays null."""
     return None if data is None else serde.deserialize(data)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
 from penstock.state.errors import ProcessingError
@@ -39,7 +39,7 @@ from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
 from penstock.topologies.plan import plan_of
-from penstock.topologies.watermarks import Carried, Looped, carried_topics
+from penstock.topologies.watermarks import Carried, Looped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,6 @@ class Task:
             topology.source(n).topic_name(application_id): self._plan.names.index(n) for n in subtopology.sources
         }
         self.topics = tuple(sorted(self._sources))
-        self._carried = carried_topics(topology)
         self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
         self._marked = frozenset(
             t
@@ -125,7 +124,7 @@ class Task:
     def _source_spec(self, index: int) -> Source:
         spec = self._plan.specs[index]
         assert isinstance(spec, Source)
-        if spec.topic not in self._carried:
+        if spec.topic not in self._plan.carried:
             return spec
         carried = Looped(rounds=spec.loop_rounds) if spec.loop_rounds else Carried()
         return dataclasses.replace(spec, watermark=carried)
@@ -403,8 +402,9 @@ class Task:
             pending[spec.name] = (keys, values)
             if spec.kind == "versioned" and None in values:
                 # what history no longer holds is dropped by every reader of the changelog: see penstock.state.changelog
-                logged = [(k, v, t) for k, v, t in zip(keys, values, times, strict=True) if v is not None]
-                keys, values, times = ([row[i] for row in logged] for i in range(3))  # type: ignore[assignment]  # columns
+                logged = [v is not None for v in values]
+                keys, times = list(compress(keys, logged)), list(compress(times, logged))
+                values = [v for v in values if v is not None]
             if spec.changelog and spec.source_topic is None and keys:
                 self._check_sizes(spec, values)
                 topic = changelog_topic(self.application_id, spec)

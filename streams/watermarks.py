@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import Headers, Record
-from penstock.state.serde import Serde
+from penstock.streams.event_time import decoded
 from penstock.streams.ports import Chunk
 from penstock.topologies.operator import NO_TIME
 from penstock.topologies.operators.endpoints import Source
@@ -76,7 +76,7 @@ def with_marks(chunk: Chunk, source: Source, refused: Container[int]) -> tuple[C
 def _punctuation(strategy: Punctuated, source: Source, chunk: Chunk, i: int, wrong: dict[int, str]) -> int | None:
     headers = () if chunk.headers is None else chunk.headers[i]
     try:
-        key, value = _decoded(source.key_serde, chunk.keys[i]), _decoded(source.value_serde, chunk.values[i])
+        key, value = decoded(source.key_serde, chunk.keys[i]), decoded(source.value_serde, chunk.values[i])
     except Exception:  # not swallowed: the source operator decodes again and applies the policy
         return None
     try:
@@ -90,10 +90,6 @@ def _punctuation(strategy: Punctuated, source: Source, chunk: Chunk, i: int, wro
         f"the watermark function returned {stated!r:.100}; it must return milliseconds as an int, or None"
     )
     return None
-
-
-def _decoded(serde: Serde[Any], data: bytes | None) -> Any:
-    return None if data is None else serde.deserialize(data)
 
 
 class _Clock:

@@ -40,6 +40,8 @@ class Plan:
     uses_watermark: bool
     uses_wall_time: bool
     reads_wall_time: bool
+    carried: frozenset[str]
+    """The repartition topics, of the whole topology, through which watermarks travel."""
 
     @property
     def stride(self) -> int:
@@ -71,6 +73,7 @@ def plan_of(topology: Topology, sub: Subtopology) -> Plan:
         any(s.uses_watermark for s in specs),
         any(s.uses_wall_time for s in specs),
         any(s.reads_wall_time for s in specs),
+        carried,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from importlib import import_module
 from typing import Any
@@ -152,6 +152,27 @@ def quantiles(at: Sequence[float] = (0.5,), of: Column = None, *, compression: i
     )
 
 
+def _counting(
+    sketches: Any, pick: Callable[[Any], Any], serde: Serde[Any]
+) -> tuple[Callable[[bytes, Any, int], bytes], Callable[[bytes, bytes], bytes]]:
+    """``add`` and ``merge`` of a sketch that counts tokens, kept as its bytes."""
+
+    def add(acc: bytes, row: Any, timestamp_ms: int) -> bytes:
+        x = pick(row)
+        if x is None:
+            return acc
+        sketch = sketches.deserialize(acc)
+        sketch.update(_token(serde.serialize(x)))
+        return bytes(sketch.serialize())
+
+    def merge(a: bytes, b: bytes) -> bytes:
+        sketch = sketches.deserialize(a)
+        sketch.merge(sketches.deserialize(b))
+        return bytes(sketch.serialize())
+
+    return add, merge
+
+
 def heavy_hitters(share: float = 0.01, of: Column = None, *, value: Any = None) -> Aggregator:
     """The values that make up more than ``share`` of the records, most frequent first, equal ones in the order of their
     bytes, as ``{"value", "count", "at_least"}``: none of them is missing; one that is there by mistake makes up at least
@@ -163,18 +184,7 @@ def heavy_hitters(share: float = 0.01, of: Column = None, *, value: Any = None) 
     pick, serde, items = getter(of, name), _serde(value), ds.frequent_strings_sketch
     lg_size = max(3, math.ceil(math.log2(3.5 / (share / 2))))  # the error is at most 3.5 / 2**lg_size of the records
 
-    def add(acc: bytes, row: Any, timestamp_ms: int) -> bytes:
-        x = pick(row)
-        if x is None:
-            return acc
-        sketch = items.deserialize(acc)
-        sketch.update(_token(serde.serialize(x)))
-        return bytes(sketch.serialize())
-
-    def merge(a: bytes, b: bytes) -> bytes:
-        sketch = items.deserialize(a)
-        sketch.merge(items.deserialize(b))
-        return bytes(sketch.serialize())
+    add, merge = _counting(items, pick, serde)
 
     def result(acc: bytes) -> list[dict[str, Any]]:
         sketch = items.deserialize(acc)
@@ -204,18 +214,7 @@ def count_min(of: Column = None, *, error: float = 0.01, confidence: float = 0.9
     pick, serde = getter(of, name), _serde(value)
     rows, columns = sketches.suggest_num_hashes(confidence), sketches.suggest_num_buckets(error)
 
-    def add(acc: bytes, row: Any, timestamp_ms: int) -> bytes:
-        x = pick(row)
-        if x is None:
-            return acc
-        sketch = sketches.deserialize(acc)
-        sketch.update(_token(serde.serialize(x)))
-        return bytes(sketch.serialize())
-
-    def merge(a: bytes, b: bytes) -> bytes:
-        sketch = sketches.deserialize(a)
-        sketch.merge(sketches.deserialize(b))
-        return bytes(sketch.serialize())
+    add, merge = _counting(sketches, pick, serde)
 
     return Aggregator(
         name=name,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow, check_function
-from penstock.topologies.edges import ANY_KIND
-from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.operators.endpoints import Source
 from penstock.topologies.operators.feedback import GoAround
 from penstock.topologies.operators.stateless import Merge
 
@@ -77,15 +76,7 @@ class LoopMethods(Handle):
         self._check_serdes(again._flow, name)
         wiring.add(name, GoAround(most=max_iterations), again._flow)
         around = dataclasses.replace(again._flow, operator=name, port="out")
-        sink = Sink(
-            topic=topic,
-            key_serde=flow.key,
-            value_serde=flow.value,
-            internal=True,
-            partitions=partitions,
-            accepts=ANY_KIND,
-        )
-        wiring.add(f"{name}-back", sink, around)
+        wiring.add(f"{name}-back", wiring.internal_sink(topic, flow, partitions), around)
         return Loop(done, self._stream(dataclasses.replace(around, port="exhausted")))
 
     def _check_serdes(self, again: Flow, name: str) -> None:

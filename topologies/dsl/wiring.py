@@ -145,6 +145,19 @@ class Wiring:
                 "equal keys would not meet; repartition all of them by the same one"
             )
 
+    def internal_sink(self, topic: str, flow: Flow, partitions: int | None, route: Route = "key") -> Sink:
+        """What writes a flow's records to a repartition topic. Windowed keys are partitioned by their inner key."""
+        return Sink(
+            topic=topic,
+            key_serde=flow.key,
+            value_serde=flow.value,
+            internal=True,
+            partitions=partitions,
+            inner_key=flow.key.inner if isinstance(flow.key, WindowedSerde) else None,
+            route=route,
+            accepts=ANY_KIND,
+        )
+
     def repartition(
         self, flow: Flow, *, partitions: int | None = None, name: str | None = None, route: Route = "key"
     ) -> Flow:
@@ -155,17 +168,6 @@ class Wiring:
             topic = self._numbered(base, "repartition", f"{base}{{}}-repartition")
         else:
             topic = f"{name}-repartition"
-        inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
-        sink = Sink(
-            topic=topic,
-            key_serde=flow.key,
-            value_serde=flow.value,
-            internal=True,
-            partitions=partitions,
-            inner_key=inner,
-            route=route,
-            accepts=ANY_KIND,
-        )
         source = Source(
             topic=topic,
             key_serde=flow.key,
@@ -174,7 +176,7 @@ class Wiring:
             partitions=partitions,
             accepts=ANY_KIND,
         )
-        self.add(f"{topic}-sink", sink, flow)
+        self.add(f"{topic}-sink", self.internal_sink(topic, flow, partitions, route), flow)
         self.add_source(topic, source)
         return dataclasses.replace(flow, operator=topic, port=None, rekeyed=route == "shuffle", route=route)
 

@@ -20,7 +20,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.fold import Aggregation, Fold, Made
-from penstock.topologies.operators.rows import map_rows, serialize_keys
+from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,12 +90,7 @@ class Aggregates(Operator):
 
     def usable(self, batch: Batch) -> Batch:
         """Without the records that have no key or no value."""
-        for column, reason in ((batch.keys, "null_key"), (batch.values, "null_value")):
-            if None in column:
-                mask = [x is not None for x in column]
-                self.ctx.dropped(reason, len(mask) - sum(mask))
-                return self.usable(batch.where(mask))
-        return batch
+        return without_nulls(self.ctx, without_nulls(self.ctx, batch, "key"), "value")
 
     def prefetch(self, port: int, batch: Batch) -> None:
         usable = batch if None not in batch.keys else batch.where([k is not None for k in batch.keys])

@@ -11,15 +11,16 @@ watermark, right after the place that moved it.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.topologies.batch import Batch
-from penstock.topologies.operators.aggregate import Aggregates
+from penstock.topologies.operators.aggregate import Aggregate, Aggregates
 from penstock.topologies.operators.fold import Aggregation
-from penstock.topologies.windows import SpanWindows
+from penstock.topologies.windows import SpanWindows, Windows
 
 LAST_TIME_MS = 1 << 62
 """Where time stops: the watermark may come to the end of time, and what is computed of it must fit 63 bits."""
@@ -32,6 +33,19 @@ def clock_of(request: Aggregation) -> Clock:
     if request.windows.time == "processing":
         return "wall"
     return "watermark" if request.by_watermark else "stream_time"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClosingAggregate(Aggregate):
+    """``Aggregate`` per window. ``clock``: what closes them."""
+
+    windows: Windows
+    clock: Clock = "stream_time"
+
+    def details(self) -> dict[str, Any]:
+        """Store, windows and emission."""
+        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
+        return {**super().details(), "window": self.windows.describe(), **by}
 
 
 class ClosingAggregates(Aggregates):

@@ -17,8 +17,7 @@ from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
 from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext
-from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import LAST_TIME_MS, Clock, clock_of
+from penstock.topologies.operators.closing import LAST_TIME_MS, ClosingAggregate, clock_of
 from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.timers import TimerQueue, timer_store
@@ -29,20 +28,14 @@ _START = struct.Struct(">q")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CustomWindowAggregate(Aggregate):
+class CustomWindowAggregate(ClosingAggregate):
     """``Aggregate`` per window of any two ends."""
 
     windows: Windows
-    clock: Clock = "stream_time"
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return CustomAggregates(ctx, self)
-
-    def details(self) -> dict[str, Any]:
-        """Store, windows and emission."""
-        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
-        return {**super().details(), "window": self.windows.describe(), **by}
 
 
 def made(request: Aggregation) -> Made:

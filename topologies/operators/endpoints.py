@@ -14,7 +14,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.rows import decode_column
+from penstock.topologies.operators.rows import decode_column, without_nulls
 from penstock.topologies.watermarks import WatermarkStrategy
 
 
@@ -117,10 +117,7 @@ class _KeepsRows(Operator):
             self._state.load(k for k in batch.keys if k is not None)
 
     def process(self, port: int, batch: Batch) -> None:
-        if None in batch.keys:
-            mask = [k is not None for k in batch.keys]
-            self.ctx.dropped("null_key", len(mask) - sum(mask))
-            batch = batch.where(mask)
+        batch = without_nulls(self.ctx, batch, "key")
         values, batch = decode_column(self.ctx, batch, self._values, batch.values, "value")
         keys, readable = decode_column(self.ctx, batch, self._keys, batch.keys, "key")
         if readable is not batch:

@@ -16,7 +16,7 @@ from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.rows import map_rows, serialize_keys
+from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,12 +97,7 @@ class _JoinsRows(Operator):
         return keys, batch
 
     def _usable(self, batch: Batch) -> Batch:
-        if None in batch.values:
-            mask = [v is not None for v in batch.values]
-            self.ctx.dropped("null_value", len(mask) - sum(mask))
-            batch = batch.where(mask)
-        if not self._spec.left and self._spec.key_fn is None and None in batch.keys:
-            mask = [k is not None for k in batch.keys]
-            self.ctx.dropped("null_key", len(mask) - sum(mask))
-            batch = batch.where(mask)
-        return batch
+        batch = without_nulls(self.ctx, batch, "value")
+        if self._spec.left or self._spec.key_fn is not None:
+            return batch
+        return without_nulls(self.ctx, batch, "key")

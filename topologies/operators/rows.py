@@ -8,7 +8,7 @@ result and counts as an error of that row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde
@@ -34,6 +34,16 @@ def map_rows(
     if len(out) == len(batch.keys):
         return out, batch
     return _past_failures(ctx, batch, fn, columns, out, RuntimeError("the function raised StopIteration"))
+
+
+def without_nulls(ctx: OperatorContext, batch: Batch, column: Literal["key", "value"]) -> Batch:
+    """The batch without the rows whose key, or value, is null, which are counted as ``null_key`` or ``null_value``."""
+    looked = batch.keys if column == "key" else batch.values
+    if None not in looked:
+        return batch
+    mask = [x is not None for x in looked]
+    ctx.dropped(f"null_{column}", len(mask) - sum(mask))
+    return batch.where(mask)
 
 
 def serialize_keys(ctx: OperatorContext, batch: Batch, serde: Serde[Any]) -> tuple[list[Any], Batch]:

@@ -22,7 +22,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.edges import EdgeKind, Emits
 from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.row_operator import RowOperator
-from penstock.topologies.operators.rows import serialize_keys
+from penstock.topologies.operators.rows import serialize_keys, without_nulls
 
 _START = struct.Struct(">q")
 _MASK = (1 << 64) - 1
@@ -62,10 +62,7 @@ class _SamplesKeys(Operator):
         self._seed = spec.seed.to_bytes(8, "big") if spec.seed else b""
 
     def process(self, port: int, batch: Batch) -> None:
-        if None in batch.keys:
-            mask = [k is not None for k in batch.keys]
-            self.ctx.dropped("null_key", len(mask) - sum(mask))
-            batch = batch.where(mask)
+        batch = without_nulls(self.ctx, batch, "key")
         keys, batch = serialize_keys(self.ctx, batch, self._serde)
         seed, below = self._seed, self._below
         self.ctx.emit(batch.where([(murmur2(seed + k) & 0xFFFFFFFF) < below for k in keys]))

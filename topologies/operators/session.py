@@ -25,8 +25,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import spanning_serde
 from penstock.topologies.operator import Operator, OperatorContext
-from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import Clock, clock_of
+from penstock.topologies.operators.closing import ClosingAggregate, clock_of
 from penstock.topologies.operators.entry_index import Place
 from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.following import LONG, Change, FollowingAggregates
@@ -35,20 +34,14 @@ from penstock.topologies.windows import SessionWindows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SessionAggregate(Aggregate):
-    """``Aggregate`` per session. ``clock``: what closes them."""
+class SessionAggregate(ClosingAggregate):
+    """``Aggregate`` per session."""
 
     windows: SessionWindows
-    clock: Clock = "stream_time"
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _SessionAggregates(ctx, self)
-
-    def details(self) -> dict[str, Any]:
-        """Store, windows and emission."""
-        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
-        return {**super().details(), "window": self.windows.describe(), **by}
 
 
 def made(request: Aggregation) -> Made:

@@ -23,8 +23,7 @@ from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import starting_serde, windowed_serde
 from penstock.topologies.operator import Operator, OperatorContext
-from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import Clock, clock_of
+from penstock.topologies.operators.closing import ClosingAggregate, clock_of
 from penstock.topologies.operators.entry_index import EntryIndex, Place
 from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.following import Change, FollowingAggregates
@@ -33,20 +32,14 @@ from penstock.topologies.windows import SlidingWindows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlidingAggregate(Aggregate):
-    """``Aggregate`` per sliding window. ``clock``: what closes them."""
+class SlidingAggregate(ClosingAggregate):
+    """``Aggregate`` per sliding window."""
 
     windows: SlidingWindows
-    clock: Clock = "stream_time"
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _SlidingAggregates(ctx, self)
-
-    def details(self) -> dict[str, Any]:
-        """Store, windows and emission."""
-        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
-        return {**super().details(), "window": self.windows.describe(), **by}
 
 
 def made(request: Aggregation) -> Made:

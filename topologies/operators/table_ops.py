@@ -17,7 +17,7 @@ from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.row_expiry import RowExpiry
 from penstock.topologies.operators.row_operator import RowOperator
-from penstock.topologies.operators.rows import map_rows
+from penstock.topologies.operators.rows import map_rows, without_nulls
 from penstock.topologies.operators.table_views import StoreView
 
 
@@ -114,11 +114,7 @@ class KeepRows(OperatorSpec):
 
 class _PassesOn(Operator):
     def process(self, port: int, batch: Batch) -> None:
-        if None in batch.keys:
-            mask = [k is not None for k in batch.keys]
-            self.ctx.dropped("null_key", len(mask) - sum(mask))
-            batch = batch.where(mask)
-        self.ctx.emit(batch)
+        self.ctx.emit(without_nulls(self.ctx, batch, "key"))
 
 
 class _KeepsRows(RowOperator):

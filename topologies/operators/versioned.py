@@ -19,7 +19,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.endpoints import TableSource
 from penstock.topologies.operators.row_operator import RowOperator
-from penstock.topologies.operators.rows import decode_column
+from penstock.topologies.operators.rows import decode_column, without_nulls
 
 _FROM = struct.Struct(">q")
 _LAST_MS = (1 << 63) - 1
@@ -89,10 +89,7 @@ class _KeepsVersions(RowOperator):
         """Versions are read by ranges."""
 
     def process(self, port: int, batch: Batch) -> None:
-        if None in batch.keys:
-            mask = [k is not None for k in batch.keys]
-            self.ctx.dropped("null_key", len(mask) - sum(mask))
-            batch = batch.where(mask)
+        batch = without_nulls(self.ctx, batch, "key")
         values, batch = decode_column(self.ctx, batch, self._values, batch.values, "value")
         batch = batch.replace(values=values)
         keys, batch = decode_column(self.ctx, batch, self._keys, batch.keys, "key")

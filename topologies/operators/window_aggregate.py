@@ -20,8 +20,7 @@ from penstock.state.log import Windowed
 from penstock.state.views import window_floor
 from penstock.topologies.batch import Batch
 from penstock.topologies.operator import Operator, OperatorContext
-from penstock.topologies.operators.aggregate import Aggregate
-from penstock.topologies.operators.closing import Clock, ClosingAggregates
+from penstock.topologies.operators.closing import ClosingAggregate, ClosingAggregates
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
 
@@ -32,22 +31,16 @@ FOREVER_MS = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WindowAggregate(Aggregate):
-    """``Aggregate`` per window. ``clock``: what closes them."""
+class WindowAggregate(ClosingAggregate):
+    """``Aggregate`` per window."""
 
     windows: SpanWindows
-    clock: Clock = "stream_time"
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         if isinstance(self.windows, HoppingWindows):
             return HoppingAggregates(ctx, self)
         return WindowAggregates(ctx, self)
-
-    def details(self) -> dict[str, Any]:
-        """Store, windows and emission."""
-        by = {} if self.clock == "stream_time" else {"closed_by": self.clock}
-        return {**super().details(), "window": self.windows.describe(), **by}
 
 
 class WindowAggregates(ClosingAggregates):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import penstock as ps
@@ -33,12 +34,14 @@ def settings(cluster: Cluster, folder: Path) -> WorkerSettings:
     )
 
 
-def run_in_two_parts(topology: ps.Topology, chosen: WorkerSettings, begun: object, done: object) -> None:
+def run_in_two_parts(
+    topology: ps.Topology, chosen: WorkerSettings, begun: Callable[[], object], done: Callable[[], object]
+) -> None:
     """A worker until ``begun()``, then another until ``done()``."""
     for reached in (begun, done):
         worker = Worker(topology, chosen).start()
         try:
-            until("the output", reached, every_s=0.3)  # type: ignore[arg-type]  # functions without arguments
+            until("the output", reached, every_s=0.3)
         finally:
             worker.stop()
 

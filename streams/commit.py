@@ -39,7 +39,8 @@ from penstock.streams.ports import (
     ProducerRetiredError,
     UnknownOutcomeError,
 )
-from penstock.streams.task import CommitWork, Task
+from penstock.streams.task import Task
+from penstock.streams.task_commit import CommitWork
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 Step = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]

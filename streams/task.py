@@ -14,12 +14,9 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, compress
 
-from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
-from penstock.state.errors import ProcessingError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.store import StateBackend, StoreSpec, StoreWrites
+from penstock.state.store import StateBackend
 from penstock.state.views import KeyValueState
 from penstock.streams import journal, metadata
 from penstock.streams.asking import Asker, Asks, InlineAsker
@@ -27,13 +24,17 @@ from penstock.streams.batch_input import BatchInput
 from penstock.streams.bootstrap import Bootstrap, bootstrap_topics
 from penstock.streams.engine import BatchTime, Engine
 from penstock.streams.event_time import with_event_times
-from penstock.streams.feed import Feed, Run
+from penstock.streams.feed import Feed
 from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk, Committed
+from penstock.streams.chunk import Chunk
+from penstock.streams.ports import Committed
 from penstock.streams.sink import LoopTeller, Output, SinkOperator, WatermarkTeller, coalesced, mark_output
+from penstock.streams.task_clock import TaskClock
+from penstock.streams.task_commit import CommitWork, CommitWriter, store_writes
 from penstock.streams.task_context import Failures, NodeContext, TaskRequests
+from penstock.streams.task_time import TaskTime
 from penstock.streams.watermarks import Mark, TaskWatermarks, with_marks
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
@@ -58,16 +59,6 @@ class TaskOptions:
     wall_resolution_ms: int = 10
     announces: bool = True
     asker: Asker = dataclasses.field(default_factory=InlineAsker)
-
-
-@dataclasses.dataclass
-class CommitWork:
-    """What one commit of one task writes to the log. ``changelogs`` go to partition ``task.partition``."""
-
-    changelogs: list[tuple[StoreSpec, Output]]
-    journal: Output | None
-    pending: dict[str, tuple[list[bytes], list[bytes | None]]]
-    positions: dict[str, int]
 
 
 class Task:
@@ -112,7 +103,6 @@ class Task:
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
         self.failures = Failures(task_id, options.policies, lambda place: self._input.locate(place))
-        self.changelog_ends: dict[str, int] = {}
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
         self._time = BatchTime(self._plan.stride)
@@ -135,17 +125,17 @@ class Task:
         self._contexts: list[NodeContext] = []
         saved = {t: w for m in recorded for t, w in m.watermarks.items()}
         self._watermarks = TaskWatermarks(self._source_specs, saved)
-        self.stream_time_ms = max((m.stream_time_ms for m in recorded), default=NO_TIME)
-        self._wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
-        self._time.before_ms, self._time.watermark_before_ms = self.stream_time_ms, self.watermark_ms
-        self._time.wall_ms = max(self._wall_ms, 0)
+        self._event_time = TaskTime(
+            self._plan, self._time, self._watermarks, {t: m for t, (_, m) in self._start.items()}
+        )
+        wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
+        self._time.wall_ms = max(wall_ms, 0)
         self._asks = Asks(
             self.options.asker, lambda: self.feed.positions(), lambda e: self.feed.cuts.append(e), self._answers
         )
         self._engine = Engine(self._plan, self._time, self._open_operator)
         for ctx in self._contexts:
             ctx.engine = self._engine
-        self.changelog_ends = {}
         self.feed = Feed(
             self.topics,
             {t: self._start[t][0] for t in self.topics},
@@ -154,18 +144,24 @@ class Task:
             bootstrap=[t for t, s in self._source_specs.items() if s.bootstrap],
             priorities={t: s.priority for t, s in self._source_specs.items()},
         )
+        self._clock = TaskClock(
+            self._plan,
+            self._engine.operators,
+            self._watermarks,
+            wall_ms,
+            self.options.wall_resolution_ms,
+            lambda before_ms, now_ms: self.feed.note_clock(before_ms, now_ms),
+            self._fire_clock,
+        )
         heard = {t: writers for m in recorded for t, writers in m.heard.items()}
         self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up], heard)
         for topic in self._bootstrap.waiting:
             self.feed.hold_back(topic, True)
         self._announced = not self._announces
         self._input = BatchInput(self._plan.stride, self._plan.names, self._sources, self._marked)
-        self._partition_time_ms = {t: self._start[t][1].partition_time_ms for t in self.topics}
-        self._consumed_time_ms = dict(self._partition_time_ms)
-        """Of each input, as of what was processed: what is buffered is judged again after a restart."""
-        self._journal_end = max((m.journal for m in recorded if m.journal is not None), default=None)
-        for m in recorded:
-            self.changelog_ends.update(m.changelogs)
+        self._partition_time_ms = dict(self._event_time.consumed_ms)
+        policies = self.options.policies
+        self._commits = CommitWriter(self.id, self.application_id, policies.max_record_bytes, recorded)
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
         for name, operator in zip(self._plan.names, self._engine.operators, strict=True):
             operator.stream_time_ms = times.get(name, NO_TIME)
@@ -210,11 +206,19 @@ class Task:
         return kind(self._time, topic, count, self.id.partition, self._task_count, self._watermarks)
 
     @property
+    def stream_time_ms(self) -> int:
+        """The highest timestamp so far."""
+        return self._event_time.stream_time_ms
+
+    @property
+    def changelog_ends(self) -> dict[str, int]:
+        """Where each store's changelog ended at the last commit."""
+        return self._commits.changelog_ends
+
+    @property
     def watermark_ms(self) -> int:
         """How far event time has come: no record with a timestamp up to it is expected."""
-        if self._watermarks.strategies:
-            return self._watermarks.watermark_ms
-        return max(self.stream_time_ms - 1, NO_TIME)
+        return self._event_time.watermark_ms
 
     # -- input ---------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class Task:
         """Run one batch; returns how many input records it took (0: nothing to do now)."""
         most = max_records or self.options.batch_max_records
         if self._plan.reads_wall_time and not self._replay and any(map(self.feed.buffered, self.topics)):
-            self._read_clock(now_ms)
+            self._clock.read(now_ms)
         runs = self.feed.take(most, now_ms)
         while not runs and self._replay_scripted():
             runs = self.feed.take(most, now_ms)
@@ -251,7 +255,7 @@ class Task:
             return 0
         count = self._input.set(runs)
         batches = self._input.batches(self.failures)
-        self._advance_time(runs)
+        self._event_time.advance(runs)
         self._engine.run(batches, count)
         self._write_dead_letters()
         self.uncommitted_records += count
@@ -280,65 +284,15 @@ class Task:
             self._fire_clock(entry.before_ms, entry.now_ms)
         return entry is not None
 
-    def _advance_time(self, runs: list[Run]) -> None:
-        time = self._time
-        time.before_ms = self.stream_time_ms
-        time.watermark_before_ms = self.watermark_ms
-        if self._plan.timed:
-            every = (ts for r in runs for ts in r.chunk.timestamps[r.start : r.stop])
-            time.by_place_ms = list(accumulate(every, max, initial=self.stream_time_ms))[1:]
-        consumed = self._consumed_time_ms
-        for r in runs:
-            latest = max(r.chunk.timestamps[r.start : r.stop])
-            consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
-            self.stream_time_ms = max(self.stream_time_ms, latest)
-        if self._watermarks.strategies:
-            self._watermarks.begin()
-            marks = [self._watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
-            time.watermark_by_place_ms = [m for some in marks for m in some]
-        elif self._plan.uses_watermark:
-            time.watermark_by_place_ms = [max(ts - 1, NO_TIME) for ts in time.by_place_ms]
-
     # -- clock ---------------------------------------------------------------------------------------------------
 
     def punctuate(self, now_ms: int) -> bool:
         """Show the clock to wall-clock timers and idle sources; returns whether any was due. What fires is journaled."""
-        if now_ms <= self._wall_ms or not self._asks_clock():
-            return False
-        if self._wall_ms == NO_TIME and not self._plan.reads_wall_time:
-            self._wall_ms = now_ms
-            return False
-        if not self._due(now_ms):
-            return False
-        before_ms = max(self._wall_ms, 0)
-        self.feed.note_clock(before_ms, now_ms)
-        self._fire_clock(before_ms, now_ms)
-        return True
-
-    def _asks_clock(self) -> bool:
-        return self._plan.uses_wall_time or self._watermarks.idle_interval_ms() is not None
-
-    def _due(self, now_ms: int) -> bool:
-        operators = self._engine.operators
-        if self._wall_ms == NO_TIME:  # the first record brings the first reading, unless it is that of a clock at 0
-            return any(due is not None and due <= now_ms for due in (o.next_wall_ms() for o in operators))
-        intervals = [i for o in operators for i in o.wall_intervals_ms()]
-        if (idle_ms := self._watermarks.idle_interval_ms()) is not None:
-            intervals.append(idle_ms)
-        if any(now_ms // i != self._wall_ms // i for i in intervals):
-            return True
-        return any(due is not None and due <= now_ms for due in (o.next_wall_ms() for o in operators))
-
-    def _read_clock(self, now_ms: int) -> None:
-        """Before records that are stamped with processing time are taken."""
-        now_ms -= now_ms % self.options.wall_resolution_ms
-        if now_ms > max(self._wall_ms, 0):
-            self.feed.note_clock(self._wall_ms, now_ms)
-            self._fire_clock(self._wall_ms, now_ms)
+        return self._clock.punctuate(now_ms)
 
     def replay_clock(self, before_ms: int, now_ms: int) -> bool:
         """Let a journaled reading happen again; ``False`` when nothing here asks the clock."""
-        if not self._asks_clock():
+        if not self._clock.asked:
             return False
         self._fire_clock(before_ms, now_ms)
         return True
@@ -346,12 +300,11 @@ class Task:
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
         self._input.set([])
         self._watermarks.read_clock(now_ms)
-        time = self._time
-        time.wall_ms = now_ms
-        time.before_ms, time.watermark_before_ms = self.stream_time_ms, self.watermark_ms
+        self._time.wall_ms = now_ms
+        self._event_time.begin_batch()
         self._engine.punctuate(now_ms, before_ms)
         self._write_dead_letters()
-        self._wall_ms = now_ms
+        self._clock.wall_ms = now_ms
         self.uncommitted_records += 1
 
     # -- output and commit ---------------------------------------------------------------------------------------
@@ -391,82 +344,39 @@ class Task:
         self._input.set([])
         self._engine.flush()
         self._write_dead_letters()
-        partition = self.id.partition
-        changelogs: list[tuple[StoreSpec, Output]] = []
-        pending: dict[str, tuple[list[bytes], list[bytes | None]]] = {}
-        for state in self.stores.values():
-            spec = state.spec
-            keys, values, times = state.pending()
-            if not keys and state.drop_below is None:
-                continue
-            pending[spec.name] = (keys, values)
-            if spec.kind == "versioned" and None in values:
-                # what history no longer holds is dropped by every reader of the changelog: see penstock.state.changelog
-                logged = [v is not None for v in values]
-                keys, times = list(compress(keys, logged)), list(compress(times, logged))
-                values = [v for v in values if v is not None]
-            if spec.changelog and spec.source_topic is None and keys:
-                self._check_sizes(spec, values)
-                topic = changelog_topic(self.application_id, spec)
-                log_keys: list[bytes | None]
-                log_keys, log_values = to_changelog_columns(spec, keys, values)  # type: ignore[assignment]  # a list of bytes, read only
-                changelogs.append((spec, Output(topic, log_keys, log_values, times, partition=partition)))
-        record = None
-        if self.feed.cuts and not self._replay:
-            topic = journal_topic(self.application_id, self.id.subtopology)
-            rows: list[bytes | None] = [*journal.encode_all(self.feed.cuts, self.options.policies.max_record_bytes)]
-            nothing: list[bytes | None] = [None] * len(rows)
-            record = Output(topic, nothing, rows, [now_ms] * len(rows), partition=partition)
-        return CommitWork(changelogs, record, pending, self.feed.positions())
-
-    def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
-        largest = max(map(len, filter(None, values)), default=8) - 8  # the log has the time beside it
-        limit = self.options.policies.max_record_bytes
-        if largest > limit:
-            raise ProcessingError(
-                f"task {self.id}: store {spec.name} holds a value of {largest} bytes, over max_record_bytes={limit}, so "
-                "its changelog cannot take it and nothing is committed; keep less per key, or raise the limit here, in "
-                "the changelog topic (max.message.bytes) and in the producer (message.max.bytes)"
-            )
+        cuts = () if self._replay else self.feed.cuts
+        return self._commits.collect(self.stores.values(), cuts, self.feed.positions(), now_ms)
 
     def offsets(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Committed]:
         """The input positions to commit. ``ends``: offset after the last record written to each changelog and journal
         partition in this commit."""
-        partition = self.id.partition
-        for spec, output in work.changelogs:
-            self.changelog_ends[spec.name] = ends[TopicPartition(output.topic, partition)]
+        self._commits.note_ends(work, ends)
         operators = {
             name: op.stream_time_ms
             for name, op in zip(self._plan.names, self._engine.operators, strict=True)
             if op.stream_time_ms != NO_TIME
         }
-        if work.journal is not None:
-            self._journal_end = ends[TopicPartition(work.journal.topic, partition)]
         out: dict[TopicPartition, Committed] = {}
         for topic, offset in work.positions.items():
             noted = CommitMetadata(
                 version=metadata.VERSION,
                 stream_time_ms=self.stream_time_ms,
-                partition_time_ms=self._consumed_time_ms[topic],
-                wall_ms=self._wall_ms,
+                partition_time_ms=self._event_time.consumed_ms[topic],
+                wall_ms=self._clock.wall_ms,
                 operators=operators,
                 changelogs=self.changelog_ends,
-                journal=self._journal_end,
+                journal=self._commits.journal_end,
                 watermarks=self._watermarks.saved(),
                 caught_up=self._bootstrap.done,
                 heard=self._bootstrap.partly,
             )
             self._start[topic] = (offset, noted)
-            out[TopicPartition(topic, partition)] = Committed(offset, metadata.encode(noted))
+            out[TopicPartition(topic, self.id.partition)] = Committed(offset, metadata.encode(noted))
         return out
 
     def committed(self, work: CommitWork, positions: Mapping[str, bytes]) -> None:
         """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
-        writes = [
-            StoreWrites(name, list(zip(keys, values, strict=True)), positions[name], self.stores[name].drop_below)
-            for name, (keys, values) in work.pending.items()
-        ]
-        if writes:
+        if writes := store_writes(work, self.stores, positions):
             self.backend.commit(writes)
         share = self.options.state_cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():

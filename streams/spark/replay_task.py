@@ -29,7 +29,8 @@ from penstock.streams.spark.published import StoreFile, TaskReport
 from penstock.streams.spark.replay_files import OutputFiles, store_file
 from penstock.streams.spark.replay_rows import END_OF_TASK, chunk_of
 from penstock.streams.spark.shipping import ShippedTopology
-from penstock.streams.task import CommitWork, Task, TaskOptions
+from penstock.streams.task import Task, TaskOptions
+from penstock.streams.task_commit import CommitWork
 from penstock.topologies.graph import Topology
 
 REPORT_SCHEMA = "report string"

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from penstock.streams.chunk import Chunk
 from penstock.streams.feed import Feed, Run
-from penstock.streams.ports import Chunk
 
 Node = TypeVar("Node")
 

@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from itertools import accumulate
 
+import numpy as np
+
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.feed import Run
 from penstock.streams.task_context import Failures, Origin
@@ -52,15 +54,24 @@ class BatchInput:
 
     def _columns(self, run: Run, base: int, failures: Failures) -> Batch:
         chunk, start, stop = run.chunk, run.start, run.stop
-        stride = self._stride
-        whole = start == 0 and stop == len(chunk.offsets)
-        batch = Batch(
-            chunk.keys if whole else chunk.keys[start:stop],
-            chunk.values if whole else chunk.values[start:stop],
-            chunk.timestamps if whole else chunk.timestamps[start:stop],
-            list(range(base * stride, (base + stop - start) * stride, stride)),
-            chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
-        )
+        low, high = base * self._stride, (base + stop - start) * self._stride
+        if chunk.key_column is not None and chunk.value_column is not None:
+            batch = Batch(
+                chunk.key_column.slice(start, stop),
+                chunk.value_column.slice(start, stop),
+                chunk.times[start:stop],
+                np.arange(low, high, self._stride),
+                None if chunk.headers is None else chunk.headers[start:stop],
+            )
+        else:
+            whole = start == 0 and stop == len(chunk.offsets)
+            batch = Batch(
+                chunk.keys if whole else chunk.keys[start:stop],
+                chunk.values if whole else chunk.values[start:stop],
+                chunk.timestamps if whole else chunk.timestamps[start:stop],
+                list(range(low, high, self._stride)),
+                chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
+            )
         if chunk.marks is not None and chunk.topic in self._marked:
             batch = batch.where([m is None for m in chunk.marks[start:stop]])
         wrong = self._rejected.get(TopicPartition(chunk.topic, chunk.partition)) if self._rejected else None

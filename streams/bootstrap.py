@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.streams.ports import Chunk
+from penstock.streams.chunk import Chunk
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.endpoints import Source
 

@@ -44,13 +44,13 @@ class Engine:
 
     def emitted(self, index: int, batch: Batch, port: int) -> None:
         """An operator emits; delivered when its method returns."""
-        if batch.keys:
+        if len(batch):
             self._out[index].append((port, batch))
 
     def run(self, sources: Mapping[int, Batch], places: int) -> None:
         """One batch of the task: the records of each source operator; ``places`` counts all of them."""
         for index, batch in sources.items():
-            if batch.keys:
+            if len(batch):
                 self._inbox[index][(-1, 0)] = [batch]
         self._run_groups(places)
         for index in self._timed:

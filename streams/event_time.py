@@ -4,12 +4,11 @@ record."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from penstock.state.log import Record
 from penstock.state.serde import Serde
-from penstock.streams.ports import Chunk
+from penstock.streams.chunk import Chunk
 from penstock.topologies.operators.endpoints import Source
 from penstock.topologies.watermarks import END_OF_TIME_MS
 
@@ -44,7 +43,7 @@ def with_event_times(chunk: Chunk, source: Source) -> tuple[Chunk, dict[int, str
             times[-1] = made
         else:
             wrong[offset] = f"the timestamp function returned {made!r:.100}; it must return milliseconds as an int"
-    return dataclasses.replace(chunk, timestamps=times), wrong
+    return chunk.with_times(times), wrong
 
 
 def decoded(serde: Serde[Any], data: bytes | None) -> Any:

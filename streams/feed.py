@@ -15,13 +15,13 @@ pick is the whole detection.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from penstock.streams.chunk import Chunk, ascending, below, highest
 from penstock.streams.journal import ClockFiring, Cut, Entry
-from penstock.streams.ports import Chunk
 
 _NEVER = -(1 << 62)
 _FIRST = (_NEVER, _NEVER, -1)
@@ -59,7 +59,7 @@ class _Queue:
             if self.at < len(chunk.offsets):
                 if self.limit is not None and chunk.offsets[self.at] >= self.limit:
                     return None
-                return chunk.timestamps[self.at]
+                return int(chunk.times[self.at])
             # a chunk may have no record left: all dropped at entry
             self._next_chunk(next_offset)
         return None
@@ -75,19 +75,19 @@ class _Queue:
     def take(self, source: int, most: int, bound_ms: int | None, tie: bool) -> Run:
         """The run from the head of at most ``most`` records whose timestamps are below ``bound_ms`` (``tie``: or
         equal)."""
-        chunk, ascending, next_offset = self.chunks[0]
+        chunk, ordered, next_offset = self.chunks[0]
         start, stop = self.at, min(len(chunk.offsets), self.at + most)
         if self.limit is not None:
             stop = bisect_left(chunk.offsets, self.limit, start, stop)
-        times = chunk.timestamps
+        times = chunk.times
         if bound_ms is not None:
-            if ascending:
-                stop = (bisect_right if tie else bisect_left)(times, bound_ms, start + 1, stop)
+            if ordered:
+                stop = below(times, bound_ms, start + 1, stop, or_equal=tie)
             else:
                 last = bound_ms if tie else bound_ms - 1
                 stop = next((i for i in range(start + 1, stop) if times[i] > last), stop)
-        highest = times[stop - 1] if ascending else max(times[start:stop])
-        self.running_max = max(self.running_max, highest)
+        latest = int(times[stop - 1]) if ordered else highest(times, start, stop)
+        self.running_max = max(self.running_max, latest)
         self.buffered -= stop - start
         self.at = stop
         if stop == len(chunk.offsets):
@@ -139,9 +139,7 @@ class Feed:
     def add(self, chunk: Chunk, next_offset: int) -> None:
         """Buffer records; ``next_offset`` is where the partition goes on after them, dropped ones included."""
         queue = self._by_topic[chunk.topic]
-        times = chunk.timestamps
-        ascending = times == sorted(times)  # linear, and in C, when they are
-        queue.chunks.append((chunk, ascending, next_offset))
+        queue.chunks.append((chunk, ascending(chunk.times), next_offset))
         queue.buffered += len(chunk.offsets)
 
     def set_end(self, topic: str, end: int) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from penstock.streams.chunk import Chunk, highest, lowest
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk
 
 
 def check_timestamps(
@@ -17,21 +15,21 @@ def check_timestamps(
     (0 before any), so that they keep a place in the order; with ``clamp`` that is all that happens to them. A stream
     time of 0 tells nothing, as none does.
     """
-    times = chunk.timestamps
-    if not times:
+    times = chunk.times
+    if not len(times):
         return chunk, partition_time_ms, {}
     ahead = policies.future_timestamp_max_ms
     by_clock = policies.timestamp == "fail"
     limit = now_ms if by_clock else (partition_time_ms if partition_time_ms > 0 else None)
-    highest = max(times)
+    top = highest(times, 0, len(times))
     # stream time only grows, so what is near enough to the chunk's start is near enough at its place
-    near = by_clock if limit is None else highest <= limit + ahead
-    if near and min(times) >= 0:
-        return chunk, max(partition_time_ms, highest), {}
+    near = by_clock if limit is None else top <= limit + ahead
+    if near and lowest(times, 0, len(times)) >= 0:
+        return chunk, max(partition_time_ms, top), {}
     usable: list[int] = []
     wrong: dict[int, str] = {}
     time = partition_time_ms
-    for offset, ts in zip(chunk.offsets, times, strict=True):
+    for offset, ts in zip(chunk.offsets, chunk.timestamps, strict=True):
         base = limit if by_clock else (time if time > 0 else None)
         if ts < 0:
             problem = f"timestamp {ts} ms is negative"
@@ -47,4 +45,4 @@ def check_timestamps(
     if not wrong:
         return chunk, time, {}
     marked = {} if policies.timestamp == "clamp" else wrong
-    return dataclasses.replace(chunk, timestamps=usable), time, marked
+    return chunk.with_times(usable), time, marked

@@ -8,11 +8,12 @@ from typing import Any
 
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
+from penstock.streams.chunk import Chunk
 from penstock.streams.log_errors import OffsetOutOfRangeError
 from penstock.streams.memory_groups import GroupToken, Member
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.memory_producer import MemoryProducer
-from penstock.streams.ports import Chunk, Committed, Fetched, TopicSpec
+from penstock.streams.ports import Committed, Fetched, TopicSpec
 
 __all__ = ["MemoryAdmin", "MemoryConsumer", "MemoryProducer"]
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.state.errors import PenstockError
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.chunk import Chunk
 
 
 class AbortableError(PenstockError):
@@ -27,25 +28,6 @@ class UnknownOutcomeError(PenstockError):
 
 class ProducerRetiredError(PenstockError):
     """The producer handle has seen a fatal error or was retired; open a new one."""
-
-
-@dataclasses.dataclass(slots=True)
-class Chunk:
-    """Records of one topic-partition in offset order, as parallel columns. ``headers`` is ``None`` when no record of
-    the chunk has any. Timestamps are what readers of Penstock see (a ``penstock.ts`` header is already honoured)."""
-
-    topic: str
-    partition: int
-    offsets: list[int]
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    timestamps: list[int]
-    headers: list[Headers] | None = None
-    marks: list[Any] | None = None
-    """Filled by the task: what the records say about the watermark (``penstock.streams.watermarks``)."""
-
-    def __len__(self) -> int:
-        return len(self.offsets)
 
 
 class Fetched(NamedTuple):

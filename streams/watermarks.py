@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import Headers, Record
+from penstock.streams.chunk import Chunk, running_highest
 from penstock.streams.event_time import decoded
-from penstock.streams.ports import Chunk
 from penstock.topologies.operator import NO_TIME
 from penstock.topologies.operators.endpoints import Source
 from penstock.topologies.watermarks import BoundedOutOfOrderness, Carried, Looped, Punctuated, WatermarkStrategy
@@ -111,8 +111,8 @@ class _Clock:
         self.fresh, self.idle = True, False
         if isinstance(self.strategy, BoundedOutOfOrderness):
             less = self.strategy.delay_ms + 1
-            highest = accumulate(chunk.timestamps[start:stop], max)
-            marks = [max(self.watermark_ms, ts - less) for ts in highest]
+            latest = running_highest(chunk.times, start, stop, self.watermark_ms + less)
+            marks: list[int] = (latest - less).tolist()
         else:
             assert chunk.marks is not None
             stated = [NO_TIME if m is None else m for m in chunk.marks[start:stop]]

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from penstock.state.errors import PenstockError, RetriableError
 from penstock.state.log import Record, TopicPartition
+from penstock.streams.chunk import Chunk
 from penstock.streams.conform.cases import Case
 from penstock.streams.conform.scenario import Clock, Played, Restart, Scenario, Setting
 from penstock.streams.conform.stores import records_in
@@ -17,7 +18,7 @@ from penstock.streams.kafka.client_config import admin_config, consumer_config, 
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk, TopicSpec
+from penstock.streams.ports import TopicSpec
 from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from penstock.streams.chunk import Chunk
 from penstock.streams.demo.findings import Check
 from penstock.streams.demo.records import Answer
-from penstock.streams.ports import Chunk
 
 
 class Found(NamedTuple):

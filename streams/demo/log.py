@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.state.log import TopicPartition
+from penstock.streams.chunk import Chunk
 from penstock.streams.demo.records import Rows
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports import Chunk, TopicSpec
+from penstock.streams.ports import TopicSpec
 
 _FLUSH_S = 60.0
 

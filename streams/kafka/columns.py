@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers, TopicPartition
-from penstock.streams.ports import Chunk
+from penstock.streams.chunk import Chunk
 
 _TIMESTAMP_ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 

@@ -22,11 +22,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from penstock.state.errors import PenstockError, RetriableError
 from penstock.state.log import TopicPartition
+from penstock.streams.chunk import Chunk
 from penstock.streams.kafka import columns
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
-from penstock.streams.ports import Chunk, Committed, Fetched
+from penstock.streams.ports import Committed, Fetched
 
 _LEADER_PAUSE_S = 0.1
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed

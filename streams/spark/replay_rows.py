@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.chunk import Chunk
 from penstock.streams.event_time import with_event_times
 from penstock.streams.intake import check_timestamps
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk
 from penstock.streams.spark.shipping import ShippedTopology
 from penstock.topologies.operator import NO_TIME
 

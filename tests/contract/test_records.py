@@ -7,8 +7,9 @@ import pytest
 from penstock.state.errors import UserError
 from penstock.state.log import TopicPartition
 from penstock.state.partitioner import partition_for
+from penstock.streams.chunk import Chunk
 from penstock.streams.log_errors import OffsetOutOfRangeError
-from penstock.streams.ports import AbortableError, Chunk, ProducerRetiredError
+from penstock.streams.ports import AbortableError, ProducerRetiredError
 from tests.contract.reading import Read, poll_into, read_to_end, until
 from tests.contract.worlds import BROKER_MAX_BYTES, MESSAGE_MAX_BYTES, QUEUE_MAX_RECORDS, TOO_LARGE, World, topic
 

@@ -16,8 +16,9 @@ from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
 from penstock.state.store import StoreWrites
 from penstock.streams import journal, metadata
+from penstock.streams.chunk import Chunk
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk, Committed
+from penstock.streams.ports import Committed
 from penstock.streams.sink import BY_KEY, Output
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.graph import Topology

@@ -10,8 +10,8 @@ import pytest
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.streams import journal
+from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata
-from penstock.streams.ports import Chunk
 from penstock.streams.task import Task, TaskOptions
 from tests.simulation.programs import clicks_per_region
 from tests.simulation.world import APP, Crash, Node, World

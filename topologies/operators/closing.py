@@ -113,7 +113,7 @@ class ClosingAggregates(Aggregates):
             self._move(self.ctx.time.wall_ms, batch.order[0])
             batch = self.stamped(batch)
         batch = self.usable(batch)
-        if not batch.keys:
+        if not len(batch):
             return
         if self._clock == "stream_time":
             self._by_stream_time(port, batch)
@@ -126,7 +126,7 @@ class ClosingAggregates(Aggregates):
         """The records with the timestamps that their windows are found by."""
         if self._clock != "wall":
             return batch
-        times = [self.ctx.time.wall_ms] * len(batch.keys)
+        times = [self.ctx.time.wall_ms] * len(batch)
         return Batch(batch.keys, batch.values, times, batch.order, batch.headers, batch.olds)
 
     def _by_stream_time(self, port: int, batch: Batch) -> None:

@@ -59,7 +59,7 @@ class _JoinsRows(Operator):
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
-        if not batch.keys:
+        if not len(batch):
             return
         if self._spec.key_fn is None:
             keys, batch = serialize_keys(self.ctx, batch, self._key_serde)

@@ -38,7 +38,7 @@ class _LooksUp(Operator):
         self._spec = spec
 
     def process(self, port: int, batch: Batch) -> None:
-        if not batch.keys:
+        if not len(batch):
             return
         answers = self.ctx.ask(self._spec.question, list(zip(batch.keys, batch.values, strict=True)))
         kept = []

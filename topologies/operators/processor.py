@@ -294,7 +294,7 @@ class _Runs(Operator):
         self._context.stream_time_ms = self.stream_time_ms
 
     def process(self, port: int, batch: Batch) -> None:
-        if not batch.keys:
+        if not len(batch):
             return
         if self._batched:
             self._process_batch(batch)

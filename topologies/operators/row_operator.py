@@ -100,7 +100,7 @@ class RowOperator(Operator):
         self.load(port, batch)
 
     def process(self, port: int, batch: Batch) -> None:
-        if not batch.keys:
+        if not len(batch):
             return
         self.load(port, batch)
         stride = self.ctx.time.stride

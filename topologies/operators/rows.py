@@ -31,7 +31,7 @@ def map_rows(
         out.extend(map(fn, *columns))
     except Exception as exc:
         return _past_failures(ctx, batch, fn, columns, out, exc)
-    if len(out) == len(batch.keys):
+    if len(out) == len(batch):
         return out, batch
     return _past_failures(ctx, batch, fn, columns, out, RuntimeError("the function raised StopIteration"))
 

@@ -75,8 +75,8 @@ class _MapsRows(Operator):
         pairs, batch = map_rows(self.ctx, batch, self._change, batch.keys, batch.values, batch.olds)
         told = [i for i, (new, old) in enumerate(pairs) if new is not None or old is not None]
         if told:
-            out = batch.pick(told)
-            out.values, out.olds = [pairs[i][0] for i in told], [pairs[i][1] for i in told]
+            out = batch.pick(told).replace(values=[pairs[i][0] for i in told])
+            out.olds = [pairs[i][1] for i in told]
             self.ctx.emit(out)
 
 

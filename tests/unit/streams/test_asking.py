@@ -15,9 +15,9 @@ from penstock.state.log import TaskId
 from penstock.state.memory import MemoryBackend
 from penstock.state.serde import JSON
 from penstock.streams import journal
+from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.pooled_asker import PooledAsker
-from penstock.streams.ports import Chunk
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.operator import Answer, Question
 

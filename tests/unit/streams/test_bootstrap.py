@@ -5,8 +5,8 @@ from __future__ import annotations
 import penstock as ps
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
+from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata, decode
-from penstock.streams.ports import Chunk
 from penstock.streams.task import Task, TaskOptions
 from penstock.streams.watermarks import Mark
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.state.log import Record, TaskId, TopicPartition, Windowed
 from penstock.streams import metadata
-from penstock.streams.ports import Chunk
+from penstock.streams.chunk import Chunk
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
+from penstock.streams.chunk import Chunk
 from penstock.streams.feed import Feed, Run
 from penstock.streams.journal import ClockFiring, Cut
-from penstock.streams.ports import Chunk
 
 Taken = list[tuple[str, int]]
 

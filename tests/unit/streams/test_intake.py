@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.streams.chunk import Chunk
 from penstock.streams.intake import check_timestamps
 from penstock.streams.policies import Policies, TimestampErrorPolicy
-from penstock.streams.ports import Chunk
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000

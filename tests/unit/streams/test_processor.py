@@ -11,8 +11,8 @@ from penstock.state.facade import key_value_store
 from penstock.state.log import Record, TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.streams import metadata
+from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata
-from penstock.streams.ports import Chunk
 from penstock.streams.task import Task, TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.batch import Batch

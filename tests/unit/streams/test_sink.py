@@ -10,9 +10,9 @@ from penstock.state.errors import ProcessingError
 from penstock.state.log import Record, TaskId
 from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
+from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk
 from penstock.streams.sink import BY_KEY, Output
 from penstock.streams.task import Task, TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver

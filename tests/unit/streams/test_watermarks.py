@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.state.errors import ProcessingError, StateCorruptedError
 from penstock.state.log import Record, TaskId
+from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import LIMIT_CHARS, CommitMetadata, encode
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.streams.watermarks import HEADER, Mark, TaskWatermarks, mark_of, with_marks

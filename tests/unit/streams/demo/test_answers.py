@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.streams.chunk import Chunk
 from penstock.streams.demo.answers import Found, check_answer, read_answer, uncounted
 from penstock.streams.demo.records import Answer
-from penstock.streams.ports import Chunk
 
 EXPECTED = Answer({"a": 3, "b": 1}, {"a": 3, "b": 1})
 RIGHT = [("a", 1), ("b", 1), ("a", 2), ("a", 3)]

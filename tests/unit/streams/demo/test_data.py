@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
+from penstock.streams.chunk import Chunk
 from penstock.streams.demo.answers import check_answer, read_answer
 from penstock.streams.demo.events import BLOCK, Events
 from penstock.streams.demo.flights import AIRPORTS, Flights
 from penstock.streams.demo.pipelines import Pipeline, pipelines
 from penstock.streams.demo.records import DataSet
 from penstock.streams.loading import load_topology
-from penstock.streams.ports import Chunk
 from penstock.streams.test_driver import TopologyTestDriver
 
 NOW_MS = 1_795_000_123_456

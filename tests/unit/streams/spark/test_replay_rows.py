@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.chunk import Chunk
 from penstock.streams.feed import Feed
 from penstock.streams.policies import Policies
-from penstock.streams.ports import Chunk
 from penstock.streams.spark.replay_rows import Ordering, placed_rows
 from penstock.streams.spark.shipping import ship
 from penstock.topologies.graph import GraphBuilder, Topology

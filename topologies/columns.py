@@ -1,0 +1,260 @@
+"""Columns: what a batch holds instead of lists where a reader or an operator made it so.
+
+A column is an immutable run of values of which most never become Python objects. Four kinds are enough:
+
+* ``BytesColumn``: byte strings in one buffer, as a reader took them out of the log.
+* ``CodedColumn``: dictionary-encoded: small integers that point into the distinct values, which are Python objects. What
+  depends on one column alone (a predicate, a look-up in a table, a serde) is worked out once per distinct value, by the
+  very function that would have met every row, and spread by the codes: so it cannot differ from the row path.
+* ``NumberColumn``: integers (64 bits, signed), floats or booleans as an array.
+* ``StructColumn``: records as one column per field; only the fields that somebody asks for are there.
+
+``to_list()`` gives what the row path would have held: equal values of equal types. Indices and masks are numpy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Codes: TypeAlias = NDArray[np.int32]
+Places: TypeAlias = NDArray[np.intp]
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+class Column:
+    """A run of values. Subclasses own their arrays and never change them."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise AssertionError(f"{type(self).__name__} has no length")
+
+    def to_list(self) -> list[Any]:
+        """The values as Python objects."""
+        raise AssertionError(f"{type(self).__name__} cannot be listed")
+
+    def take(self, places: Places) -> Column:
+        """The values at these places, which may repeat."""
+        raise AssertionError(f"{type(self).__name__} cannot be taken from")
+
+    def slice(self, start: int, stop: int) -> Column:
+        """The values ``start <= i < stop``."""
+        raise AssertionError(f"{type(self).__name__} cannot be sliced")
+
+
+class BytesColumn(Column):
+    """``value[i] = data[offsets[i]:offsets[i + 1]]``; ``nulls[i]``: it is ``None`` (no array: none is). ``offsets`` has
+    one entry more than there are values and need not begin at 0."""
+
+    __slots__ = ("data", "nulls", "offsets")
+
+    def __init__(self, data: bytes | bytearray | memoryview, offsets: Ints, nulls: Mask | None = None) -> None:
+        self.data = data
+        self.offsets = offsets
+        self.nulls = nulls
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, values: Sequence[bytes | None]) -> BytesColumn:
+        """A column of these values."""
+        lengths = np.fromiter((0 if v is None else len(v) for v in values), np.int64, len(values))
+        offsets = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        nulls = np.fromiter((v is None for v in values), np.bool_, len(values)) if None in values else None
+        return cls(b"".join(v for v in values if v is not None), offsets, nulls)
+
+    def to_list(self) -> list[bytes | None]:
+        ends = self.offsets.tolist()
+        low = ends[0]
+        data = bytes(memoryview(self.data)[low : ends[-1]])
+        out: list[bytes | None] = [data[a - low : b - low] for a, b in pairwise(ends)]
+        if self.nulls is not None:
+            for i in np.flatnonzero(self.nulls).tolist():
+                out[i] = None
+        return out
+
+    def take(self, places: Places) -> BytesColumn:
+        starts = self.offsets[:-1][places]
+        lengths = self.offsets[1:][places] - starts
+        offsets = np.zeros(len(places) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        # place of each output byte in the input: its value's start there plus how far into the value it stands
+        at = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        data = np.frombuffer(self.data, np.uint8)[at].tobytes()
+        return BytesColumn(data, offsets, None if self.nulls is None else self.nulls[places])
+
+    def slice(self, start: int, stop: int) -> BytesColumn:
+        nulls = None if self.nulls is None else self.nulls[start:stop]
+        return BytesColumn(self.data, self.offsets[start : stop + 1], nulls)
+
+
+class CodedColumn(Column):
+    """``value[i] = values[codes[i]]``. ``values`` may hold ``None``; they need not all be used."""
+
+    __slots__ = ("codes", "values")
+
+    def __init__(self, codes: Codes, values: list[Any]) -> None:
+        self.codes = codes
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> CodedColumn:
+        """A column of these hashable values, coded in the order of their first appearance. Values that are equal and
+        of different types (1, True, 1.0) are kept apart."""
+        seen: dict[tuple[type, Any], int] = {}
+        codes = [seen.setdefault((type(v), v), len(seen)) for v in values]
+        return cls(np.array(codes, np.int32), [v for _, v in seen])
+
+    def to_list(self) -> list[Any]:
+        return list(map(self.values.__getitem__, self.codes.tolist()))
+
+    def take(self, places: Places) -> CodedColumn:
+        return CodedColumn(self.codes[places], self.values)
+
+    def slice(self, start: int, stop: int) -> CodedColumn:
+        return CodedColumn(self.codes[start:stop], self.values)
+
+    def map(self, fn: Callable[[Any], Any]) -> CodedColumn:
+        """``fn`` of each value, worked out once per distinct one, used or not. What it raises is raised here."""
+        return CodedColumn(self.codes, list(map(fn, self.values)))
+
+    def compact(self) -> CodedColumn:
+        """The same with only the values that are used, in the order of their first appearance."""
+        used, first, codes = np.unique(self.codes, return_index=True, return_inverse=True)
+        by_appearance = np.argsort(first, kind="stable")
+        rank = np.empty(len(used), np.int32)
+        rank[by_appearance] = np.arange(len(used), dtype=np.int32)
+        return CodedColumn(rank[codes], [self.values[c] for c in used[by_appearance].tolist()])
+
+
+class NumberColumn(Column):
+    """An array of int64, float64 or bool; ``nulls[i]``: it is ``None``, whatever the array holds there."""
+
+    __slots__ = ("array", "nulls")
+
+    def __init__(self, array: NDArray[Any], nulls: Mask | None = None) -> None:
+        self.array = array
+        self.nulls = nulls
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def to_list(self) -> list[Any]:
+        out: list[Any] = self.array.tolist()
+        if self.nulls is not None:
+            for i in np.flatnonzero(self.nulls).tolist():
+                out[i] = None
+        return out
+
+    def take(self, places: Places) -> NumberColumn:
+        return NumberColumn(self.array[places], None if self.nulls is None else self.nulls[places])
+
+    def slice(self, start: int, stop: int) -> NumberColumn:
+        return NumberColumn(self.array[start:stop], None if self.nulls is None else self.nulls[start:stop])
+
+
+class StructColumn(Column):
+    """Records by field. ``build(*values)`` makes one record of its fields' values, in the order of ``fields``. ``nulls``:
+    the record itself is ``None``; its fields then hold ``None``."""
+
+    __slots__ = ("build", "fields", "nulls")
+
+    def __init__(self, fields: Mapping[str, Column], build: Callable[..., Any], nulls: Mask | None = None) -> None:
+        self.fields = fields
+        self.build = build
+        self.nulls = nulls
+
+    def __len__(self) -> int:
+        return len(next(iter(self.fields.values())))
+
+    def to_list(self) -> list[Any]:
+        out = list(map(self.build, *(c.to_list() for c in self.fields.values())))
+        if self.nulls is not None:
+            for i in np.flatnonzero(self.nulls).tolist():
+                out[i] = None
+        return out
+
+    def take(self, places: Places) -> StructColumn:
+        fields = {name: c.take(places) for name, c in self.fields.items()}
+        return StructColumn(fields, self.build, None if self.nulls is None else self.nulls[places])
+
+    def slice(self, start: int, stop: int) -> StructColumn:
+        fields = {name: c.slice(start, stop) for name, c in self.fields.items()}
+        return StructColumn(fields, self.build, None if self.nulls is None else self.nulls[start:stop])
+
+
+def joined(columns: Sequence[Column]) -> Column | None:
+    """The columns one after the other, where they are of one kind that can be put together; else ``None``."""
+    first = columns[0]
+    if len(columns) == 1:
+        return first
+    if all(isinstance(c, NumberColumn) for c in columns):
+        return _joined_numbers([c for c in columns if isinstance(c, NumberColumn)])
+    if all(isinstance(c, BytesColumn) for c in columns):
+        return _joined_bytes([c for c in columns if isinstance(c, BytesColumn)])
+    if all(isinstance(c, CodedColumn) for c in columns):
+        return _joined_coded([c for c in columns if isinstance(c, CodedColumn)])
+    if isinstance(first, StructColumn):
+        return _joined_structs(first, columns)
+    return None
+
+
+def _joined_nulls(columns: Sequence[BytesColumn | NumberColumn | StructColumn]) -> Mask | None:
+    if all(c.nulls is None for c in columns):
+        return None
+    return np.concatenate([np.zeros(len(c), np.bool_) if c.nulls is None else c.nulls for c in columns])
+
+
+def _joined_numbers(columns: list[NumberColumn]) -> Column | None:
+    if len({c.array.dtype for c in columns}) > 1:
+        return None
+    return NumberColumn(np.concatenate([c.array for c in columns]), _joined_nulls(columns))
+
+
+def _joined_bytes(columns: list[BytesColumn]) -> Column:
+    parts: list[memoryview] = []
+    ends: list[Ints] = [np.zeros(1, np.int64)]
+    at = 0
+    for c in columns:
+        low, high = int(c.offsets[0]), int(c.offsets[-1])
+        parts.append(memoryview(c.data)[low:high])
+        ends.append(c.offsets[1:] + (at - low))
+        at += high - low
+    return BytesColumn(b"".join(parts), np.concatenate(ends), _joined_nulls(columns))
+
+
+def _joined_coded(columns: list[CodedColumn]) -> Column:
+    if all(c.values is columns[0].values for c in columns):
+        return CodedColumn(np.concatenate([c.codes for c in columns]), columns[0].values)
+    values: list[Any] = []
+    codes: list[Codes] = []
+    for c in columns:
+        codes.append(c.codes + np.int32(len(values)))
+        values += c.values
+    return CodedColumn(np.concatenate(codes), values)
+
+
+def _joined_structs(first: StructColumn, columns: Sequence[Column]) -> Column | None:
+    structs = [c for c in columns if isinstance(c, StructColumn)]
+    if len(structs) < len(columns) or any(c.build is not first.build for c in structs):
+        return None
+    if any(list(c.fields) != list(first.fields) for c in structs):
+        return None
+    fields: dict[str, Column] = {}
+    for name in first.fields:
+        whole = joined([c.fields[name] for c in structs])
+        if whole is None:
+            return None
+        fields[name] = whole
+    return StructColumn(fields, first.build, _joined_nulls(structs))

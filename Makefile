@@ -3,20 +3,28 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 STAMP := .venv/.installed
+NATIVE := .venv/.native
+NATIVE_SOURCES := $(shell find native -name target -prune -o -type f -print)
 LOCK := requirements/dev.lock
 RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constraints.txt --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
 
-.PHONY: help venv java demo test lint bench lock clean
+.PHONY: help venv native java demo test lint bench lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 8
 
-venv: $(STAMP) ## make .venv from the lock, with penstock installed in place
+venv: $(STAMP) $(NATIVE) ## make .venv from the lock, with penstock installed in place
 
 $(STAMP): $(LOCK) pyproject.toml .package/penstock/__init__.py .ci/venv
 	@.ci/venv $(LOCK) $(STAMP)
+
+$(NATIVE): $(STAMP) $(NATIVE_SOURCES) .ci/native
+	@.ci/native $(NATIVE)
+
+native: $(STAMP) ## build the native part (make venv does, where it finds cargo), or say why it cannot be built
+	@.ci/native $(NATIVE) --require
 
 java:
 	@.ci/java

@@ -1,0 +1,16 @@
+//! The module `penstock_native`: what Penstock does per record, without Python objects and without the GIL.
+//!
+//! Optional. Everything here has a twin in Python that gives the same answers; `penstock_native.pyi` holds the contracts.
+
+use pyo3::prelude::*;
+
+mod kernels;
+
+/// Changes with every change of a signature: a module that was built from other sources is not used.
+const INTERFACE: u32 = 1;
+
+#[pymodule]
+fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    kernels::register(module)
+}

@@ -12,7 +12,7 @@ from penstock.state.errors import PenstockError, RetriableError, TaskMigratedErr
 from penstock.state.log import TaskId
 from penstock.streams.memory_log import FaultAction
 from penstock.streams.ports import AbortableError, ProducerRetiredError, UnknownOutcomeError
-from penstock.streams.runtime import MEND_MAX_S
+from penstock.streams.unit import MEND_MAX_S
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import APP, World
 

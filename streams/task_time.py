@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
+from penstock.streams.chunk import highest, running_highest
 from penstock.streams.engine import BatchTime
 from penstock.streams.feed import Run
 from penstock.streams.metadata import CommitMetadata
@@ -44,11 +44,12 @@ class TaskTime:
         self.begin_batch()
         batch = self.batch
         if self._plan.timed:
-            every = (ts for r in runs for ts in r.chunk.timestamps[r.start : r.stop])
-            batch.by_place_ms = list(accumulate(every, max, initial=self.stream_time_ms))[1:]
+            batch.by_place_ms = []
         consumed = self.consumed_ms
         for r in runs:
-            latest = max(r.chunk.timestamps[r.start : r.stop])
+            if self._plan.timed:
+                batch.by_place_ms += running_highest(r.chunk.times, r.start, r.stop, self.stream_time_ms).tolist()
+            latest = highest(r.chunk.times, r.start, r.stop)
             consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
             self.stream_time_ms = max(self.stream_time_ms, latest)
         if self.watermarks.strategies:

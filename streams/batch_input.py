@@ -12,7 +12,7 @@ import numpy as np
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.feed import Run
 from penstock.streams.task_context import Failures, Origin
-from penstock.topologies.batch import Batch, concat
+from penstock.topologies.batch import Batch, ColumnBatch, concat
 
 
 class BatchInput:
@@ -56,10 +56,10 @@ class BatchInput:
         chunk, start, stop = run.chunk, run.start, run.stop
         low, high = base * self._stride, (base + stop - start) * self._stride
         if chunk.key_column is not None and chunk.value_column is not None:
-            batch = Batch(
+            batch: Batch = ColumnBatch(
                 chunk.key_column.slice(start, stop),
                 chunk.value_column.slice(start, stop),
-                chunk.times[start:stop],
+                np.asarray(chunk.times[start:stop], np.int64),
                 np.arange(low, high, self._stride),
                 None if chunk.headers is None else chunk.headers[start:stop],
             )

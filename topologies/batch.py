@@ -9,14 +9,16 @@ operator can have to compare: they stand for the full depth-first path at the pr
 
 ``olds`` is there on edges that carry upserts with their old value (``None``: no such column).
 
-Keys and values are lists, or columns (``penstock.topologies.columns``); timestamps and order lists, or arrays. Whoever
-asks for ``keys``, ``values``, ``timestamps`` or ``order`` gets a list, made at the first time and kept: a row operator
-works on any batch. One that can work on whole columns asks for those (``key_column``, ``value_column``, ``times``,
-``orders``) and does without the lists.
+A ``Batch`` holds lists. A ``ColumnBatch`` holds keys or values as columns (``penstock.topologies.columns``), timestamps
+and order as arrays; whoever asks it for ``keys``, ``values``, ``timestamps`` or ``order`` gets a list, made at the first
+time and kept, so that a row operator works on any batch. One that can work on whole columns asks for those
+(``key_column``, ``value_column``, ``times``, ``orders``) and does without the lists. Two classes, because batches of one
+record, of which lockstep groups make one per record, must cost no more than their lists.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -27,117 +29,43 @@ from penstock.state.log import Headers, Record
 from penstock.topologies.columns import Column, Ints, Mask, Places, joined
 
 
+@dataclasses.dataclass(slots=True)
 class Batch:
     """Parallel columns of equal length. Operators own the lists they are given only for the length of the call and
     never change them: a branch beside them reads the same lists."""
 
-    __slots__ = (
-        "_keys",
-        "_order",
-        "_timestamps",
-        "_values",
-        "headers",
-        "key_column",
-        "olds",
-        "order_array",
-        "time_array",
-        "value_column",
-    )
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[int]
+    order: list[int]
+    headers: list[Headers] | None = None
+    olds: list[Any] | None = None
 
-    def __init__(
-        self,
-        keys: list[Any] | Column,
-        values: list[Any] | Column,
-        timestamps: list[int] | Ints,
-        order: list[int] | Ints,
-        headers: list[Headers] | None = None,
-        olds: list[Any] | None = None,
-    ) -> None:
-        self._keys: list[Any] | None
-        self.key_column: Column | None
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def key_column(self) -> Column | None:
         """The keys as a column, where they came as one."""
-        self._values: list[Any] | None
-        self.value_column: Column | None
+        return None
+
+    @property
+    def value_column(self) -> Column | None:
         """The values as a column, where they came as one."""
-        self._timestamps: list[int] | None
-        self.time_array: Ints | None
-        self._order: list[int] | None
-        self.order_array: Ints | None
-        self._keys, self.key_column = (None, keys) if isinstance(keys, Column) else (keys, None)
-        self._values, self.value_column = (None, values) if isinstance(values, Column) else (values, None)
-        self._timestamps, self.time_array = (timestamps, None) if isinstance(timestamps, list) else (None, timestamps)
-        self._order, self.order_array = (order, None) if isinstance(order, list) else (None, order)
-        self.headers = headers
-        self.olds = olds
-
-    # -- lists ---------------------------------------------------------------------------------------------------
-
-    @property
-    def keys(self) -> list[Any]:
-        """The keys."""
-        if self._keys is None:
-            assert self.key_column is not None
-            self._keys = self.key_column.to_list()
-        return self._keys
-
-    @property
-    def values(self) -> list[Any]:
-        """The values."""
-        if self._values is None:
-            assert self.value_column is not None
-            self._values = self.value_column.to_list()
-        return self._values
-
-    @property
-    def timestamps(self) -> list[int]:
-        """The records' times, in milliseconds."""
-        if self._timestamps is None:
-            assert self.time_array is not None
-            self._timestamps = self.time_array.tolist()
-        return self._timestamps
-
-    @property
-    def order(self) -> list[int]:
-        """See the module."""
-        if self._order is None:
-            assert self.order_array is not None
-            self._order = self.order_array.tolist()
-        return self._order
-
-    # -- arrays --------------------------------------------------------------------------------------------------
+        return None
 
     @property
     def times(self) -> Ints:
         """The timestamps as an array."""
-        if self.time_array is None:
-            self.time_array = np.array(self._timestamps, np.int64)
-        return self.time_array
+        return np.array(self.timestamps, np.int64)
 
     @property
     def orders(self) -> Ints:
         """The order as an array."""
-        if self.order_array is None:
-            self.order_array = np.array(self._order, np.int64)
-        return self.order_array
-
-    @property
-    def columnar(self) -> bool:
-        """Whether keys or values came as a column."""
-        return self.key_column is not None or self.value_column is not None
-
-    # -- parts ---------------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        if self._order is not None:
-            return len(self._order)
-        assert self.order_array is not None
-        return len(self.order_array)
+        return np.array(self.order, np.int64)
 
     def where(self, mask: Sequence[Any] | Mask) -> Batch:
         """The records whose mask is true."""
-        if self.columnar:
-            chosen = mask if isinstance(mask, np.ndarray) else np.fromiter(map(bool, mask), np.bool_, len(mask))
-            return self._taken(np.flatnonzero(chosen))
         if isinstance(mask, np.ndarray):
             mask = mask.tolist()
         return Batch(
@@ -151,81 +79,169 @@ class Batch:
 
     def slice(self, start: int, stop: int) -> Batch:
         """The records ``start <= i < stop``."""
-        if start == 0 and stop >= len(self):
+        if start == 0 and stop >= len(self.keys):
             return self
-        stop = min(stop, len(self))
         return Batch(
-            self.keys[start:stop] if self.key_column is None else self.key_column.slice(start, stop),
-            self.values[start:stop] if self.value_column is None else self.value_column.slice(start, stop),
-            self.timestamps[start:stop] if self.time_array is None else self.time_array[start:stop],
-            self.order[start:stop] if self.order_array is None else self.order_array[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.timestamps[start:stop],
+            self.order[start:stop],
             None if self.headers is None else self.headers[start:stop],
             None if self.olds is None else self.olds[start:stop],
         )
 
-    def pick(self, places: Sequence[int]) -> Batch:
+    def pick(self, places: Sequence[int] | Places) -> Batch:
         """The records at these indices, which may repeat (children of one record share its order and headers)."""
-        if self.columnar:
-            return self._taken(np.array(places, np.intp))
-        keys, values, timestamps, order = self.keys, self.values, self.timestamps, self.order
+        if isinstance(places, np.ndarray):
+            places = places.tolist()
         return Batch(
-            [keys[i] for i in places],
-            [values[i] for i in places],
-            [timestamps[i] for i in places],
-            [order[i] for i in places],
+            [self.keys[i] for i in places],
+            [self.values[i] for i in places],
+            [self.timestamps[i] for i in places],
+            [self.order[i] for i in places],
             None if self.headers is None else [self.headers[i] for i in places],
             None if self.olds is None else [self.olds[i] for i in places],
         )
 
-    def _taken(self, places: Places) -> Batch:
-        """The records at these places: columns stay columns."""
-        listed: list[int] = []
-        if self.key_column is None or self.value_column is None or self.headers is not None or self.olds is not None:
-            listed = places.tolist()
-        return Batch(
-            [self.keys[i] for i in listed] if self.key_column is None else self.key_column.take(places),
-            [self.values[i] for i in listed] if self.value_column is None else self.value_column.take(places),
-            self.times[places],
-            self.orders[places],
-            None if self.headers is None else [self.headers[i] for i in listed],
-            None if self.olds is None else [self.olds[i] for i in listed],
-        )
-
     def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
         """The same records with other keys or values (and no old values, which belonged to the former ones)."""
-        out = Batch.__new__(Batch)
-        if keys is None:
-            out._keys, out.key_column = self._keys, self.key_column
-        else:
-            out._keys, out.key_column = (None, keys) if isinstance(keys, Column) else (keys, None)
-        if values is None:
-            out._values, out.value_column = self._values, self.value_column
-        else:
-            out._values, out.value_column = (None, values) if isinstance(values, Column) else (values, None)
-        out._timestamps, out.time_array = self._timestamps, self.time_array
-        out._order, out.order_array = self._order, self.order_array
-        out.headers, out.olds = self.headers, None
-        return out
+        if isinstance(keys, Column) or isinstance(values, Column):
+            return ColumnBatch(
+                self.keys if keys is None else keys,
+                self.values if values is None else values,
+                self.times,
+                self.orders,
+                self.headers,
+            )
+        return Batch(
+            self.keys if keys is None else keys,
+            self.values if values is None else values,
+            self.timestamps,
+            self.order,
+            self.headers,
+        )
 
     def record(self, index: int) -> Record:
         """One row."""
         headers = () if self.headers is None else self.headers[index]
         return Record(self.keys[index], self.values[index], self.timestamps[index], headers)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Batch):
-            return NotImplemented
-        return self._rows() == other._rows()
 
-    __hash__ = None  # type: ignore[assignment]  # a batch is compared by what it holds
+class ColumnBatch(Batch):
+    """A batch whose keys or values are columns; the other may be a list."""
 
-    def __repr__(self) -> str:
-        return "Batch(keys={!r}, values={!r}, timestamps={!r}, order={!r}, headers={!r}, olds={!r})".format(
-            *self._rows()
+    __slots__ = ("_key_column", "_keys", "_order", "_orders", "_times", "_timestamps", "_value_column", "_values")
+
+    def __init__(
+        self,
+        keys: list[Any] | Column,
+        values: list[Any] | Column,
+        times: Ints,
+        orders: Ints,
+        headers: list[Headers] | None = None,
+        olds: list[Any] | None = None,
+    ) -> None:
+        self._keys: list[Any] | None
+        self._key_column: Column | None
+        self._values: list[Any] | None
+        self._value_column: Column | None
+        self._keys, self._key_column = (None, keys) if isinstance(keys, Column) else (keys, None)
+        self._values, self._value_column = (None, values) if isinstance(values, Column) else (values, None)
+        self._times, self._orders = times, orders
+        self._timestamps: list[int] | None = None
+        self._order: list[int] | None = None
+        self.headers = headers
+        self.olds = olds
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    @property
+    def keys(self) -> list[Any]:  # type: ignore[override]  # made at the first time
+        """The keys."""
+        if self._keys is None:
+            assert self._key_column is not None
+            self._keys = self._key_column.to_list()
+        return self._keys
+
+    @property
+    def values(self) -> list[Any]:  # type: ignore[override]  # made at the first time
+        """The values."""
+        if self._values is None:
+            assert self._value_column is not None
+            self._values = self._value_column.to_list()
+        return self._values
+
+    @property
+    def timestamps(self) -> list[int]:  # type: ignore[override]  # made at the first time
+        """The records' times, in milliseconds."""
+        if self._timestamps is None:
+            self._timestamps = self._times.tolist()
+        return self._timestamps
+
+    @property
+    def order(self) -> list[int]:  # type: ignore[override]  # made at the first time
+        """See the module."""
+        if self._order is None:
+            self._order = self._orders.tolist()
+        return self._order
+
+    @property
+    def key_column(self) -> Column | None:
+        return self._key_column
+
+    @property
+    def value_column(self) -> Column | None:
+        return self._value_column
+
+    @property
+    def times(self) -> Ints:
+        return self._times
+
+    @property
+    def orders(self) -> Ints:
+        return self._orders
+
+    def where(self, mask: Sequence[Any] | Mask) -> Batch:
+        chosen = mask if isinstance(mask, np.ndarray) else np.fromiter(map(bool, mask), np.bool_, len(mask))
+        return self.pick(np.flatnonzero(chosen))
+
+    def slice(self, start: int, stop: int) -> Batch:
+        if start == 0 and stop >= len(self):
+            return self
+        stop = min(stop, len(self))
+        return ColumnBatch(
+            self.keys[start:stop] if self._key_column is None else self._key_column.slice(start, stop),
+            self.values[start:stop] if self._value_column is None else self._value_column.slice(start, stop),
+            self._times[start:stop],
+            self._orders[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+            None if self.olds is None else self.olds[start:stop],
         )
 
-    def _rows(self) -> tuple[Any, ...]:
-        return self.keys, self.values, self.timestamps, self.order, self.headers, self.olds
+    def pick(self, places: Sequence[int] | Places) -> Batch:
+        at = places if isinstance(places, np.ndarray) else np.array(places, np.intp)
+        listed: list[int] = []
+        if self._key_column is None or self._value_column is None or self.headers is not None or self.olds is not None:
+            listed = at.tolist()
+        return ColumnBatch(
+            [self.keys[i] for i in listed] if self._key_column is None else self._key_column.take(at),
+            [self.values[i] for i in listed] if self._value_column is None else self._value_column.take(at),
+            self._times[at],
+            self._orders[at],
+            None if self.headers is None else [self.headers[i] for i in listed],
+            None if self.olds is None else [self.olds[i] for i in listed],
+        )
+
+    def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
+        """The same. What is left a list on both sides is a batch of lists."""
+        if keys is None:
+            keys = self.keys if self._key_column is None else self._key_column
+        if values is None:
+            values = self.values if self._value_column is None else self._value_column
+        if isinstance(keys, Column) or isinstance(values, Column):
+            return ColumnBatch(keys, values, self._times, self._orders, self.headers)
+        return Batch(keys, values, self.timestamps, self.order, self.headers)
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
@@ -241,27 +257,25 @@ def concat(batches: Sequence[Batch]) -> Batch:
     keys = _joined([b.key_column for b in batches])
     values = _joined([b.value_column for b in batches])
     if keys is None and values is None:
-        timestamps: list[int] = []
-        order: list[int] = []
-        for b in batches:
-            timestamps += b.timestamps
-            order += b.order
-        return Batch(
-            [k for b in batches for k in b.keys],
-            [v for b in batches for v in b.values],
-            timestamps,
-            order,
-            headers,
-            olds,
-        )
-    return Batch(
-        [k for b in batches for k in b.keys] if keys is None else keys,
-        [v for b in batches for v in b.values] if values is None else values,
+        timestamps = [ts for b in batches for ts in b.timestamps]
+        order = [o for b in batches for o in b.order]
+        return Batch(_listed_keys(batches), _listed_values(batches), timestamps, order, headers, olds)
+    return ColumnBatch(
+        _listed_keys(batches) if keys is None else keys,
+        _listed_values(batches) if values is None else values,
         np.concatenate([b.times for b in batches]),
         np.concatenate([b.orders for b in batches]),
         headers,
         olds,
     )
+
+
+def _listed_keys(batches: Sequence[Batch]) -> list[Any]:
+    return [k for b in batches for k in b.keys]
+
+
+def _listed_values(batches: Sequence[Batch]) -> list[Any]:
+    return [v for b in batches for v in b.values]
 
 
 def _joined(columns: list[Column | None]) -> Column | None:

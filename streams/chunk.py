@@ -97,6 +97,19 @@ class Chunk:
         values = self.values if self.value_column is None else self.value_column
         return Chunk(self.topic, self.partition, self.offsets, keys, values, timestamps, self.headers, self.marks)
 
+    def in_columns(self) -> Chunk:
+        """The same records as a native reader gives them."""
+        return Chunk(
+            self.topic,
+            self.partition,
+            self.offsets,
+            BytesColumn.of(self.keys) if self.key_column is None else self.key_column,
+            BytesColumn.of(self.values) if self.value_column is None else self.value_column,
+            np.array(self.times, np.int64),
+            self.headers,
+            self.marks,
+        )
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chunk) and self._rows() == other._rows()
 

@@ -9,6 +9,8 @@ Every piped record has a label: a number that grows. Outputs know the label of t
 repartition topics (``read_caused``). With ``arrival_order`` tasks process records by label instead of by the feed's rule
 of timestamps: exactly as if each piped record had been carried to the end before the next came, in batches as large as
 that allows.
+
+With ``columns`` tasks get their records as a native reader gives them, in columns instead of lists; answers are the same.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class TopologyTestDriver:
         auto_commit: bool = True,
         open_backend: OpenBackend | None = None,
         arrival_order: bool = False,
+        columns: bool = False,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.application_id = application_id
@@ -66,6 +69,7 @@ class TopologyTestDriver:
         self._outputs: dict[str, deque[tuple[int, Record]]] = {}
         """By topic: label of the cause and the record."""
         self._arrival_order = arrival_order
+        self._in_columns = columns
         self._label = -1
         """The highest that was given; also that of what the clock and commits emit."""
         self._labels: dict[TopicPartition, list[int]] = {}
@@ -207,7 +211,7 @@ class TopologyTestDriver:
             [r.timestamp_ms for r in rows],
             [tuple(r.headers) for r in rows] if any(r.headers for r in rows) else None,
         )
-        task.add(chunk, first + len(rows), self._wall_ms)
+        task.add(chunk.in_columns() if self._in_columns else chunk, first + len(rows), self._wall_ms)
         task.feed.set_end(topic, first + len(rows))
 
     # -- running -------------------------------------------------------------------------------------------------

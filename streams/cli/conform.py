@@ -91,7 +91,8 @@ def _players(args: argparse.Namespace, stack: ExitStack) -> dict[str, Player]:
     sizes = args.batch_size or list(BATCH_SIZES)
     if min(sizes) < 1:
         raise SettingsError(f"--batch-size {min(sizes)}: a batch has at least one record")
-    return {f"batches of {size}": DriverPlayer(size) for size in sizes}
+    lists: dict[str, Player] = {f"batches of {size}": DriverPlayer(size) for size in sizes}
+    return {**lists, f"columns of {max(sizes)}": DriverPlayer(max(sizes), columns=True)}
 
 
 def _on_kafka(args: argparse.Namespace, stack: ExitStack) -> Player:

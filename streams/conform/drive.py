@@ -12,10 +12,12 @@ from penstock.streams.test_driver import TopologyTestDriver
 class DriverPlayer:
     """Plays scenarios in the test driver. ``batch_size`` 1 processes and commits every record on its own; above it all
     input between two restarts, watermarks or readings of stores is one piece, processed in batches of that size, and
-    then committed. A restart finds the stores at size 1, and above it restores them from their changelogs."""
+    then committed. A restart finds the stores at size 1, and above it restores them from their changelogs. ``columns``:
+    tasks get their input as columns, as of a native reader."""
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: int, *, columns: bool = False) -> None:
         self.batch_size = batch_size
+        self.columns = columns
 
     def setting(self, case: Case) -> Setting:
         """As the case says: every driver is a world of its own."""
@@ -24,7 +26,7 @@ class DriverPlayer:
     def __call__(self, scenario: Scenario) -> Played:
         """Play; an error of the topology while it runs is part of the result."""
         options = TaskOptions(batch_max_records=self.batch_size, wall_resolution_ms=1)
-        driver = TopologyTestDriver(scenario.topology, options=options, arrival_order=True)
+        driver = TopologyTestDriver(scenario.topology, options=options, arrival_order=True, columns=self.columns)
         try:
             return _Playing(driver, scenario, self.batch_size > 1).run()
         finally:

@@ -1,5 +1,5 @@
 """Every case that an engine is bound to pass, through real topologies in the test driver: record by record, and in
-batches that hold all input between two restarts or watermarks."""
+batches that hold all input between two restarts or watermarks, as lists and as columns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ def test_there_are_cases_of_every_group() -> None:
     assert len(BOUND) > 250
 
 
-@pytest.mark.parametrize("batch_size", [1, 1000])
+PLAYERS = {"1": DriverPlayer(1), "1000": DriverPlayer(1000), "1000-columns": DriverPlayer(1000, columns=True)}
+
+
+@pytest.mark.parametrize("player", PLAYERS)
 @pytest.mark.parametrize("case", BOUND, ids=lambda case: case.id)
-def test_case(case: Case, batch_size: int) -> None:
-    wrong = judge(case, DriverPlayer(batch_size))
+def test_case(case: Case, player: str) -> None:
+    wrong = judge(case, PLAYERS[player])
     assert wrong == [], "\n".join(wrong)

@@ -97,6 +97,7 @@ class Result:
         for o in outputs:
             headers = o.headers if o.headers is not None else [()] * len(o.keys)
             rows = list(zip(o.keys, o.values, o.timestamps, headers, strict=True))
+            assert {type(ts) for ts in o.timestamps} <= {int}, "a number of numpy's got out"
             self.outputs.setdefault(o.topic, []).extend(rows)
             places = o.partition if isinstance(o.partition, list) else [o.partition] * len(rows)
             self.partitions.setdefault(o.topic, []).extend(BY_KEY if x is None else x for x in places)

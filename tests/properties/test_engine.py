@@ -1,4 +1,5 @@
-"""Random programs on random input: every batch size, chunking and commit placement gives the oracle's answer."""
+"""Random programs on random input: every batch size, chunking and commit placement gives the oracle's answer, with input
+in lists, in columns, and in both."""
 
 from __future__ import annotations
 
@@ -101,6 +102,7 @@ def run_task(rng: random.Random, runner: Runner, log: Log, batch: int) -> Result
         waiting[topic] = cut_up(rng, rows)
     single = len(waiting) == 1
     restarts = rng.random() < 0.5
+    columns = rng.choice((0.0, 0.5, 1.0))
     log_left = {t: sum(map(len, c)) for t, c in waiting.items()}
     for topic, count in log_left.items():
         if not count:
@@ -108,7 +110,8 @@ def run_task(rng: random.Random, runner: Runner, log: Log, batch: int) -> Result
     while any(waiting.values()):
         topic = rng.choice([t for t in sorted(waiting) if waiting[t]])
         rows = waiting[topic].pop(0)
-        runner.task.add(chunk_of(rows, runner.id.partition), rows[-1].offset + 1)
+        chunk = chunk_of(rows, runner.id.partition)
+        runner.task.add(chunk.in_columns() if rng.random() < columns else chunk, rows[-1].offset + 1)
         if not waiting[topic]:
             runner.task.feed.set_end(topic, rows[-1].offset + 1)
         if rng.random() < 0.5:

@@ -1,8 +1,13 @@
 """A store as operators see it: serdes and timestamps above the bytes, uncommitted writes above the backend.
 
-One view per store and task. ``entries`` holds what was read or written since it was last trimmed; ``dirty`` the keys
-changed since the last commit. Operators load a batch's distinct keys by one ``load`` (a multi-get for the rest), loop
-over the dict, and leave their changes in it; the backend and the changelog see the last value per key once per commit.
+One view per store and task. ``entries`` holds what was read or written lately; ``dirty`` the keys changed since the last
+commit. Operators load a batch's distinct keys by one ``load`` (a multi-get for the rest), loop over the dict, and leave
+their changes in it; the backend and the changelog see the last value per key once per commit.
+
+The cache has two generations. When ``entries``, the young one, has grown to half of the bound, it becomes the old one,
+whose place it takes, and a new one is begun, to which ``load`` brings back what is asked for again. So what was not asked
+for during the last half of the bound is what goes, at the cost of one more look into a dictionary for keys that are not
+young, and of nothing per entry.
 
 Exactness rests on one rule: a value that can be changed in place is kept as bytes and decoded at every read, so that no
 caller can alter what another one sees. Only values of an ``immutable`` serde are kept as objects, and only as a reader
@@ -24,12 +29,10 @@ from typing import Any
 from sortedcontainers import SortedSet
 
 from penstock.state.errors import SerdeError
+from penstock.state.sizes import entries_bytes, marks_bytes
 from penstock.state.store import StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
-_ENTRY_OVERHEAD_BYTES = 200
-"""A dict slot, a bytes object for the key, a tuple and two small objects: what an entry costs beside its bytes."""
-_SAMPLE = 64
 
 
 class KeyValueState:
@@ -42,6 +45,8 @@ class KeyValueState:
         """The type whose instances may be entries as they are; others go through ``as_stored``."""
         self.entries: dict[bytes, Any] = {}
         self.dirty: dict[bytes, int] = {}
+        self._old: dict[bytes, Any] = {}
+        """The old generation. An entry that is young too counts as it is there; what is dirty is young."""
         self._backend = backend
         self._encode = spec.value_serde.serialize
         self._decode = spec.value_serde.deserialize
@@ -58,6 +63,11 @@ class KeyValueState:
     def load(self, keys: Iterable[bytes]) -> None:
         """Afterwards every key is in ``entries``."""
         missing = list(set(keys).difference(self.entries))
+        if missing and self._old:
+            old = self._old
+            again = {k: old[k] for k in missing if k in old}
+            self.entries.update(again)
+            missing = [k for k in missing if k not in again]
         if missing:
             found = self._backend.get_many(self.spec.name, missing)
             if self.immutable:
@@ -247,41 +257,29 @@ class KeyValueState:
             floor = self._floor
             assert floor is not None
             self.entries = {k: e for k, e in self.entries.items() if k >= floor}
+            self._old = {k: e for k, e in self._old.items() if k >= floor}
             self._dropped_to = floor
 
     def discard(self) -> None:
         """Forget everything that is not committed; reads go to the backend again."""
         self.entries.clear()
+        self._old.clear()
         self.dirty.clear()
         self._fresh.clear()
         self._sorted, self._sorted_len = None, 0
         self._floor = self._dropped_to
 
     def trim(self, max_bytes: int) -> None:
-        """Drop clean entries, oldest first, until the estimate is below ``max_bytes``. Dirty ones stay."""
-        size = self.size_bytes()
-        if size <= max_bytes:
-            return
-        if not self.dirty:
-            keep = int(len(self.entries) * max_bytes / size / 2)
-            drop = len(self.entries) - keep
-            for key in list(self.entries)[:drop]:
-                del self.entries[key]
-            return
-        self.entries = {k: self.entries[k] for k in self.dirty}
+        """Drop clean entries that were not asked for lately until the estimate is below ``max_bytes``. Dirty ones stay."""
+        if 2 * entries_bytes(self.entries) > max_bytes and 2 * len(self.dirty) <= len(self.entries):
+            self._old = self.entries
+            self.entries = {k: self._old[k] for k in self.dirty}
+        if self.size_bytes() > max_bytes:
+            self._old = {}
 
     def size_bytes(self) -> int:
-        """Estimated memory of ``entries``, from a sample."""
-        count = len(self.entries)
-        if not count:
-            return 0
-        seen = total = 0
-        for key, entry in self.entries.items():
-            total += len(key) + (len(entry) if isinstance(entry, bytes) else 8)
-            seen += 1
-            if seen == _SAMPLE:
-                break
-        return count * (_ENTRY_OVERHEAD_BYTES + total // seen)
+        """Estimated memory of what is cached and of what is not committed."""
+        return entries_bytes(self.entries) + entries_bytes(self._old) + marks_bytes(len(self.dirty))
 
 
 def window_key(start_ms: int, key: bytes) -> bytes:

@@ -1,0 +1,45 @@
+"""What entries kept in memory cost, as CPython lays them out.
+
+Estimates, from a sample of a dictionary's first and last entries: exact sizes would cost more than the entries save. They
+count the objects' headers, which for small entries are most of it: a counter of 16 bytes under a key of 10 takes about
+330 bytes in the cache while it is uncommitted, and 180 in the write buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
+from sys import getsizeof
+from typing import Any
+
+SLOT_BYTES = 80
+"""A place in a dictionary, between two doublings: hash, two pointers, and its share of the index."""
+_NUMBER_BYTES = 32
+_SAMPLED = 32
+
+
+def entries_bytes(entries: Mapping[bytes, Any]) -> int:
+    """The memory of a store's entries: keys, stored bytes or ``(value, timestamp)``, and the dictionary."""
+    count = len(entries)
+    if not count:
+        return 0
+    some: Iterable[tuple[bytes, Any]] = entries.items()
+    if count > 2 * _SAMPLED:
+        some = chain(islice(entries.items(), _SAMPLED), islice(reversed(entries.items()), _SAMPLED))  # type: ignore[call-overload]  # items of a dict
+        total = sum(getsizeof(key) + _of(entry) for key, entry in some) // (2 * _SAMPLED)
+    else:
+        total = sum(getsizeof(key) + _of(entry) for key, entry in some) // count
+    return count * (SLOT_BYTES + total)
+
+
+def marks_bytes(count: int) -> int:
+    """The memory of a dictionary from keys that are kept anyway to timestamps."""
+    return count * (SLOT_BYTES + _NUMBER_BYTES)
+
+
+def _of(entry: Any) -> int:
+    if entry is None:
+        return 0
+    if isinstance(entry, tuple):
+        return getsizeof(entry) + getsizeof(entry[0]) + _NUMBER_BYTES
+    return getsizeof(entry)

@@ -5,6 +5,9 @@
 use pyo3::prelude::*;
 
 mod kernels;
+mod librdkafka;
+mod reader;
+mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
 const INTERFACE: u32 = 1;
@@ -12,5 +15,7 @@ const INTERFACE: u32 = 1;
 #[pymodule]
 fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<writer::Writer>()?;
     kernels::register(module)
 }

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from penstock.state.errors import ProcessingError, SerdeError
-from penstock.state.log import Headers
 from penstock.state.partitioner import partition_for
 from penstock.state.serde import Serde
+from penstock.streams.output import Output
 from penstock.streams.task_context import NodeContext
 from penstock.streams.watermarks import Mark, TaskWatermarks
-from penstock.topologies.batch import Batch
+from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import Column
 from penstock.topologies.operator import Operator, TaskTime
+from penstock.topologies.operators.columnar.parts import longest, nulls_of, serialized, worth_columns, written
 from penstock.topologies.operators.endpoints import Sink
 
 _TIME = struct.Struct(">q")
 BY_KEY = -1
 """Partition of a record that the producer chooses by murmur2 of the key."""
-
-
-@dataclasses.dataclass(slots=True)
-class Output:
-    """Records for one topic, in order. ``partition`` as in ``LogProducer.send``. ``order`` is the batch's, by which
-    ``Task.causes`` finds the input records; ``None``: no input record is behind them."""
-
-    topic: str
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    timestamps: list[int]
-    headers: list[Headers] | None = None
-    partition: int | list[int] | None = None
-    order: list[int] | None = None
 
 
 class WatermarkTeller:
@@ -178,6 +165,9 @@ class SinkOperator(Operator):
             self._outputs.extend(self._teller.told_at_reading())
 
     def _write(self, port: int, batch: Batch) -> None:
+        if worth_columns(batch) and (output := self._in_columns(batch)) is not None:
+            self._outputs.append(output)
+            return
         try:
             keys = self._spec.key_serde.serialize_all(batch.keys)
             values = self._spec.value_serde.serialize_all(batch.values)
@@ -195,6 +185,22 @@ class SinkOperator(Operator):
             self._outputs.append(
                 Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
             )
+
+    def _in_columns(self, batch: ColumnBatch) -> Output | None:
+        """The batch's columns as they are, or each distinct value written once; ``None``: row by row."""
+        spec = self._spec
+        if spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
+            return None
+        keys = _written(batch.key_column, batch, "key", spec.key_serde)
+        values = None if keys is None else _written(batch.value_column, batch, "value", spec.value_serde)
+        if keys is None or values is None:
+            return None
+        if (longest(values) if isinstance(values, Column) else _longest(values)) > self._max_bytes:
+            return None
+        null_keys = nulls_of(keys) is not None if isinstance(keys, Column) else None in keys
+        if spec.internal and null_keys:
+            return None
+        return Output(self._topic, keys, values, batch.times, batch.headers, None, batch.orders)
 
     def _write_by_topic(
         self, batch: Batch, keys: list[bytes | None], values: list[bytes | None], partition: int | list[int] | None
@@ -234,7 +240,7 @@ class SinkOperator(Operator):
                 )
 
     def _check_size(self, values: list[bytes | None]) -> None:
-        largest = max(map(len, filter(None, values)), default=0)
+        largest = _longest(values)
         if largest > self._max_bytes:
             raise ProcessingError(
                 f"a value of {largest} bytes is over max_record_bytes={self._max_bytes}; make it smaller or raise the "
@@ -288,41 +294,13 @@ class SinkOperator(Operator):
         return None
 
 
-def coalesced(outputs: list[Output]) -> list[Output]:
-    """Neighbours for one topic as one, in linear time; lists that came from batches are left as they are."""
-    out: list[Output] = []
-    owned = False
-    for o in outputs:
-        last = out[-1] if out else None
-        if last is None or last.topic != o.topic or _shape(last) != _shape(o):
-            out.append(o)
-            owned = False
-            continue
-        if not owned:
-            headers = None if last.headers is None else list(last.headers)
-            partition = None if last.partition is None else list(_listed(last))
-            order = None if last.order is None else list(last.order)
-            last = Output(last.topic, [*last.keys], [*last.values], [*last.timestamps], headers, partition, order)
-            out[-1], owned = last, True
-        if o.headers is not None and last.headers is None:
-            last.headers = [()] * len(last.keys)
-        if last.headers is not None:
-            last.headers += o.headers if o.headers is not None else [()] * len(o.keys)
-        if isinstance(last.partition, list):
-            last.partition += _listed(o)
-        last.keys += o.keys
-        last.values += o.values
-        last.timestamps += o.timestamps
-        if last.order is not None and o.order is not None:
-            last.order += o.order
-    return out
+def _longest(values: list[bytes | None]) -> int:
+    return max(map(len, filter(None, values)), default=0)
 
 
-def _shape(output: Output) -> tuple[bool, bool]:
-    """Which of the columns that an output may lack are there: only outputs of one shape can be put together."""
-    return output.partition is None, output.order is None
-
-
-def _listed(output: Output) -> list[int]:
-    partition = output.partition
-    return partition if isinstance(partition, list) else [partition if partition is not None else -1] * len(output.keys)
+def _written(
+    column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]
+) -> Column | list[bytes | None] | None:
+    """The keys or values of a batch as bytes, a column if they are one that can be written; ``None``: one cannot be."""
+    data = None if column is None else serialized(column, serde)
+    return data if data is not None else written(batch.keys if part == "key" else batch.values, serde)

@@ -27,10 +27,11 @@ from penstock.streams.event_time import with_event_times
 from penstock.streams.feed import Feed
 from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
+from penstock.streams.output import Output, coalesced
 from penstock.streams.policies import Policies
 from penstock.streams.chunk import Chunk
 from penstock.streams.ports import Committed
-from penstock.streams.sink import LoopTeller, Output, SinkOperator, WatermarkTeller, coalesced, mark_output
+from penstock.streams.sink import LoopTeller, SinkOperator, WatermarkTeller, mark_output
 from penstock.streams.task_clock import TaskClock
 from penstock.streams.task_commit import CommitWork, CommitWriter, store_writes
 from penstock.streams.task_context import Failures, NodeContext, TaskRequests

@@ -14,7 +14,7 @@ from penstock.state.store import StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
 from penstock.streams import journal
 from penstock.streams.metadata import CommitMetadata
-from penstock.streams.sink import Output
+from penstock.streams.output import Output
 
 
 @dataclasses.dataclass

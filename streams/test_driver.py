@@ -31,8 +31,9 @@ from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.streams.arrival import ArrivalFeed, in_dependency_order
 from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata, decode
+from penstock.streams.output import Output
 from penstock.streams.ports import Committed
-from penstock.streams.sink import BY_KEY, Output
+from penstock.streams.sink import BY_KEY
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.graph import Topology
 

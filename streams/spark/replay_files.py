@@ -18,7 +18,8 @@ from penstock.state.log import TaskId
 from penstock.state.partitioner import partition_for
 from penstock.state.snapshot_storage import open_storage
 from penstock.state.store import StoreSpec
-from penstock.streams.sink import BY_KEY, Output
+from penstock.streams.output import Output
+from penstock.streams.sink import BY_KEY
 from penstock.streams.spark.published import OutputFile
 
 ANY_PARTITION = -1

@@ -23,7 +23,7 @@ from penstock.streams import journal
 from penstock.streams.asking import InlineAsker
 from penstock.streams.journal import ClockFiring, Entry
 from penstock.streams.metadata import CommitMetadata
-from penstock.streams.sink import Output
+from penstock.streams.output import Output
 from penstock.streams.spark.compact_executor import CompactTarget, write_snapshot
 from penstock.streams.spark.published import StoreFile, TaskReport
 from penstock.streams.spark.replay_files import OutputFiles, store_file

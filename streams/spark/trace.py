@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.state.log import TaskId
-from penstock.streams.sink import Output
+from penstock.streams.output import Output
 from penstock.streams.spark.replay_rows import END_OF_TASK
 from penstock.streams.spark.replay_task import ReplayJob, ReplayTask, task_runs
 from penstock.topologies.graph import Topology

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from penstock.state.memory import MemoryBackend
 from penstock.streams import journal
+from penstock.streams.output import Output
 from penstock.streams.ports import Committed
-from penstock.streams.sink import Output
 from penstock.topologies.graph import Topology
 from tests.properties.oracle import Input, Oracle, Written, merged
 from tests.properties.running import Runner, chunk_of

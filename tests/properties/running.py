@@ -17,9 +17,10 @@ from penstock.state.partitioner import partition_for
 from penstock.state.store import StoreWrites
 from penstock.streams import journal, metadata
 from penstock.streams.chunk import Chunk
+from penstock.streams.output import Output
 from penstock.streams.policies import Policies
 from penstock.streams.ports import Committed
-from penstock.streams.sink import BY_KEY, Output
+from penstock.streams.sink import BY_KEY
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.graph import Topology
 from tests.properties import programs as p

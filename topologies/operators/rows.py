@@ -15,6 +15,7 @@ from penstock.state.serde import Serde
 from penstock.topologies.batch import Batch
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator import OperatorContext
+from penstock.topologies.operators.columnar.parts import nulls_of
 
 
 def map_rows(
@@ -38,6 +39,13 @@ def map_rows(
 
 def without_nulls(ctx: OperatorContext, batch: Batch, column: Literal["key", "value"]) -> Batch:
     """The batch without the rows whose key, or value, is null, which are counted as ``null_key`` or ``null_value``."""
+    whole = batch.key_column if column == "key" else batch.value_column
+    if whole is not None:
+        nulls = nulls_of(whole)
+        if nulls is None:
+            return batch
+        ctx.dropped(f"null_{column}", int(nulls.sum()))
+        return batch.where(~nulls)
     looked = batch.keys if column == "key" else batch.values
     if None not in looked:
         return batch

@@ -12,8 +12,9 @@ from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
 from penstock.streams.chunk import Chunk
 from penstock.streams.metadata import CommitMetadata
+from penstock.streams.output import Output
 from penstock.streams.policies import Policies
-from penstock.streams.sink import BY_KEY, Output
+from penstock.streams.sink import BY_KEY
 from penstock.streams.task import Task, TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder

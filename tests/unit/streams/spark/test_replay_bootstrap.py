@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.state.log import TaskId
 from penstock.streams import journal
 from penstock.streams.metadata import CommitMetadata
-from penstock.streams.sink import Output
+from penstock.streams.output import Output
 from penstock.streams.spark.replay_rows import to_headers
 from penstock.streams.spark.replay_task import ReplayJob, ReplayTask
 from penstock.streams.spark.shipping import ship

@@ -1,0 +1,189 @@
+"""What columnar operators have in common: nulls, distinct values and groups of a column, and columns as bytes.
+
+Every function that gives ``None`` says that the rows must do it: nothing has been done then, and nothing reported.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+
+from penstock.state.errors import SerdeError
+from penstock.state.serde import BYTES, FLOAT, INT, Serde
+from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import (
+    BytesColumn,
+    CodedColumn,
+    Codes,
+    Column,
+    Ints,
+    Mask,
+    NumberColumn,
+    Places,
+    StructColumn,
+)
+
+FEWEST = 32
+"""In batches with fewer records the row path is faster than setting up arrays."""
+_SPARSE = 4
+"""With so many times more possible groups than rows, groups are found by sorting, else by a table of all of them."""
+
+
+def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
+    """Whether to try the columns of a batch."""
+    return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+
+
+def nulls_of(column: Column) -> Mask | None:
+    """Which values are null; no array when none is."""
+    nulls: Mask | None = None
+    if isinstance(column, CodedColumn):
+        if None in column.values:
+            nulls = np.fromiter((v is None for v in column.values), np.bool_, len(column.values))[column.codes]
+    elif isinstance(column, (BytesColumn, NumberColumn, StructColumn)):
+        nulls = column.nulls
+    else:
+        values = column.to_list()
+        nulls = np.fromiter((v is None for v in values), np.bool_, len(values))
+    return nulls if nulls is not None and nulls.any() else None
+
+
+class Groups(NamedTuple):
+    """Rows with equal codes. Groups are numbered in the order in which they first appear: ``numbers`` is that of each row,
+    ``codes`` the code of each group, ``firsts`` the place of its first row."""
+
+    numbers: Places
+    codes: Places
+    firsts: Places
+
+
+def grouped(codes: Codes | Places | Ints, bound: int) -> Groups:
+    """The groups of codes from 0 to ``bound - 1``."""
+    if bound > _SPARSE * len(codes) + 1024:
+        found, firsts, sorted_numbers = np.unique(codes, return_index=True, return_inverse=True)
+        by_appearance = np.argsort(firsts, kind="stable")
+        numbers = _ranks(by_appearance, len(found))[sorted_numbers]
+        return Groups(numbers, found[by_appearance].astype(np.intp), firsts[by_appearance])
+    first_of = np.full(bound, len(codes), np.intp)
+    # of places that repeat, the last assignment stays: read backwards, the first row of each code
+    first_of[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    found = np.flatnonzero(first_of < len(codes))
+    found = found[np.argsort(first_of[found], kind="stable")]
+    return Groups(_ranks(found, bound)[codes], found, first_of[found])
+
+
+def _ranks(places: Places, bound: int) -> Places:
+    """At each place, where it stands among them."""
+    ranks = np.empty(bound, np.intp)
+    ranks[places] = np.arange(len(places))
+    return ranks
+
+
+def latest_of(groups: Groups, times: Ints) -> Ints:
+    """The highest time in each group."""
+    count = len(groups.codes)
+    if bool((times[1:] >= times[:-1]).all()):
+        last = np.empty(count, np.intp)
+        last[groups.numbers] = np.arange(len(times))
+        return times[last]
+    latest = times[groups.firsts]
+    np.maximum.at(latest, groups.numbers, times)
+    return latest
+
+
+def coded(column: Column) -> CodedColumn | None:
+    """The column by its distinct values, of which it has no more than rows."""
+    if isinstance(column, CodedColumn):
+        return column.compact() if len(column.values) > max(len(column), FEWEST) else column
+    if isinstance(column, BytesColumn) or (isinstance(column, NumberColumn) and column.array.dtype == np.int64):
+        values = column.to_list()
+        index = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        return CodedColumn(np.fromiter(map(index.__getitem__, values), np.int32, len(values)), list(index))
+    return None  # of floats, NaN and zeros with a sign are equal or not as the serde likes
+
+
+class Keyed(NamedTuple):
+    """Rows by the bytes of their key. ``groups`` has one group for each different one; ``store_keys`` and ``keys`` have
+    one entry per group."""
+
+    groups: Groups
+    store_keys: list[bytes]
+    keys: list[Any]
+
+
+def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
+    """The rows of a key column without nulls. ``None`` also when different keys have equal bytes."""
+    distinct = coded(column)
+    if distinct is None:
+        return None
+    groups = grouped(distinct.codes, len(distinct.values))
+    keys = [distinct.values[c] for c in groups.codes.tolist()]
+    store_keys = written(keys, serde)
+    if store_keys is None or None in store_keys:
+        return None
+    numbers: dict[bytes | None, int] = {}
+    same = [numbers.setdefault(k, len(numbers)) for k in store_keys]
+    if len(numbers) < len(same):
+        return _merged(groups, store_keys, keys, same)  # type: ignore[arg-type]  # no nulls here
+    return Keyed(groups, store_keys, keys)  # type: ignore[arg-type]  # no nulls here
+
+
+def _merged(groups: Groups, store_keys: list[bytes], keys: list[Any], same: list[int]) -> Keyed | None:
+    """Groups whose keys have equal bytes as one, if the keys are the same value."""
+    kept = _new(same)
+    for i, number in enumerate(same):
+        first = keys[kept[number]]
+        if type(keys[i]) is not type(first) or keys[i] != first:
+            return None
+    numbers = np.array(same, np.intp)[groups.numbers]
+    places = np.array(kept, np.intp)
+    one = Groups(numbers, np.arange(len(kept)), groups.firsts[places])
+    return Keyed(one, [store_keys[i] for i in kept], [keys[i] for i in kept])
+
+
+def _new(same: list[int]) -> list[int]:
+    """Where each number stands first; numbers begin in ascending order."""
+    out: list[int] = []
+    for i, number in enumerate(same):
+        if number == len(out):
+            out.append(i)
+    return out
+
+
+def written(values: list[Any], serde: Serde[Any]) -> list[bytes | None] | None:
+    """The values as bytes, nulls kept."""
+    try:
+        return serde.serialize_all(values)
+    except SerdeError:
+        return None
+
+
+def serialized(column: Column, serde: Serde[Any]) -> Column | None:
+    """The column as bytes, each distinct value written once: a ``BytesColumn``, or a ``CodedColumn`` of bytes."""
+    if isinstance(column, BytesColumn):
+        return column if serde is BYTES else None
+    if isinstance(column, CodedColumn):
+        distinct = coded(column)
+        assert distinct is not None
+        data = written(distinct.values, serde)
+        return None if data is None else CodedColumn(distinct.codes, data)
+    if isinstance(column, NumberColumn):
+        for plain, kind, layout in ((INT, np.int64, ">i8"), (FLOAT, np.float64, ">f8")):
+            if serde is plain and column.array.dtype == kind:
+                return _fixed(column, layout)
+    return None
+
+
+def _fixed(column: NumberColumn, layout: str) -> BytesColumn:
+    """Numbers of 8 bytes. What stands where a value is null is not read."""
+    offsets = np.arange(0, 8 * len(column) + 1, 8, dtype=np.int64)
+    return BytesColumn(column.array.astype(layout).tobytes(), offsets, column.nulls)
+
+
+def longest(column: Column) -> int:
+    """The length of the longest value of a column of bytes, used or not."""
+    if isinstance(column, BytesColumn):
+        return int(np.diff(column.offsets).max()) if len(column) else 0
+    assert isinstance(column, CodedColumn)
+    return max((len(v) for v in column.values if v is not None), default=0)

@@ -27,6 +27,7 @@ from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
+from penstock.topologies.needs import ROWS, Needs, Way
 
 Emission = Literal["every_update", "per_commit", "on_close"]
 NO_TIME = -1
@@ -209,6 +210,11 @@ class OperatorSpec:
     def touches(self, port: int) -> tuple[str, ...]:
         """Which of its resources records of an in port touch."""
         return self.resources
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        """How it takes the records of an in port (a source: those of its topic), when ``out`` is needed of what leaves
+        each of its out ports. By default: whole rows, one by one."""
+        return Way(ROWS, "it has no form for columns")
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form for one task."""

@@ -24,6 +24,7 @@ class BatchTime:
         self.by_place_ms: list[int] = []
         self.watermark_before_ms = NO_TIME
         self.watermark_by_place_ms: list[int] = []
+        self.idle_by_place: list[bool] = []
         self.wall_ms = NO_TIME
 
 

@@ -10,6 +10,7 @@ from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.partitioner import partition_for
 from penstock.state.serde import Serde
 from penstock.streams.output import Output
+from penstock.streams.packed import packed_output
 from penstock.streams.task_context import NodeContext
 from penstock.streams.watermarks import Mark, TaskWatermarks
 from penstock.topologies.batch import Batch, ColumnBatch
@@ -165,8 +166,10 @@ class SinkOperator(Operator):
             self._outputs.extend(self._teller.told_at_reading())
 
     def _write(self, port: int, batch: Batch) -> None:
-        if worth_columns(batch) and (output := self._in_columns(batch)) is not None:
+        if not self._spec.packs and worth_columns(batch) and (output := self._in_columns(batch)) is not None:
             self._outputs.append(output)
+            return
+        if not len(batch):
             return
         try:
             keys = self._spec.key_serde.serialize_all(batch.keys)
@@ -177,7 +180,10 @@ class SinkOperator(Operator):
         except (SerdeError, ProcessingError) as exc:
             self._one_by_one(port, batch, exc)
             return
-        if self._spec.route == "broadcast":
+        if self._spec.packs:
+            assert self._partitions is not None
+            self._outputs.append(packed_output(self._topic, keys, values, batch, self._partitions, self._max_bytes))
+        elif self._spec.route == "broadcast":
             self._write_to_all(batch, keys, values)
         elif keys and self._spec.topic_of is not None:
             self._write_by_topic(batch, keys, values, partition)
@@ -220,7 +226,8 @@ class SinkOperator(Operator):
     def _one_by_one(self, port: int, batch: Batch, error: Exception) -> None:
         if len(batch) == 1:
             # what cannot be written is the processing's fault, not the input bytes'
-            self.ctx.failed(batch, 0, ProcessingError(f"topic {self._topic}: {error}"))
+            problem = ProcessingError(f"topic {self._topic}: {error}")
+            self.ctx.failed(batch, 0, problem, may_skip=not self._spec.packs)
             return
         for i in range(len(batch)):
             self._write(port, batch.slice(i, i + 1))

@@ -79,6 +79,11 @@ class TaskTime(Protocol):
         ``uses_watermark``."""
 
     @property
+    def idle_by_place(self) -> list[bool]:
+        """Whether all sources that have a watermark strategy were idle after each input record of the batch. Empty where
+        none has one."""
+
+    @property
     def wall_ms(self) -> int:
         """Processing time: the last reading of the clock that the journal holds. It stands still within a batch."""
 

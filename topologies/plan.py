@@ -19,6 +19,7 @@ from itertools import combinations
 
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import OperatorSpec
+from penstock.topologies.operators.combine import Combine
 from penstock.topologies.operators.endpoints import Sink
 from penstock.topologies.watermarks import carried_topics
 
@@ -81,8 +82,8 @@ Children = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 def _timed_if_carrying(spec: OperatorSpec, carried: frozenset[str]) -> OperatorSpec:
-    """A sink through which watermarks travel writes them at their places."""
-    if isinstance(spec, Sink) and spec.internal and spec.topic in carried:
+    """A sink through which watermarks travel writes them at their places; what combines before it goes by them."""
+    if (isinstance(spec, Combine) or (isinstance(spec, Sink) and spec.internal)) and spec.topic in carried:
         return dataclasses.replace(spec, uses_watermark=True)
     return spec
 

@@ -180,11 +180,14 @@ def _facts(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) 
 
 
 def _written(topology: Topology, application_id: str) -> dict[str, bool]:
-    """Every topic that sinks write, and whether an operator before it in its sub-topology emits per commit."""
+    """Every topic that sinks write, and whether an operator before it in its sub-topology emits per commit. Partial
+    aggregates are left out: commits decide what they hold, and the stores behind them tell whether they were right."""
     out: dict[str, bool] = {}
     for sub in topology.subtopologies:
         held = _held(topology, sub)
         for name in sub.sinks:
+            if topology.sink(name).packs:
+                continue
             topic = topology.sink(name).topic_name(application_id)
             out[topic] = out.get(topic, False) or name in held
     return out

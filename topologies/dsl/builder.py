@@ -40,8 +40,9 @@ from penstock.topologies.windows import duration_ms
 
 class StreamsBuilder:
     """Builds a ``Topology``. ``key`` and ``value`` are the serdes of topics that name none (anything that
-    ``serde_of`` takes); ``emission`` is that of aggregations that name none. Everything wrong with a topology
-    is a ``TopologyError``, raised by the call that is wrong, or by ``build``."""
+    ``serde_of`` takes); ``emission`` is that of aggregations that name none; ``combine``
+    whether those that emit per commit combine before their repartition topics (``KGroupedStream``). Everything wrong
+    with a topology is a ``TopologyError``, raised by the call that is wrong, or by ``build``."""
 
     def __init__(
         self,
@@ -50,8 +51,9 @@ class StreamsBuilder:
         key: Any = str,
         value: Any = dict,
         emission: Emission = "every_update",
+        combine: bool = True,
     ) -> None:
-        self._wiring = Wiring(name, key, value, emission)
+        self._wiring = Wiring(name, key, value, emission, combines=combine)
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from penstock.state.serde import INT
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
 from penstock.topologies.dsl.cogrouped import CogroupedKStream
+from penstock.topologies.dsl.combining import Grouping, input_of
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
@@ -35,36 +36,47 @@ class KGroupedStream:
     ``merge(a, b)`` and ``inverse(a, b)`` (hopping windows): the aggregate of two disjoint sets of records, and a without
     the records of b. They promise that neither the order nor the grouping of records matters, and let windows that are
     emitted on close share the aggregates of their parts. The answer is the same.
+
+    ``combine`` (records that go through a repartition topic): send partial aggregates instead of records, once per key,
+    window and commit. ``None``: where emission is ``per_commit``, the merge is exact (counts, ready aggregates that say so,
+    ``merge=``), and windows are closed by a watermark or have a grace of 10 s or more. Stores and last results are the same;
+    intermediate results are fewer. Partials go through a topic of their own: let the application come to the end of its
+    inputs before it is switched on or off.
     """
 
     def __init__(
         self,
-        flow: Flow,
+        grouping: Grouping,
         windows: Windows | None = None,
         retention_ms: int | None = None,
         ttl_ms: int | None = None,
     ) -> None:
-        self._flow = flow
+        self._grouping = grouping
         self._windows = windows
         self._retention_ms = retention_ms
         self._ttl_ms = ttl_ms
+
+    @property
+    def _flow(self) -> Flow:
+        """The records, with equal keys in one partition."""
+        return self._grouping.sent
 
     def with_ttl(self, ttl: int | str) -> KGroupedStream:
         """Aggregates live for ``ttl`` of stream time after their latest record, then are deleted: a tombstone goes
         downstream and to the changelog, and the key starts anew with its next record. Records that are older than that,
         of a key without an aggregate, are dropped and counted as late."""
         if self._windows is not None:
-            raise TopologyError(f"with_ttl on {self._flow.out!r}: windows end by themselves; leave ttl out")
-        return KGroupedStream(self._flow, ttl_ms=checked_ttl(ttl, f"group of {self._flow.out}"))
+            raise TopologyError(f"with_ttl on {self._grouping.flow.out!r}: windows end by themselves; leave ttl out")
+        return KGroupedStream(self._grouping, ttl_ms=checked_ttl(ttl, f"group of {self._grouping.flow.out}"))
 
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> KGroupedStream:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
         window can be read after it started (at least, and by default, as long as it takes records)."""
-        what = f"windowed_by on {self._flow.out!r}"
+        what = f"windowed_by on {self._grouping.flow.out!r}"
         checked, retention_ms = checked_windows(windows, retention, what)
         if self._windows is not None or self._ttl_ms is not None:
             raise TopologyError(f"{what}: the stream is windowed already, or has a ttl; call windowed_by once, alone")
-        return KGroupedStream(self._flow, checked, retention_ms)
+        return KGroupedStream(self._grouping, checked, retention_ms)
 
     def triggered(
         self,
@@ -103,10 +115,17 @@ class KGroupedStream:
         )
         return KTriggeredStream(self._flow, how)
 
-    def count(self, *, name: str | None = None, emission: Emission | None = None, late: bool = False) -> KTable:
+    def count(
+        self,
+        *,
+        name: str | None = None,
+        emission: Emission | None = None,
+        late: bool = False,
+        combine: bool | None = None,
+    ) -> KTable:
         """The number of records per key. Values are longs."""
-        name = self._flow.wiring.name(self._flow, "count", name)
-        return self._add(name, INT, emission, late, COUNTING)
+        name = self._name("count", name)
+        return self._add(name, INT, emission, late, COUNTING, combine)
 
     def reduce(
         self,
@@ -117,10 +136,11 @@ class KGroupedStream:
         name: str | None = None,
         emission: Emission | None = None,
         late: bool = False,
+        combine: bool | None = None,
     ) -> KTable:
         """``fn(aggregate, value)`` over the values; a key's first value is its first aggregate. ``inverse`` promises
         that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
-        name = self._flow.wiring.name(self._flow, "reduce", name)
+        name = self._name("reduce", name)
         _check_functions(name, fn, inverse, merge)
         fold = Fold(
             adders=(lambda key, value, aggregate: fn(aggregate, value),),
@@ -128,7 +148,7 @@ class KGroupedStream:
             merge=fn if inverse is not None and merge is None else merge,
             inverse=inverse,
         )
-        return self._add(name, self._flow.value, emission, late, fold)
+        return self._add(name, self._grouping.flow.value, emission, late, fold, combine)
 
     def aggregate(
         self,
@@ -142,18 +162,21 @@ class KGroupedStream:
         name: str | None = None,
         emission: Emission | None = None,
         late: bool = False,
+        combine: bool | None = None,
+        approximate: bool = False,
     ) -> KTable:
         """``adder(key, value, aggregate)`` over the records, from ``init()``; ``None`` deletes the key.
         ``value`` is the aggregate's serde, which must be named. ``merger(key, a, b)``: of two sessions that meet.
 
         Or a ready aggregate or an expression over aggregates alone: ``aggregate(mean("price"))``,
-        ``aggregate(col("price").sum())``. The store then holds accumulators."""
-        name = self._flow.wiring.name(self._flow, "aggregate", name)
+        ``aggregate(col("price").sum())``. The store then holds accumulators. ``approximate``: it may be combined even
+        where its merge is not exact (floats, randomised sketches), so that its last digits depend on commits."""
+        name = self._name("aggregate", name)
         if isinstance(init, Expression):
-            init, tp = aggregator_of_one(init, scope_of_flow(self._flow), operator=name)
+            init, tp = aggregator_of_one(init, scope_of_flow(self._grouping.flow), operator=name)
             value = serde_of_type(tp) if value is None else value
         if isinstance(init, Aggregator):
-            return self._ready(name, init, value, emission, late)
+            return self._ready(name, init, value, emission, late, combine, approximate=approximate)
         if value is None:
             raise TopologyError(
                 f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
@@ -167,7 +190,7 @@ class KGroupedStream:
             merge=merge,
             inverse=inverse,
         )
-        return self._add(name, serde, emission, late, fold)
+        return self._add(name, serde, emission, late, fold, combine)
 
     def agg(
         self,
@@ -176,15 +199,17 @@ class KGroupedStream:
         name: str | None = None,
         emission: Emission | None = None,
         late: bool = False,
+        combine: bool | None = None,
+        approximate: bool = False,
         **parts: Aggregator | Expression,
     ) -> KTable:
         """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``,
         ``agg(mean=col("price").sum() / count())``. Values are dicts; of expressions alone also instances of the Struct or
         dataclass that ``value`` names. An aggregate given for ``name`` or ``value`` is one of that name."""
         (name, value), named = options_and_parts({"name": name, "value": value}, parts)
-        name = self._flow.wiring.name(self._flow, "agg", name)
-        made, shown = aggregate_of(named, name, self._flow, value)
-        return self._ready(name, made, shown, emission, late)
+        name = self._name("agg", name)
+        made, shown = aggregate_of(named, name, self._grouping.flow, value)
+        return self._ready(name, made, shown, emission, late, combine, approximate=approximate)
 
     def cogroup(self, adder: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
         """Aggregate several grouped streams into one table; ``adder(key, value, aggregate)`` is for the records of this
@@ -195,7 +220,20 @@ class KGroupedStream:
             )
         return CogroupedKStream(((self._flow, check_function(adder, f"cogroup of {self._flow.out}")),))
 
-    def _ready(self, name: str, of: Aggregator, value: Any, emission: Emission | None, late: bool) -> KTable:
+    def _name(self, kind: str, name: str | None) -> str:
+        return self._grouping.flow.wiring.name(self._grouping.flow, kind, name)
+
+    def _ready(
+        self,
+        name: str,
+        of: Aggregator,
+        value: Any,
+        emission: Emission | None,
+        late: bool,
+        combine: bool | None,
+        *,
+        approximate: bool,
+    ) -> KTable:
         shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
         add, merge = of.add, of.merge
         fold = Fold(
@@ -207,26 +245,31 @@ class KGroupedStream:
             inverse=of.subtract if of.exact_merge and not of.ordered else None,
             result=of.result,
         )
-        request = self._request(name, of.serde, emission, late, fold)
-        return add_aggregation((self._flow,), dataclasses.replace(request, shown_serde=shown))
+        request = dataclasses.replace(self._request(name, of.serde, emission, late, fold), shown_serde=shown)
+        partly = merge if not of.ordered and (of.exact_merge or approximate) else None
+        flow, request = input_of(self._grouping, request, combine, partly)
+        return add_aggregation((flow,), request)
 
-    def _add(self, name: str, value: Any, emission: Emission | None, late: bool, fold: Fold) -> KTable:
-        return add_aggregation((self._flow,), self._request(name, value, emission, late, fold))
+    def _add(
+        self, name: str, value: Any, emission: Emission | None, late: bool, fold: Fold, combine: bool | None
+    ) -> KTable:
+        flow, request = input_of(self._grouping, self._request(name, value, emission, late, fold), combine, fold.merge)
+        return add_aggregation((flow,), request)
 
     def _request(self, name: str, value: Any, emission: Emission | None, late: bool, fold: Fold) -> Aggregation:
-        wiring = self._flow.wiring
+        flow = self._grouping.flow
         return Aggregation(
             name=name,
-            key=self._flow.key,
+            key=flow.key,
             value=value,
             shown_serde=value,
-            emission=wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
+            emission=flow.wiring.emission if emission is None else as_emission(emission, f"operator {name!r}"),
             fold=fold,
             windows=self._windows,
             retention_ms=self._retention_ms,
-            record=self._flow.value,
+            record=flow.value,
             late=late,
-            by_watermark=self._flow.watermarked,
+            by_watermark=flow.watermarked,
             ttl_ms=self._ttl_ms,
         )
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.state.store import StoreSpec
 from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.dsl.combining import Grouping
 from penstock.topologies.dsl.expressions import ExpressionMethods
 from penstock.topologies.dsl.global_table import GlobalTableJoinMethods
 from penstock.topologies.dsl.grouped import KGroupedStream
@@ -99,11 +101,15 @@ class KStream(
         keyed = self._then(
             "group-by", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True, gives="key"
         )
-        return KGroupedStream(keyed._flow.wiring.repartition(keyed._flow, partitions=partitions))
+        flow = keyed._flow
+        wiring = flow.wiring
+        send = partial(wiring.repartition, flow, partitions=partitions)
+        return KGroupedStream(Grouping(flow, send, partitions=partitions, sends=True))
 
     def group_by_key(self) -> KGroupedStream:
         """Group by the key, through a repartition topic only where keys may have changed."""
-        return KGroupedStream(self._flow.wiring.by_key(self._flow))
+        flow = self._flow
+        return KGroupedStream(Grouping(flow, partial(flow.wiring.by_key, flow), partitions=None, sends=flow.rekeyed))
 
     # -- out -------------------------------------------------------------------------------------------------
 

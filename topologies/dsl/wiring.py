@@ -51,11 +51,13 @@ class Flow:
 class Wiring:
     """One graph under construction by the DSL."""
 
-    def __init__(self, name: str, key: Any, value: Any, emission: Any) -> None:
+    def __init__(self, name: str, key: Any, value: Any, emission: Any, *, combines: bool = True) -> None:
         self.graph = GraphBuilder(name)
         self.key = as_serde(key, f"the default key serde of topology {name!r}")
         self.value = as_serde(value, f"the default value serde of topology {name!r}")
         self.emission = as_emission(emission, f"topology {name!r}")
+        self.combines = combines
+        """Whether aggregations combine before repartition topics where nothing else is said."""
         self.topics: dict[str, str] = {}
         """Topics that are read: topic → operator."""
         self._parts: list[str] = []

@@ -79,9 +79,10 @@ class Aggregates(Operator):
         self._timed = fold.timed
         self._result = fold.result
         self._sends_olds = spec.sends_olds
+        self._sums, self._partials = fold.sums, fold.partials
         # Then the last count per key is all that anyone sees, and no function of the user's is called.
         self._only_counts = (
-            fold.counts
+            (fold.counts or fold.sums)
             and not self._every_update
             and not spec.sends_olds
             and self._state.immutable
@@ -120,7 +121,10 @@ class Aggregates(Operator):
     def apply_loaded(self, batch: Batch, store_keys: list[bytes]) -> None:
         """The same of store keys that are loaded."""
         if self._only_counts:
-            self._count(store_keys, batch.timestamps)
+            if self._sums:
+                self._add(store_keys, batch.values, batch.timestamps)
+            else:
+                self._count(store_keys, batch.timestamps)
             if self.ctx.heard and not self.mute:
                 self._changed.update(zip(store_keys, batch.keys, strict=True))
             return
@@ -167,7 +171,7 @@ class Aggregates(Operator):
 
     def row_failed(self, batch: Batch, index: int, error: Exception) -> None:
         """A function of the user's raised for a row."""
-        self.ctx.failed(batch, index, error)
+        self.ctx.failed(batch, index, error, may_skip=not self._partials)
 
     def _count(self, store_keys: list[bytes], timestamps: list[int]) -> None:
         """Count a batch of which nobody sees more than the last value per key: one step per distinct key."""
@@ -186,6 +190,18 @@ class Aggregates(Operator):
                     latest[key] = ts = found_ts
             entries[key] = (records, ts)
         self._state.dirty.update(latest)
+
+    def _add(self, store_keys: list[bytes], counts: list[int], timestamps: list[int]) -> None:
+        """The same of records that were counted elsewhere: keys may repeat."""
+        entries, dirty = self._state.entries, self._state.dirty
+        for key, records, ts in zip(store_keys, counts, timestamps, strict=True):
+            if (found := entries[key]) is not None:
+                count, found_ts = found
+                records += count
+                if found_ts > ts:
+                    ts = found_ts
+            entries[key] = (records, ts)
+            dirty[key] = ts
 
     def _fold_decoding(
         self, batch: Batch, store_keys: list[bytes], values: list[Any]

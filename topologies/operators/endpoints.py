@@ -15,6 +15,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.rows import decode_column, without_nulls
+from penstock.topologies.operators.unpacking import unpacked
 from penstock.topologies.watermarks import WatermarkStrategy
 
 
@@ -27,13 +28,14 @@ class Source(OperatorSpec):
     that write an internal topic comes with it; not where the topic answers what its readers have sent. ``loop_rounds``: it
     is a feedback topic, in which records go around at most so often. ``bootstrap``: when
     a task starts, it is read to its end before the other inputs. ``priority``: while an input of a higher one has records,
-    the others wait."""
+    the others wait. ``packed``: each of its records holds many (``penstock.topologies.packing``)."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
     value_serde: Serde[Any] = BYTES
     internal: bool = False
     partitions: int | None = None
+    packed: bool = False
     timestamp: Callable[[Record], int] | None = None
     watermark: WatermarkStrategy | None = None
     carries_watermarks: bool = True
@@ -71,11 +73,12 @@ class _Decodes(Operator):
         super().__init__(ctx)
         self._keys = None if spec.key_serde is BYTES else spec.key_serde
         self._values = None if spec.value_serde is BYTES else spec.value_serde
+        self._packed = spec.packed
 
     def process(self, port: int, batch: Batch) -> None:
-        decoded = batch
+        decoded = unpacked(self.ctx, batch) if self._packed else batch
         if self._values is not None:
-            values, decoded = decode_column(self.ctx, batch, self._values, batch.values, "value")
+            values, decoded = decode_column(self.ctx, decoded, self._values, decoded.values, "value")
             decoded = decoded.replace(values=values)
         if self._keys is not None:
             keys, decoded = decode_column(self.ctx, decoded, self._keys, decoded.keys, "key")
@@ -168,13 +171,15 @@ class Sink(OperatorSpec):
     windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo the
     count. ``route``: another rule (``Route``), or ``fn(key, value, partitions)``. ``topic_of(key, value)``: which of
     ``topics`` each record goes to (``topic`` is then the first of them). Sinks of one topic run in lockstep, so that the
-    topic's order does not depend on batches."""
+    topic's order does not depend on batches. ``packs``: many records travel as one, of a topic whose records all have
+    keys and values and no headers (``penstock.topologies.packing``)."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
     value_serde: Serde[Any] = BYTES
     internal: bool = False
     partitions: int | None = None
+    packs: bool = False
     inner_key: Serde[Any] | None = None
     route: Route = "key"
     topic_of: Callable[[Any, Any], str] | None = None

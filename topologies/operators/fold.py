@@ -20,15 +20,18 @@ class Fold:
     its first aggregate. A ``None`` result deletes.
 
     ``timed``: adders are given ``(value, timestamp_ms)`` in place of the value. ``counts``: the aggregate is the number of
-    records. ``merger(key, a, b)`` makes one aggregate of two sessions'. ``merge(a, b)``: of those of two disjoint sets of
-    records, so that windows may share the aggregates of their parts; ``inverse(a, b)`` takes b's records out of a again.
-    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
+    records. ``partials``: the records are aggregates of other records, which the adder merges; ``sums``: they are numbers of
+    records, which it adds up. ``merger(key, a, b)`` makes one aggregate of two sessions'. ``merge(a, b)``: of those of two
+    disjoint sets of records, so that windows may share the aggregates of their parts; ``inverse(a, b)`` takes b's records
+    out of a again. ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
     """
 
     adders: tuple[Adder, ...]
     init: Callable[[], Any] | None = None
     timed: bool = False
     counts: bool = False
+    sums: bool = False
+    partials: bool = False
     merger: Callable[[Any, Any, Any], Any] | None = None
     merge: Callable[[Any, Any], Any] | None = None
     inverse: Callable[[Any, Any], Any] | None = None

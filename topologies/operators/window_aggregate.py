@@ -260,7 +260,7 @@ class HoppingAggregates(WindowAggregates):
                     self._state.put(store_key, new, ts)
             except Exception as exc:
                 self._state.entries.update(zip(some, before, strict=True))
-                self.ctx.failed(batch, i, exc)
+                super().row_failed(batch, i, exc)
                 continue
             places += [i] * len(some)
             store_keys += some

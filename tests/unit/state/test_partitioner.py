@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from penstock.state.partitioner import murmur2, partition_for
+from penstock.state.partitioner import murmur2, partition_for, partitions_for
 
 VECTORS = {
     b"": 275646681,
@@ -26,3 +28,10 @@ def test_partition_is_the_positive_hash_modulo_the_count() -> None:
     assert partition_for(b"foobar", 12) == 6
     assert partition_for(b"", 7) == 275646681 % 7
     assert {partition_for(b"%d" % i, 5) for i in range(100)} == set(range(5))
+
+
+def test_many_keys_at_once_are_as_one_by_one() -> None:
+    rng = random.Random(1)
+    keys = [rng.randbytes(rng.randrange(12)) for _ in range(500)] + list(VECTORS)
+    for some in (keys, keys[:3], []):
+        assert partitions_for(some, 7) == [partition_for(k, 7) for k in some]

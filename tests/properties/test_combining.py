@@ -1,0 +1,202 @@
+"""Aggregations that combine before their repartition topic against the same ones that do not: equal stores, timestamps
+included, and equal last results, whatever the batches, the commits and restarts, the windows and what closes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.state.log import Record
+from penstock.streams.policies import Policies
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.aggregators import agg, count, max_, sum_
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.grouped import KGroupedStream
+from penstock.topologies.dsl.table import KTable
+from penstock.topologies.graph import Topology
+from penstock.topologies.operators.combine import Combine, Combines, CombinesByWatermark
+from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.windows import CalendarWindows, UnlimitedWindows, Windows, global_window, hopping, tumbling
+
+SIZES = (1, 2, 7, 10_000)
+
+
+def united(key: Any, value: Any, aggregate: list[Any]) -> list[Any]:
+    """Changes the aggregate that it is given, as users may."""
+    aggregate[:] = sorted({*aggregate, value["n"]})
+    return aggregate
+
+
+def refusing(key: Any, value: Any, aggregate: int) -> int:
+    """A function of the user's that some records are too much for."""
+    if value["n"] == 13:
+        raise ValueError("thirteen")
+    return aggregate + value["n"]
+
+
+FOLDS: dict[str, Callable[..., KTable]] = {
+    "count": lambda g, **o: g.count(**o),
+    "reduce": lambda g, **o: g.reduce(lambda a, v: {"n": a["n"] + v["n"]}, inverse=lambda a, b: a, **o),
+    "refusing": lambda g, **o: g.aggregate(int, refusing, value=int, merge=operator.add, **o),
+    "set": lambda g, **o: g.aggregate(
+        list, united, value=list, merge=lambda a, b: sorted({*a, *b}), merger=lambda k, a, b: a, **o
+    ),
+    "ready": lambda g, **o: g.aggregate(agg(total=sum_("n", number=int), most=max_("n"), records=count()), **o),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One random run: what is aggregated how, and when records come (``None``: a commit; ``True``: a restart)."""
+
+    fold: str
+    windows: Windows | None
+    emission: str
+    delay_ms: int | None
+    partitions: int
+    key: Any
+    steps: tuple[tuple[int, tuple[Record, ...]] | bool | None, ...]
+
+
+KEYS: dict[Any, tuple[Any, ...]] = {
+    str: ("a", "b", "", "ä" * 20),
+    int: (1, 2, -7),
+    "json": (1, 1.0, True, "1", [1, 2], {"a": 1}),
+    bytes: (b"\xff", b"a", b""),
+    float: (0.0, -0.0, 1.5),
+}
+
+
+def random_windows(rng: random.Random, grace: int) -> Windows | None:
+    size = rng.choice((5, 10, 30))
+    return rng.choice(
+        (
+            None,
+            tumbling(size, grace=grace, offset=rng.choice((0, 3))),
+            hopping(size, rng.choice((2, 5, 7, 40)), grace=grace),
+            CalendarWindows("day", "Europe/Berlin", grace_ms=grace),
+            UnlimitedWindows(20),
+            global_window(),
+        )
+    )
+
+
+def random_trial(rng: random.Random, partitions: int) -> Trial:
+    """With several partitions nothing is late anywhere, as what is late depends on how tasks interleave."""
+    late = (0, 0, 0, 2, 7, 30) if partitions == 1 else (0, 0, 2, 5)
+    delay = rng.choice((None, 0, 6, 6)) if partitions == 1 else rng.choice((None, 6))
+    grace = rng.choice((0, 3, 25)) if partitions == 1 or delay is not None else 10_000_000_000
+    windows = random_windows(rng, grace)
+    scale = 9_000_000 if isinstance(windows, CalendarWindows) else 1
+    steps: list[Any] = []
+    now = [rng.randint(0, 40) for _ in range(partitions)]
+    kind = rng.choice(list(KEYS))
+    for _ in range(rng.randint(1, 12)):
+        steps.append(rng.choice((None, None, None, True)) if rng.random() < 0.3 else None)
+        if rng.random() < 0.8:
+            steps.pop()
+        at = rng.randrange(partitions)
+        rows = []
+        for _ in range(rng.choice((1, 3, 30))):
+            now[at] += rng.choice((0, 0, 1, 2, 9))
+            ts = max(now[at] - rng.choice(late), 0) * scale
+            key = None if rng.random() < 0.05 else rng.choice(range(len(KEYS[kind])))
+            rows.append(Record(None, None if rng.random() < 0.05 else {"n": rng.randint(0, 20), "k": key}, ts, ()))
+        steps.append((at, tuple(rows)))
+    emission = "per_commit"
+    if windows is not None and windows.horizon_ms is not None and rng.random() < 0.4:
+        emission = "on_close"
+    return Trial(rng.choice(list(FOLDS)), windows, emission, delay, partitions, kind, tuple(steps))
+
+
+def topology(trial: Trial, *, combine: bool) -> Topology:
+    keys = KEYS[trial.key]
+    builder = StreamsBuilder("t", emission="per_commit")
+    strategy = None if trial.delay_ms is None else bounded_out_of_orderness(trial.delay_ms, interval=1)
+    stream = builder.stream("in", key=bytes, value="json", watermark=strategy)
+    grouped: KGroupedStream = stream.group_by(
+        lambda _, v: None if v is None or v["k"] is None else keys[v["k"]], key=trial.key, partitions=2
+    )
+    if trial.windows is not None:
+        grouped = grouped.windowed_by(trial.windows)
+    table = FOLDS[trial.fold](grouped, name="table", emission=trial.emission, combine=combine)
+    table.to_stream().to("out")
+    return builder.build()
+
+
+Answer = tuple[list[Any], dict[bytes | None, tuple[bytes | None, int]]]
+
+
+def run(trial: Trial, size: int, *, combine: bool) -> Answer:
+    """The table's rows, with their timestamps, by task; and the last result under each key."""
+    options = TaskOptions(batch_max_records=size, policies=Policies(processing="skip"))
+    driver = TopologyTestDriver(
+        topology(trial, combine=combine), partitions=trial.partitions, options=options, auto_commit=False
+    )
+    with driver:
+        for step in trial.steps:
+            if step is None:
+                driver.commit()
+            elif step is True:
+                driver.restart(restore=size == 7)
+            else:
+                assert isinstance(step, tuple)
+                driver.pipe_all("in", step[1], partition=step[0])
+        driver.restart()
+        rows = [
+            list(state.range())
+            for _, task in sorted(driver.tasks.items())
+            for name, state in task.stores.items()
+            if name == "table"
+        ]
+        results = {r.key: (r.value, r.timestamp_ms) for r in driver.read_raw("out")}
+        return rows, results
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_task_answers_as_without_combining(seed: int) -> None:
+    """With one upstream task there is one order, so that even what is late is the same."""
+    trial = random_trial(random.Random(seed), 1)
+    assert any(isinstance(s, Combine) for s in topology(trial, combine=True).operators.values())
+    expected = run(trial, 10_000, combine=False)
+    for size in SIZES:
+        assert run(trial, size, combine=True) == expected, (trial, size)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_several_tasks_answer_as_without_combining(seed: int) -> None:
+    """Nothing is late here; with a watermark it would be if a mark overtook a partial."""
+    trial = random_trial(random.Random(1000 + seed), 3)
+    expected = run(trial, 10_000, combine=False)
+    for size in SIZES:
+        assert run(trial, size, combine=True) == expected, (trial, size)
+
+
+def _differing(trials: list[Trial]) -> int:
+    return sum(run(t, 7, combine=True) != run(t, 10_000, combine=False) for t in trials)
+
+
+def test_a_mark_that_overtakes_partials_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [t for t in (random_trial(random.Random(s), 1) for s in range(60)) if t.delay_ms is not None and t.windows]
+    assert _differing(trials) == 0
+    monkeypatch.setattr(CombinesByWatermark, "_due", lambda self, place, limit_ms: False)
+    assert _differing(trials) > 0
+
+
+def test_a_record_that_overtakes_partials_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [t for t in (random_trial(random.Random(s), 1) for s in range(60)) if t.delay_ms is None and t.windows]
+    assert _differing(trials) == 0
+    whole = Combines.__init__
+
+    def never_closing(self: Combines, ctx: Any, spec: Any) -> None:
+        whole(self, ctx, spec)
+        self._closed_by_records = False
+
+    monkeypatch.setattr(Combines, "__init__", never_closing)
+    assert _differing(trials) > 0

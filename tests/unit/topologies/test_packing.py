@@ -1,0 +1,30 @@
+"""Many records in one: what is packed comes back, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.state.errors import SerdeError
+from penstock.topologies.packing import pack, unpack
+
+
+def test_rows_come_back_in_order() -> None:
+    keys, values, times = [b"a", b"", b"a", b"\xff" * 300], [b"", b"x", b"yy", b"z"], [3, 1 << 60, 0, 2]
+    assert unpack(pack(keys, values, times)) == (keys, values, times)
+    assert unpack(pack([], [], [])) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (None, "null"),
+        (b"", "requires a buffer"),
+        (b"\x02" + pack([b"a"], [b"b"], [1])[1:], "version is 2"),
+        (pack([b"a"], [b"b"], [1]) + b"!", "bytes, not"),
+        (pack([b"a"], [b"b"], [1])[:-1], "bytes, not"),
+        (b"\x01\x00\x00\x00\xff", "requires a buffer"),
+    ],
+)
+def test_anything_else_is_refused(data: bytes | None, why: str) -> None:
+    with pytest.raises(SerdeError, match=why):
+        unpack(data)

@@ -1,0 +1,143 @@
+"""Which aggregations combine before their repartition topic, and how the DSL wires them: see
+``penstock.topologies.operators.combine``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.state.errors import TopologyError
+from penstock.state.serde import BYTES
+from penstock.state.window_keys import WindowedSerde
+from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.edges import ANY_KIND
+from penstock.topologies.operators.combine import Combine
+from penstock.topologies.operators.endpoints import Source
+from penstock.topologies.operators.fold import Aggregation, Fold
+from penstock.topologies.windows import SpanWindows
+
+LEAST_GRACE_MS: Final = 10_000
+"""The grace from which windows that stream time closes are combined without being asked. Tasks that write one topic may lie
+a commit interval further apart than without combining, and what makes records late there must not be that."""
+
+
+class Grouping:
+    """Records with their keys, sent through a repartition topic when, and as, somebody needs them: ``flow`` as they were
+    before, ``send`` sends all of them."""
+
+    def __init__(self, flow: Flow, send: Callable[[], Flow], *, partitions: int | None, sends: bool) -> None:
+        self.flow = flow
+        self.partitions = partitions
+        self.sends = sends
+        """Whether there is a topic between at all."""
+        self._send = send
+        self._sent: Flow | None = None
+
+    @property
+    def sent(self) -> Flow:
+        """The records behind the topic."""
+        if self._sent is None:
+            self._sent = self._send()
+        return self._sent
+
+
+def input_of(
+    grouping: Grouping, request: Aggregation, combine: bool | None, merge: Callable[[Any, Any], Any] | None
+) -> tuple[Flow, Aggregation]:
+    """What an aggregation takes: the records, or partials of them, and then the request to merge those. ``combine``: as
+    the user said it, ``None`` for the default. ``merge``: of two partials, where it is exact enough for the user.
+
+    Raises ``TopologyError`` for ``combine=True`` where it cannot be."""
+    if not grouping.sends or combine is False:
+        return grouping.sent, request
+    why_not = _obstacle(grouping.flow, request, merge)
+    if why_not is not None:
+        if combine:
+            raise TopologyError(f"operator {request.name!r}: combine=True, but {why_not}; leave combine out")
+        return grouping.sent, request
+    if combine is None and not _by_default(request, combines=grouping.flow.wiring.combines):
+        return grouping.sent, request
+    assert merge is not None
+    return _combined(grouping, request, merge)
+
+
+def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any] | None) -> str | None:
+    """Why records cannot be combined."""
+    windows = request.windows
+    if merge is None:
+        return (
+            "nothing says that its partial aggregates merge exactly (give merge=, take an aggregate that merges, with "
+            "number=int or Decimal, or allow the rest with approximate=True)"
+        )
+    if request.emission == "every_update":
+        return "emission='every_update' shows every record's update; use 'per_commit' or 'on_close'"
+    if request.late:
+        return "late records are wanted as they were"
+    if request.ttl_ms is not None:
+        return "what lives for a time depends on every record's"
+    if windows is not None and not isinstance(windows, SpanWindows):
+        return f"{windows.describe()} do not follow from the timestamp alone"
+    if windows is not None and windows.time == "processing":
+        return "windows in processing time depend on when each record arrives"
+    if getattr(windows, "before_epoch", False):
+        return "windows that start before 1970 are kept record by record"
+    if isinstance(flow.key, WindowedSerde):
+        return "its keys are windowed"
+    return None
+
+
+def _by_default(request: Aggregation, *, combines: bool) -> bool:
+    """Whether an aggregation is combined without being asked."""
+    windows = request.windows
+    if request.emission != "per_commit" or not combines:
+        return False
+    return windows is None or request.by_watermark or windows.horizon_ms is None or windows.grace_ms >= LEAST_GRACE_MS
+
+
+def _combined(grouping: Grouping, request: Aggregation, merge: Callable[[Any, Any], Any]) -> tuple[Flow, Aggregation]:
+    """Wire the combining operator and the topic of partials."""
+    flow, wiring = grouping.flow, grouping.flow.wiring
+    assert request.windows is None or isinstance(request.windows, SpanWindows)
+    topic = f"{request.name}-partials-repartition"
+    spec = Combine(
+        topic=topic,
+        fold=request.fold,
+        key_serde=flow.key,
+        record_serde=flow.value,
+        partial_serde=request.value,
+        windows=request.windows,
+        by_watermark=request.by_watermark,
+    )
+    wiring.add(f"{request.name}-combine", spec, flow)
+    partials = dataclasses.replace(
+        flow, operator=f"{request.name}-combine", port=None, value=request.value, route="key", rekeyed=False
+    )
+    written = partials if spec.keeps_keys else dataclasses.replace(partials, key=BYTES)
+    sink = dataclasses.replace(wiring.internal_sink(topic, written, grouping.partitions), packs=True)
+    wiring.add(f"{topic}-sink", sink, partials)
+    source = Source(
+        topic=topic,
+        key_serde=flow.key,
+        value_serde=request.value,
+        internal=True,
+        partitions=grouping.partitions,
+        packed=True,
+        accepts=ANY_KIND,
+    )
+    wiring.add_source(topic, source)
+    merging = dataclasses.replace(request, fold=_of_partials(request.fold, merge), record=request.value)
+    return dataclasses.replace(partials, operator=topic), merging
+
+
+def _of_partials(fold: Fold, merge: Callable[[Any, Any], Any]) -> Fold:
+    """The fold of partials of a fold."""
+    return dataclasses.replace(
+        fold,
+        adders=(lambda key, partial, aggregate: merge(aggregate, partial),),
+        init=None,
+        timed=False,
+        counts=False,
+        sums=fold.counts,
+        partials=True,
+    )

@@ -1,0 +1,214 @@
+"""Combining before a repartition: the records of a key (of those that have the same windows) become one partial aggregate,
+which travels in their place; the aggregation behind the topic merges partials. For aggregations whose merge is exact.
+
+Partials are held from commit to commit, in no store: a commit, and whatever else must not come before them, sends them
+first. What is behind the topic then meets an order of records that it could have met without combining:
+
+* A partial has the highest timestamp of its records.
+* Partials are sent in the order in which their keys first had a record. Those of one task keep that order in the topic.
+* All that is held is sent before a record is taken whose timestamp closes a window of something held. So no record of a
+  partial lies behind one that closes its window, unless all of them do: a partial is late where its records would have been.
+* All that is held is sent before the watermark, or the news that the task is idle, that would close a window of it (without
+  windows: that has passed a record of it) is told to the topic's readers.
+
+Between tasks that write one topic nothing is ordered, with or without combining; but a task may now lie up to a commit
+interval behind another one.
+
+Counting runs in C over whole batches; any other fold calls its adder once per record, as the aggregation would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from typing import Any, Final
+
+from penstock.state.serde import BYTES, STRING, Serde
+from penstock.topologies.batch import Batch
+from penstock.topologies.edges import Emits
+from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.combine_partials import CountPartials, FoldPartials, Partials
+from penstock.topologies.operators.combine_spans import NEVER_MS, Span, spans_of
+from penstock.topologies.operators.fold import Fold
+from penstock.topologies.operators.rows import serialize_keys, without_nulls
+from penstock.topologies.windows import SpanWindows
+
+HELD_MAX: Final = 100_000
+"""Partials that are held at most, so that many keys need no more memory than few."""
+FOLDED_MAX: Final = 200_000
+"""Records that are folded at most before partials are sent, where a partial may grow with its records."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Combine(OperatorSpec):
+    """Sends partials of ``fold`` towards ``topic`` instead of records. ``windows``: those of the aggregation, if any;
+    ``by_watermark``: the watermark closes them, else stream time. Serdes: of keys, of records, of partials.
+
+    Keys leave as they are where ``keeps_keys``, else as their bytes."""
+
+    topic: str
+    fold: Fold
+    key_serde: Serde[Any]
+    record_serde: Serde[Any]
+    partial_serde: Serde[Any]
+    windows: SpanWindows | None = None
+    by_watermark: bool = False
+    emission: Emission | None = "per_commit"
+    emits: Emits = "insert"
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether keys of this serde are equal exactly where their bytes are."""
+        return self.key_serde in (STRING, BYTES)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return CombinesByWatermark(ctx, self) if self.uses_watermark else Combines(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """What partials are per, beside the key."""
+        return {} if self.windows is None else {"window": self.windows.describe()}
+
+
+class Combines(Operator):
+    """Sends what is held before a record that would close a window of it, and at commits."""
+
+    def __init__(self, ctx: OperatorContext, spec: Combine) -> None:
+        super().__init__(ctx)
+        self._key_serde = spec.key_serde
+        self._keeps_keys = spec.keeps_keys
+        self._partials: Partials = (
+            CountPartials() if spec.fold.counts else FoldPartials(ctx, spec.fold, spec.record_serde, spec.partial_serde)
+        )
+        self._span_of = spans_of(spec.windows)
+        self._span = Span(0, 0, NEVER_MS)
+        self.limit_ms = NEVER_MS
+        """The time that closes the first window of what is held."""
+        self._closed_by_records = not spec.by_watermark
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def process(self, port: int, batch: Batch) -> None:
+        batch = without_nulls(self.ctx, without_nulls(self.ctx, batch, "key"), "value")
+        keys, batch = self._grouping_keys(self._partials.readable(batch))
+        if not keys:
+            return
+        self.take(keys, batch)
+        if self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
+            self.send(batch.order[-1])
+
+    def _grouping_keys(self, batch: Batch) -> tuple[list[Any], Batch]:
+        """What to group by, equal exactly where the keys' bytes are, and the batch of the rows whose key can be
+        written."""
+        keys, serde = batch.keys, self._key_serde
+        if self._keeps_keys and set(map(type, keys)) == {serde.exact}:
+            if serde.exact is bytes:
+                return keys, batch
+            try:
+                "".join(keys).encode()  # there are strings that cannot be written
+                return keys, batch
+            except UnicodeEncodeError:
+                pass
+        written, batch = serialize_keys(self.ctx, batch, serde)
+        return (list(map(serde.deserialize, written)) if self._keeps_keys else written), batch
+
+    def take(self, keys: list[Any], batch: Batch) -> None:
+        """Take records in, by runs that have the same windows; send first what they would make late."""
+        times = batch.timestamps
+        if not self._span.low <= times[0] < self._span.high:
+            self._span = self._span_of(times[0])
+        low, high, _ = self._span
+        if low <= min(times) and max(times) < high:
+            self._take_run(keys, batch)
+            return
+        start = 0
+        for i, ts in enumerate(times):
+            if not low <= ts < high:
+                self._take_run(keys[start:i], batch.slice(start, i))
+                low, high, _ = self._span = self._span_of(ts)
+                start = i
+        self._take_run(keys[start:], batch.slice(start, len(times)))
+
+    def _take_run(self, keys: list[Any], batch: Batch) -> None:
+        """Records of the present span, which close no window of their own."""
+        low, high, closes_ms = self._span
+        times = batch.timestamps
+        if self._closed_by_records and self.limit_ms < high and max(times) >= self.limit_ms:
+            closing = next(i for i, ts in enumerate(times) if ts >= self.limit_ms)
+            if closing:
+                self._partials.add(low, keys[:closing], batch.slice(0, closing))
+            self.send(batch.order[closing])
+            keys, batch = keys[closing:], batch.slice(closing, len(times))
+        self._partials.add(low, keys, batch)
+        self.limit_ms = min(self.limit_ms, closes_ms)
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    def send(self, order: int) -> None:
+        """Send all that is held."""
+        self.limit_ms = NEVER_MS
+        keys, values, timestamps = self._partials.taken()
+        self.ctx.emit(Batch(keys, values, timestamps, [order] * len(keys)))
+
+    def flush(self) -> None:
+        self.send(0)
+
+
+class CombinesByWatermark(Combines):
+    """Sends what is held also before the topic's readers are told of a watermark that passes it by."""
+
+    def __init__(self, ctx: OperatorContext, spec: Combine) -> None:
+        super().__init__(ctx, spec)
+        self._windowed = spec.windows is not None
+        self._place = 0
+        """The first place of the batch whose watermark was not seen yet."""
+
+    def take(self, keys: list[Any], batch: Batch) -> None:
+        order, stride = batch.order, self.ctx.time.stride
+        if not self._due(order[-1] // stride, min(self.limit_ms, self._passed_at(min(batch.timestamps)))):
+            self._take(keys, batch)
+            return
+        start = 0
+        for i, at in enumerate(order):
+            if at // stride > self._place:
+                if i > start:
+                    self._take(keys[start:i], batch.slice(start, i))
+                self._show_until(at // stride)
+                start = i
+        self._take(keys[start:], batch.slice(start, len(order)))
+
+    def _take(self, keys: list[Any], batch: Batch) -> None:
+        super().take(keys, batch)
+        if not self._windowed:
+            self.limit_ms = min(self.limit_ms, min(batch.timestamps) + 1)
+
+    def _passed_at(self, ts: int) -> int:
+        """The limit that a record of this timestamp, and any later one, leaves at least."""
+        return self._span_of(ts).closes_ms if self._windowed else ts + 1
+
+    def _due(self, place: int, limit_ms: int) -> bool:
+        """Whether the places before this one would have to send what has this limit."""
+        time = self.ctx.time
+        if place <= self._place or not time.watermark_by_place_ms:
+            return False
+        return time.watermark_by_place_ms[place - 1] >= limit_ms - 1 or True in time.idle_by_place[self._place : place]
+
+    def _show_until(self, place: int) -> None:
+        """See the watermarks that the records before ``place`` left."""
+        time = self.ctx.time
+        while self._due(place, self.limit_ms) and self._partials.held:
+            at = bisect_left(time.watermark_by_place_ms, self.limit_ms - 1, self._place, place)
+            if True in time.idle_by_place[self._place : at]:
+                at = time.idle_by_place.index(True, self._place)
+            self.send(at * time.stride + 1 + self.ctx.index)
+            self._place = at + 1
+        self._place = max(place, self._place)
+
+    def advance(self, place: int) -> None:
+        self._show_until(place)
+
+    def end_batch(self) -> None:
+        self._place = 0
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        self.send(1 + self.ctx.index)

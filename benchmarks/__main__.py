@@ -16,11 +16,14 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.bench import Bench
-from benchmarks.drain import drain_pair, summary
+from benchmarks.ceiling import Ceilings
+from benchmarks.drain import drain, summary
 from benchmarks.latency import latency
+from benchmarks.machine import machine
 from benchmarks.restore import restore_pair
-from benchmarks.systems import GUARANTEES, PEERS, ROOT, SYSTEMS, WORKLOADS, System
+from benchmarks.systems import DEFAULT_SYSTEMS, GUARANTEES, PEERS, ROOT, SYSTEMS, System
 from benchmarks.topics import Log
+from benchmarks.workloads import WORKLOADS, Variant
 
 EXTRA_WORKLOADS = ("restore", "latency")
 RESTORE_SIZES = (500_000, 2_000_000)
@@ -33,12 +36,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Penstock beside its peers on one Kafka.")
     parser.add_argument("--workloads", nargs="+", choices=[*WORKLOADS, *EXTRA_WORKLOADS], metavar="NAME",
                         default=[*WORKLOADS, *EXTRA_WORKLOADS], help="of: %(choices)s (default: all)")  # fmt: skip
-    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), metavar="NAME", default=list(SYSTEMS),
-                        help="of: %(choices)s (default: all)")  # fmt: skip
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), metavar="NAME", default=list(DEFAULT_SYSTEMS),
+                        help=f"of: %(choices)s (default: {' '.join(DEFAULT_SYSTEMS)})")  # fmt: skip
     parser.add_argument("--guarantees", nargs="+", choices=list(GUARANTEES), default=list(GUARANTEES))
-    parser.add_argument("--repetitions", type=int, default=2, help="pairs per row; systems take turns (default: 2)")
-    parser.add_argument("--sizes", type=int, nargs=2, metavar=("SMALL", "LARGE"),
-                        help="records of both runs of a pair, instead of each system's own")  # fmt: skip
+    parser.add_argument("--repetitions", type=int, default=3, help="runs per row; systems take turns (default: 3)")
+    parser.add_argument("--records", type=int, help="records of a run, instead of the workload's own")
+    parser.add_argument("--part", type=float, default=1.0, help="of the workload's own records (default: 1)")
+    parser.add_argument("--keys", type=int, default=Variant.keys, help="users of clicks (default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=Variant.partitions, help="of every topic (%(default)s)")
+    parser.add_argument("--window-ms", type=int, default=Variant.window_ms, help="windows of ysb (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="Kafka Streams threads, Penstock processes (default: 1)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run is given up")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for every program's environment")
@@ -70,18 +76,22 @@ def say(text: str) -> None:
 
 def drains(bench: Bench, systems: list[System], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Every drain of the plan; within a workload the systems take turns, so that noise falls on all alike."""
-    results = []
+    results: list[dict[str, Any]] = []
+    ceilings = Ceilings.read(bench.work)
     for workload in (name for name in WORKLOADS if name in options.workloads):
         for guarantee in options.guarantees:
             for repetition in range(options.repetitions):
-                for system in systems:
-                    if workload not in system.sizes or guarantee not in system.guarantees:
+                # Turns the other way round in every second repetition: what drifts falls on all alike.
+                for system in systems[:: -1 if repetition % 2 else 1]:
+                    own = WORKLOADS[workload].records.get(system.program)
+                    if own is None or guarantee not in system.guarantees:
                         continue
                     say(f"{workload} {guarantee} {system.name} {repetition + 1} of {options.repetitions}")
-                    sizes = tuple(options.sizes) if options.sizes else system.sizes[workload]
-                    result = summary(drain_pair(bench, system, workload, guarantee, sizes))
-                    bench.write("pair", {**result, "threads": bench.threads, "set": bench.extra})
-                    say(f"  {result['void'] or format(result['records_per_s'], ',.0f') + ' records/s'}")
+                    run = drain(bench, system, workload, guarantee, options.records or int(own * options.part))
+                    result = {**summary(bench, run), "repetition": repetition}
+                    result["ceiling"] = ceilings.of(WORKLOADS[workload], result) if ceilings else None
+                    bench.write("drain", result)
+                    say(f"  {result['void'] or report.one_line(result)}")
                     results.append(result)
     return results
 
@@ -92,7 +102,7 @@ def extras(bench: Bench, systems: list[System], options: argparse.Namespace) -> 
         for system in (system for system in systems if system.name in RESTORING):
             if "restore" in options.workloads:
                 say(f"restore {guarantee} {system.name}")
-                yield "restore", restore_pair(bench, system, guarantee, options.sizes or RESTORE_SIZES)
+                yield "restore", restore_pair(bench, system, guarantee, RESTORE_SIZES)
             if "latency" in options.workloads:
                 say(f"latency {guarantee} {system.name}")
                 yield "latency", latency(bench, system, guarantee, LATENCY_RATE_PER_S)
@@ -106,11 +116,13 @@ def main(argv: list[str] | None = None) -> int:
     work.mkdir(parents=True, exist_ok=True)
     results_path = work / f"results-{time.strftime('%Y-%m-%d-%H%M%S')}.jsonl"
     found: dict[str, list[dict[str, Any]]] = {"drain": [], "restore": [], "latency": []}
+    variant = Variant(options.keys, options.partitions, options.window_ms)
     with broker(options) as (bootstrap, pid):
         bench = Bench(
-            Log(bootstrap, work), pid, work, options.peers_dir.resolve(), results_path, options.threads, options.limit,
-            dict(setting.split("=", 1) for setting in options.set),
+            Log(bootstrap, work, variant), pid, work, options.peers_dir.resolve(), results_path, options.threads,
+            options.limit, dict(setting.split("=", 1) for setting in options.set),
         )  # fmt: skip
+        bench.write("machine", machine())
         systems = [SYSTEMS[name] for name in options.systems]
         found["drain"] = drains(bench, systems, options)
         for kind, result in extras(bench, systems, options):

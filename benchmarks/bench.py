@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import usage
-from benchmarks.systems import GUARANTEES, ROOT, TABLES, System, UnavailableError
+from benchmarks.systems import GUARANTEES, ROOT, System, UnavailableError
 from benchmarks.topics import Log, topic_of
+from benchmarks.workloads import WORKLOADS, Variant
 
 
 @dataclasses.dataclass
@@ -33,14 +34,19 @@ class Bench:
     _commands: dict[str, list[str] | UnavailableError] = dataclasses.field(default_factory=dict)
     _started: int = 0
 
+    @property
+    def variant(self) -> Variant:
+        """What the log's topics are made for."""
+        return self.log.variant
+
     def command(self, system: System, workload: str) -> list[str]:
         """The system's command, made ready on first use; ``UnavailableError`` each time if that failed."""
-        if system.name not in self._commands:
+        if system.program not in self._commands:
             try:
-                self._commands[system.name] = system.make_ready(self.work, self.peers)
+                self._commands[system.program] = system.make_ready(self.work, self.peers)
             except UnavailableError as error:
-                self._commands[system.name] = error
-        command = self._commands[system.name]
+                self._commands[system.program] = error
+        command = self._commands[system.program]
         if isinstance(command, UnavailableError):
             raise command
         return [*command, system.words.get(workload, workload)]
@@ -63,6 +69,7 @@ class Bench:
     ) -> subprocess.Popen[bytes]:
         """Start the program; what it prints goes to a file of the application's name."""
         command = self.command(system, workload)
+        table = WORKLOADS[workload].table
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT / ".package"), str(ROOT)]),
@@ -70,11 +77,13 @@ class Bench:
             "STATE_DIR": str(self.state_folder(application)),
             "BOOTSTRAP": self.log.bootstrap,
             "TOPIC_IN": topic_in,
-            "TOPIC_TABLE": topic_of(*TABLES[workload]) if workload in TABLES else "",
+            "TOPIC_TABLE": topic_of(table, WORKLOADS[workload].table_rows(self.variant), self.variant) if table else "",
             "TOPIC_OUT": f"{application}-out",
             "GUARANTEE": GUARANTEES[guarantee],
             "COMMIT_MS": "1000",
             "THREADS": str(self.threads),
+            "WINDOW_MS": str(self.variant.window_ms),
+            **system.environment,
             **self.extra,
             **more,
         }
@@ -82,6 +91,13 @@ class Bench:
         logs.mkdir(parents=True, exist_ok=True)
         with (logs / f"{application}.log").open("ab") as output:
             return subprocess.Popen(command, env=environment, cwd=self.work, stdout=output, stderr=subprocess.STDOUT)
+
+    def load(self, workload: str, records: int) -> str:
+        """Fill the workload's input topic and table; the input's name."""
+        declared = WORKLOADS[workload]
+        if declared.table is not None:
+            self.log.load(declared.table, declared.table_rows(self.variant))
+        return self.log.load(declared.data_set, records)
 
     def clean(self, application: str) -> None:
         """Remove the application's state, topics and group."""

@@ -166,25 +166,27 @@ def users(records: int, base_ms: int) -> Iterator[Records]:
         yield Records([user_key(start + i) for i in range(count)], values, [base_ms - 3_600_000] * count)
 
 
-def draw_clicks(block: int, count: int) -> tuple[Ints, Ints]:
+def draw_clicks(block: int, count: int, users: int = USERS) -> tuple[Ints, Ints]:
     """User and page of each click."""
     random = _random(_CLICKS, block)
-    return random.integers(0, USERS, BLOCK)[:count], random.integers(0, 10_000, BLOCK)[:count]
+    return random.integers(0, users, BLOCK)[:count], random.integers(0, 10_000, BLOCK)[:count]
 
 
-def clicks(records: int, base_ms: int) -> Iterator[Records]:
-    """Page views of users chosen evenly from the million."""
+def clicks(records: int, base_ms: int, users: int = USERS) -> Iterator[Records]:
+    """Page views of so many users (at most ten million), chosen evenly."""
     for block, start, count in blocks(records):
-        who, pages = (column.tolist() for column in draw_clicks(block, count))
+        who, pages = (column.tolist() for column in draw_clicks(block, count, users))
         times = _times(base_ms, start, count)
         values = [b'{"user":"u%07d","url":"/page/%05d","ts":%d}' % row for row in zip(who, pages, times, strict=True)]
         yield Records([user_key(user) for user in who], values, times)
 
 
-DATA_SETS: dict[str, Callable[[int, int], Iterator[Records]]] = {
+DATA_SETS: dict[str, Callable[..., Iterator[Records]]] = {
     "ads": ads,
     "events": events,
     "lines": lines,
     "users": users,
     "clicks": clicks,
 }
+"""Each takes the number of records and ``base_ms``; those in ``KEYED`` the number of different keys too."""
+KEYED = ("clicks",)

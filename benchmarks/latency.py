@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks import data
 from benchmarks.bench import Bench
 from benchmarks.processes import stop, tree, usage
-from benchmarks.systems import TABLES, System, UnavailableError
-from benchmarks.topics import PARTITIONS
+from benchmarks.systems import System, UnavailableError
+from benchmarks.workloads import WORKLOADS
 
 WARM_S, MEASURED_S, AFTER_S = 10.0, 30.0, 5.0
 FIRST_OUTPUT_S = 90.0
@@ -29,7 +29,7 @@ TICK_S = 0.005
 class Receiver(threading.Thread):
     """Reads a topic and keeps, of each record, when its click was due and when it came; both in microseconds."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(daemon=True)
         self.received: list[tuple[int, int]] = []
         self.halt = threading.Event()
@@ -42,7 +42,7 @@ class Receiver(threading.Thread):
                 "fetch.wait.max.ms": 5,
             }
         )
-        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
 
     def run(self) -> None:
         """Until ``halt`` is set."""
@@ -87,7 +87,7 @@ class Sender:
 def latency(bench: Bench, system: System, guarantee: str, rate_per_s: int, commit_ms: int = 100) -> dict[str, Any]:
     """One measurement, as plain values; void unless every measured click came back exactly once (``ALO``: at least
     once)."""
-    bench.log.load(*TABLES["enrich"])
+    bench.log.load("users", WORKLOADS["enrich"].table_rows(bench.variant))
     application = bench.new_application(system, "latency")
     for suffix in ("in", "out"):
         bench.log.create(f"{application}-{suffix}")
@@ -98,7 +98,7 @@ def latency(bench: Bench, system: System, guarantee: str, rate_per_s: int, commi
     except UnavailableError as error:
         bench.clean(application)
         return {**facts, "void": str(error)}
-    receiver = Receiver(bench.log.bootstrap, f"{application}-out")
+    receiver = Receiver(bench.log.bootstrap, f"{application}-out", bench.variant.partitions)
     receiver.start()
     try:
         facts |= _measure(bench, process, receiver, Sender(bench.log.bootstrap, f"{application}-in"), rate_per_s)

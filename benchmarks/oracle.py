@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
+import orjson
 
 from benchmarks import data
 
@@ -24,7 +26,7 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def views_per_window(records: int, base_ms: int) -> dict[str, int]:
+def views_per_window(records: int, base_ms: int, window_ms: int = data.WINDOW_MS) -> dict[str, int]:
     """``<campaign>@<window start in ms>`` to its views."""
     campaigns = data.campaign_ids()
     counts: dict[str, int] = {}
@@ -32,10 +34,10 @@ def views_per_window(records: int, base_ms: int) -> dict[str, int]:
         ads, types, _, _ = data.draw_events(block, count)
         times = base_ms + (start + np.arange(count)) // data.RECORDS_PER_MS
         viewed = types == data.VIEW
-        windows = times[viewed] // data.WINDOW_MS
+        windows = times[viewed] // window_ms
         pairs = np.stack([ads[viewed] % data.CAMPAIGNS, windows])
         for (campaign, window), views in zip(*_tally(pairs), strict=True):
-            name = f"{campaigns[campaign]}@{window * data.WINDOW_MS}"
+            name = f"{campaigns[campaign]}@{window * window_ms}"
             counts[name] = counts.get(name, 0) + views
     return counts
 
@@ -55,11 +57,11 @@ def uses_per_word(lines: int) -> dict[str, int]:
     return {words[place]: int(counts[place]) for place in counts.nonzero()[0]}
 
 
-def clicks_per_user(records: int) -> dict[str, int]:
+def clicks_per_user(records: int, users: int = data.USERS) -> dict[str, int]:
     """Clicks of every user that has any."""
-    counts = np.zeros(data.USERS, np.int64)
+    counts = np.zeros(users, np.int64)
     for block, _, count in data.blocks(records):
-        counts += np.bincount(data.draw_clicks(block, count)[0], minlength=data.USERS)
+        counts += np.bincount(data.draw_clicks(block, count, users)[0], minlength=users)
     return {data.user_key(int(user)).decode(): int(counts[user]) for user in counts.nonzero()[0]}
 
 
@@ -95,6 +97,65 @@ def last_counts(
     return {key(k): count(v) for k, v in last.items() if k is not None and v is not None}
 
 
+# -- records that go through one by one ---------------------------------------------------------------------------
+
+
+class Tally(NamedTuple):
+    """A set of records without their order: how many, and the sum of their digests."""
+
+    records: int
+    digests: int
+
+
+def as_it_is(value: bytes) -> bytes:
+    """The bytes."""
+    return value
+
+
+def as_json(value: bytes) -> bytes:
+    """The same bytes for every spelling of a JSON value: fields by name, no blanks."""
+    return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+
+
+def tally(answer: Answer, canonical: Callable[[bytes], bytes] = as_json) -> Tally:
+    """Keys and values belong together in a digest, so that values under each other's keys are told."""
+    count = digests = 0
+    for key, value in answer:
+        count += 1
+        digests += crc32(canonical(value or b"null"), crc32(key or b""))
+    return Tally(count, digests)
+
+
+def passed(records: int, base_ms: int) -> Answer:
+    """Every event, as ``pass-through`` writes it."""
+    for block in data.events(records, base_ms):
+        yield from zip(block.keys or (), block.values, strict=True)
+
+
+def viewed(records: int, base_ms: int) -> Answer:
+    """The events that are views, as ``filter`` writes them."""
+    for (number, _, count), block in zip(data.blocks(records), data.events(records, base_ms), strict=True):
+        types = data.draw_events(number, count)[1]
+        for place in np.flatnonzero(types == data.VIEW).tolist():
+            yield (block.keys or [])[place], block.values[place]
+
+
+def projected(records: int, base_ms: int) -> Answer:
+    """Ad and time of every event, as ``project`` writes them."""
+    for block in data.events(records, base_ms):
+        for key, time in zip(block.keys or (), block.timestamps, strict=True):
+            yield key, b'{"ad_id":"%b","event_time":%d}' % (key, time)
+
+
+def compare_tallies(expected: Tally, found: Tally) -> Verdict:
+    """As many records, with the same sum of digests."""
+    if expected == found:
+        return Verdict(True, f"{expected.records:,} records, sum of digests {expected.digests:x}: equal")
+    if expected.records != found.records:
+        return Verdict(False, f"{found.records:,} records, {expected.records:,} expected")
+    return Verdict(False, f"{found.records:,} records as expected, but not the same ones: the sums of digests differ")
+
+
 # -- comparing -----------------------------------------------------------------------------------------------------
 
 
@@ -112,7 +173,7 @@ def compare_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> Ver
     )
 
 
-def compare_enriched(records: int, answer: Answer) -> Verdict:
+def compare_enriched(records: int, answer: Answer, users: int = data.USERS) -> Verdict:
     """Every click once, each with the profile of its own user."""
     found: dict[str, int] = {}
     strangers = 0
@@ -125,4 +186,4 @@ def compare_enriched(records: int, answer: Answer) -> Verdict:
         return Verdict(
             False, f"{strangers:,} of {sum(found.values()):,} outputs lack the click or their user's profile"
         )
-    return compare_counts(clicks_per_user(records), found)
+    return compare_counts(clicks_per_user(records, users), found)

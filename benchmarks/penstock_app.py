@@ -13,9 +13,10 @@ import subprocess
 import sys
 from typing import cast
 
-from penstock.streams.settings import WorkerSettings
+from benchmarks import data
+from benchmarks.workloads import WORKLOADS, Orders
+from penstock.streams.settings import WorkerSettings, load_settings
 from penstock.streams.worker import Worker
-from penstock.topologies.examples import enrich, keyed_count, word_count, ysb
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
 
@@ -23,24 +24,19 @@ _CHILD = "PENSTOCK_BENCHMARK_CHILD"
 
 
 def topology(workload: str) -> Topology:
-    """The ready-made topology, reading and writing the benchmark's topics."""
+    """The workload's topology, reading and writing the benchmark's topics."""
+    if workload not in WORKLOADS:
+        raise SystemExit(f"no such workload: {workload}")
     source, table, out = (os.environ[name] for name in ("TOPIC_IN", "TOPIC_TABLE", "TOPIC_OUT"))
     emission = cast(Emission, os.environ.get("EMISSION", "per_commit"))
-    if workload == "ysb":
-        return ysb.build(source, table, out, emission=emission)
-    if workload == "wordcount":
-        return word_count.build(source, out, emission=emission)
-    if workload == "enrich":
-        return enrich.build(source, table, out)
-    if workload == "keyed-count":
-        return keyed_count.build(source, emission=emission)
-    raise SystemExit(f"no such workload: {workload}")
+    window_ms = int(os.environ.get("WINDOW_MS", data.WINDOW_MS))
+    return WORKLOADS[workload].topology(Orders(source, table, out, emission, window_ms))
 
 
 def settings() -> WorkerSettings:
-    """Defaults, with the benchmark's guarantee, commit interval and codec."""
+    """Defaults and what ``PENSTOCK_…`` variables say, with the benchmark's guarantee, commit interval and codec."""
     exactly_once = os.environ["GUARANTEE"] == "exactly_once_v2"
-    return WorkerSettings(
+    return load_settings(
         application_id=os.environ["APP_ID"],
         bootstrap_servers=os.environ["BOOTSTRAP"],
         state_dir=os.environ["STATE_DIR"],

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.steady import spread
+
 REFERENCE = "kafka-streams"
 Row = dict[str, Any]
 
@@ -21,68 +23,87 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def _grouped(pairs: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
+def one_line(result: Row) -> str:
+    """A drain's figures for the eye that watches."""
+    share = f", {result['records_per_s'] / result['ceiling']:.0%} of the ceiling" if result.get("ceiling") else ""
+    return (
+        f"{result['records_per_s']:,.0f} records/s, {result['cpu_s_per_million']:.2f} CPU s/M over "
+        f"{result['steady_s']:.0f} s{share}"
+    )
+
+
+def grouped(results: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
+    """Drains by workload, guarantee and system."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for pair in pairs:
-        groups.setdefault((pair["workload"], pair["guarantee"], pair["system"]), []).append(pair)
+    for result in results:
+        groups.setdefault((result["workload"], result["guarantee"], result["system"]), []).append(result)
     return groups
 
 
-def _middle(valid: Sequence[Row], field: str) -> float:
-    return float(median(pair[field] for pair in valid))
+def valid(results: Iterable[Row]) -> list[Row]:
+    """Those that are not void."""
+    return [result for result in results if not result["void"]]
 
 
-def drain_table(pairs: Iterable[Row]) -> str:
-    """One row per workload, guarantee and system: rate, costs, and both beside the reference's."""
-    groups = _grouped(pairs)
+def ratios(results: Iterable[Row], reference: Iterable[Row], field: str) -> list[float]:
+    """Of each repetition that both have, the figure as a multiple of the reference's."""
+    beside = {result["repetition"]: result[field] for result in valid(reference)}
+    return [r[field] / beside[r["repetition"]] for r in valid(results) if beside.get(r["repetition"])]
+
+
+def _ratio(results: Sequence[Row], reference: Sequence[Row], field: str) -> str:
+    found = ratios(results, reference, field)
+    if not found:
+        return "-"
+    of = spread(found)
+    return f"{of.median:.2f}" if of.times == 1 else f"{of.median:.2f} ({of.low:.2f}–{of.high:.2f})"
+
+
+def _figure(results: Sequence[Row], field: str, form: str) -> str:
+    of = spread([result[field] for result in results])
+    return format(of.median, form) + ("" if of.times == 1 else f" ±{of.part:.0%}")
+
+
+def drain_table(results: Iterable[Row]) -> str:
+    """One row per workload, guarantee and system: medians with half the range of the repetitions, the share of the
+    ceiling, and both beside the reference's of the same repetition."""
+    groups = grouped(results)
     rows = []
-    for (workload, guarantee, system), results in sorted(groups.items()):
-        valid = [result for result in results if not result["void"]]
-        voids = [result["void"] for result in results if result["void"]]
-        why = f"VOID {len(voids)} of {len(results)}: {voids[0]}" if voids else "equal"
-        sizes = "→".join(f"{size:,}" for size in results[0]["sizes"])
-        if not valid:
-            rows.append([workload, system, guarantee, sizes, *["-"] * 8, why])
+    for (workload, guarantee, system), some in sorted(groups.items()):
+        fine = valid(some)
+        voids = [result["void"] for result in some if result["void"]]
+        why = f"VOID {len(voids)} of {len(some)}: {voids[0]}" if voids else "equal"
+        if not fine:
+            rows.append([workload, system, guarantee, f"{some[0]['records']:,}", *["-"] * 10, why])
             continue
         others = groups.get((workload, guarantee, REFERENCE), [])
-        reference = [result for result in others if not result["void"]]
-        rate, cpu = _middle(valid, "records_per_s"), _middle(valid, "cpu_s_per_million")
-        ratios = ["-", "-"]
-        if reference:
-            ratios = [
-                f"{rate / _middle(reference, 'records_per_s'):.2f}",
-                f"{cpu / _middle(reference, 'cpu_s_per_million'):.2f}",
-            ]
-        each = " / ".join(f"{result['records_per_s']:,.0f}" for result in valid)
+        shares = [result["records_per_s"] / result["ceiling"] for result in fine if result.get("ceiling")]
         rows.append(
             [
                 workload,
                 system,
                 guarantee,
-                sizes,
-                each,
-                f"{cpu:.1f}",
-                f"{_middle(valid, 'broker_cpu_s_per_million'):.1f}",
-                f"{max(result['peak_bytes'] for result in valid) / 1e6:,.0f}",
-                f"{_middle(valid, 'outputs_per_input'):.3f}",
-                *ratios,
-                f"{max(result['others_cores'] for result in valid):.2f}",
+                f"{some[0]['records']:,}",
+                _figure(fine, "records_per_s", ",.0f"),
+                _figure(fine, "cpu_s_per_million", ".2f"),
+                f"{_middle(fine, 'broker_cpu_s_per_million'):.2f}",
+                f"{_middle(fine, 'peak_bytes') / 1e6:,.0f}",
+                f"{_middle(fine, 'rest_bytes') / 1e6:,.0f}",
+                f"{_middle(fine, 'writes_per_input'):.3f}",
+                f"{median(shares):.0%}" if shares else "-",
+                _ratio(fine, others, "records_per_s"),
+                _ratio(fine, others, "cpu_s_per_million"),
+                f"{max(result['others_cores'] for result in fine):.2f}",
                 why,
             ]
         )
-    head = [
-        "workload",
-        "system",
-        "guarantee",
-        "records",
-        "records/s (each)",
-        "CPU s/M",
-        "broker CPU s/M",
-        "peak RSS MB",
-    ]
-    return markdown(
-        [*head, "outputs/input", f"rate ÷ {REFERENCE}", f"CPU ÷ {REFERENCE}", "others' cores", "check"], rows
-    )
+    head = ["workload", "system", "guarantee", "records", "records/s", "CPU s/M", "broker CPU s/M", "peak RSS MB"]
+    head += ["RSS at rest MB", "writes/input", "of ceiling", f"rate ÷ {REFERENCE}", f"CPU ÷ {REFERENCE}"]
+    return markdown([*head, "others' cores", "check"], rows)
+
+
+def _middle(some: Sequence[Row], field: str) -> float:
+    return float(median(result[field] for result in some))
 
 
 def restore_table(results: Iterable[Row]) -> str:

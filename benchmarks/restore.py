@@ -49,7 +49,7 @@ def restore(bench: Bench, system: System, guarantee: str, records: int) -> Resto
         why, seconds, cpu_s = _drain(bench, system, guarantee, application, records + NEW_CLICKS)
         if why is not None:
             return Restored(Verdict(False, f"after the loss: {why}"), changelog)
-        expected = oracle.clicks_per_user(records)
+        expected = oracle.clicks_per_user(records, bench.variant.keys)
         for user in map(data.user_key, range(NEW_CLICKS)):
             expected[user.decode()] = expected.get(user.decode(), 0) + 1
         verdict = oracle.compare_counts(expected, stored_counts(bench, system, application))

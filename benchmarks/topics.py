@@ -16,16 +16,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 )
 
 from benchmarks import data
+from benchmarks.workloads import Variant
 
-PARTITIONS = 4
-TABLE_TOPICS = {"ads": "ysb-ads", "users": "users"}
+TABLES = ("ads", "users")
+DEFAULTS = Variant()
 WAIT_S = 20.0
 
 
-def topic_of(data_set: str, records: int) -> str:
+def topic_of(data_set: str, records: int, variant: Variant) -> str:
     """The input topic that holds the data set."""
-    prefix = "ysb-events" if data_set == "events" else data_set
-    return TABLE_TOPICS.get(data_set, f"{prefix}-{records}")
+    keys = f"-of-{variant.keys}" if data_set in data.KEYED else ""
+    return f"{data_set}-{records}{keys}-in-{variant.partitions}"
 
 
 class Progress(NamedTuple):
@@ -38,8 +39,9 @@ class Progress(NamedTuple):
 class Log:
     """One broker. ``work`` keeps the time at which its data begins, because retention counts from records' times."""
 
-    def __init__(self, bootstrap: str, work: Path) -> None:
+    def __init__(self, bootstrap: str, work: Path, variant: Variant = DEFAULTS) -> None:
         self.bootstrap = bootstrap
+        self.variant = variant
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
         self._await_groups()
         cluster = self._admin.list_topics(timeout=WAIT_S).cluster_id
@@ -52,8 +54,17 @@ class Log:
         """A broker that has just started makes the topic of committed positions when it is first asked for one. The
         consumer asks until there is an answer; of the admin client, asking again was seen to crash."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "benchmark-warm-up"})
+        deadline = time.monotonic() + WAIT_S
         try:
-            consumer.committed([TopicPartition("benchmark-warm-up", 0)], timeout=WAIT_S)
+            while True:
+                try:
+                    consumer.committed([TopicPartition("benchmark-warm-up", 0)], timeout=WAIT_S)
+                    return
+                except KafkaException:
+                    # Its coordinator may still be about to take office.
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.2)
         finally:
             consumer.close()
 
@@ -70,7 +81,9 @@ class Log:
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
-                self._admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result()
+                self._admin.create_topics([NewTopic(topic, self.variant.partitions, 1, config=settings)])[
+                    topic
+                ].result()
                 return
             except KafkaException:
                 # A topic that is being deleted still owns its name for a moment.
@@ -87,11 +100,11 @@ class Log:
 
     def load(self, data_set: str, records: int, topic: str | None = None) -> str:
         """Fill a topic with a data set unless it holds it already; its name. Keys are placed by murmur2, as Java's."""
-        name = topic or topic_of(data_set, records)
-        partitions = [TopicPartition(name, p) for p in range(PARTITIONS)]
+        name = topic or topic_of(data_set, records, self.variant)
+        partitions = [TopicPartition(name, p) for p in range(self.variant.partitions)]
         if name in self.topics() and sum(self.ends(partitions).values()) == records:
             return name
-        self.create(name, {"cleanup.policy": "compact"} if data_set in TABLE_TOPICS else None)
+        self.create(name, {"cleanup.policy": "compact"} if data_set in TABLES else None)
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -104,7 +117,8 @@ class Log:
                 "sticky.partitioning.linger.ms": 20,
             }
         )
-        for block in data.DATA_SETS[data_set](records, self.base_ms):
+        keyed = (self.variant.keys,) if data_set in data.KEYED else ()
+        for block in data.DATA_SETS[data_set](records, self.base_ms, *keyed):
             keys: Iterable[bytes | None] = block.keys or [None] * len(block.values)
             for key, value, timestamp in zip(keys, block.values, block.timestamps, strict=True):
                 while True:
@@ -148,7 +162,7 @@ class Log:
             positions = request[application].result().topic_partitions or []
             offsets = {(p.topic, p.partition): p.offset for p in positions if p.offset >= 0}
             repartitions = self.internal_topics(application, "repartition")
-            ends = self.ends([TopicPartition(t, p) for t in repartitions for p in range(PARTITIONS)])
+            ends = self.ends([TopicPartition(t, p) for t in repartitions for p in range(self.variant.partitions)])
         except KafkaException:
             return None
         committed = sum(offset for (name, _), offset in offsets.items() if name == topic)
@@ -178,7 +192,7 @@ class Log:
             }
         )
         try:
-            waiting = set(range(PARTITIONS))
+            waiting = set(range(self.variant.partitions))
             consumer.assign([TopicPartition(topic, p, 0) for p in waiting])
             while waiting:
                 for message in consumer.consume(10_000, timeout=5):
@@ -191,4 +205,4 @@ class Log:
 
     def count(self, topic: str) -> int:
         """Records of a topic, transaction markers among them."""
-        return sum(self.ends([TopicPartition(topic, p) for p in range(PARTITIONS)]).values())
+        return sum(self.ends([TopicPartition(topic, p) for p in range(self.variant.partitions)]).values())

@@ -68,6 +68,64 @@ def test_wrong_enrichment_is_refused(fault: str) -> None:
     assert not oracle.compare_enriched(500, answer).right
 
 
+def decoded(name: str, records: int) -> list[tuple[bytes | None, bytes | None]]:
+    """What a right program writes, from the bytes of the events."""
+    found: list[tuple[bytes | None, bytes | None]] = []
+    for block in data.events(records, BASE_MS):
+        for key, value in zip(block.keys or [], block.values, strict=True):
+            event = json.loads(value)
+            if name == "projected":
+                value = json.dumps({"event_time": event["event_time"], "ad_id": event["ad_id"]}).encode()
+            if name != "viewed" or event["event_type"] == "view":
+                found.append((key, value))
+    return found
+
+
+STATELESS = {"passed": oracle.passed, "viewed": oracle.viewed, "projected": oracle.projected}
+
+
+@pytest.mark.parametrize("name", STATELESS)
+def test_records_that_go_through_are_those_of_the_events(name: str) -> None:
+    right = oracle.tally(STATELESS[name](RECORDS, BASE_MS))
+    answer = decoded(name, RECORDS)
+    assert oracle.compare_tallies(right, oracle.tally(reversed(answer))).right
+    assert right.records == (RECORDS if name != "viewed" else len(answer))
+
+
+@pytest.mark.parametrize("fault", ["lost", "doubled", "another's key", "a field differs", "one for another"])
+def test_wrong_records_are_refused(fault: str) -> None:
+    answer = decoded("passed", 500)
+    right = oracle.tally(oracle.passed(500, BASE_MS), oracle.as_it_is)
+    assert oracle.compare_tallies(right, oracle.tally(answer, oracle.as_it_is)).right
+    (key, value), (other, _) = answer[3], answer[4]
+    assert value is not None
+    if fault == "lost":
+        del answer[3]
+    elif fault == "doubled":
+        answer.append(answer[3])
+    elif fault == "another's key":
+        answer[3], answer[4] = (other, value), (key, answer[4][1])
+    elif fault == "a field differs":
+        answer[3] = key, value.replace(b"1.2.3.4", b"1.2.3.5")
+    else:
+        answer[3] = answer[4]
+    assert not oracle.compare_tallies(right, oracle.tally(answer, oracle.as_it_is)).right
+
+
+def test_spelling_of_json_is_no_difference() -> None:
+    assert oracle.as_json(b'{"b": 1, "a": [2]}') == oracle.as_json(b'{"a":[2],"b":1}')
+    assert oracle.as_json(b'{"a":1}') != oracle.as_json(b'{"a":"1"}')
+
+
+def test_fewer_users_and_other_windows_are_counted_as_told() -> None:
+    found = Counter(key.decode() for block in data.clicks(RECORDS, BASE_MS, 500) for key in block.keys or [])
+    assert oracle.clicks_per_user(RECORDS, 500) == found
+    assert len(found) == 500
+    minutes = oracle.views_per_window(RECORDS, BASE_MS, 60_000)
+    assert sum(minutes.values()) == sum(oracle.views_per_window(RECORDS, BASE_MS).values())
+    assert {int(name.split("@")[1]) for name in minutes} == {BASE_MS}
+
+
 def test_last_value_counts_and_a_tombstone_removes() -> None:
     answer = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b'"c"', b'{"n":3}'), (b"b", None)]
     assert oracle.last_counts(answer) == {"a": 2, "c": 3}

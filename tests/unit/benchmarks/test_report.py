@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.drain import Pair, Run, summary
-from benchmarks.oracle import Verdict
-from benchmarks.report import drain_table
-
-RIGHT = Verdict(True, "4 keys: equal")
+from benchmarks.report import drain_table, one_line, ratios
 
 
-def pair(system: str, seconds: tuple[float, float], verdict: Verdict = RIGHT) -> dict[str, Any]:
-    """The figures of a pair of 1,000 and 5,000 records."""
-    runs = [
-        Run(system, "ysb", "EOS", n, verdict, took, took / 2, 0.1, others_cores=0.25, peak_bytes=10**8, outputs=n // 10)
-        for n, took in zip((1_000, 5_000), seconds, strict=True)
-    ]
-    return summary(Pair(*runs))
+def drained(system: str, rate: float = 1_000.0, *, void: str = "", repetition: int = 0, **more: Any) -> dict[str, Any]:
+    """The result of a drain."""
+    figures = {
+        "records_per_s": rate,
+        "cpu_s_per_million": 1e6 / rate,
+        "broker_cpu_s_per_million": 0.5,
+        "peak_bytes": 10**8,
+        "rest_bytes": 10**8,
+        "writes_per_input": 1.0,
+        "others_cores": 0.25,
+        "steady_s": 5.0,
+        "ceiling": 4_000.0,
+    }
+    found = {"workload": "ysb", "guarantee": "EOS", "system": system, "records": 5_000, "void": void}
+    return {**found, "repetition": repetition, **({} if void else figures), **more}
 
 
 def cells(table: str) -> list[list[str]]:
@@ -25,23 +29,35 @@ def cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
-def test_rates_are_differences_and_stand_beside_the_reference() -> None:
-    rows = cells(drain_table([pair("penstock", (3.0, 5.0)), pair("kafka-streams", (10.0, 14.0))]))
-    reference, penstock = rows
-    assert penstock[:5] == ["ysb", "penstock", "EOS", "1,000→5,000", "2,000"]
-    assert penstock[5] == "250.0"
-    assert penstock[9:] == ["2.00", "0.50", "0.25", "equal"]
+def test_a_row_stands_beside_the_reference_and_its_ceiling() -> None:
+    reference, penstock = cells(drain_table([drained("penstock", 2_000.0), drained("kafka-streams")]))
+    assert penstock[:6] == ["ysb", "penstock", "EOS", "5,000", "2,000", "500.00"]
+    assert penstock[10:] == ["50%", "2.00", "0.50", "0.25", "equal"]
     assert reference[4] == "1,000"
 
 
-def test_a_wrong_answer_makes_a_pair_void_with_its_reason() -> None:
-    wrong = Verdict(False, "3 keys differ")
-    rows = cells(drain_table([pair("quix", (3.0, 5.0), wrong), pair("kafka-streams", (10.0, 14.0))]))
+def test_repetitions_give_a_median_with_its_spread_and_ratios_of_the_same_turn() -> None:
+    ours = [drained("penstock", rate, repetition=i) for i, rate in enumerate((2_000.0, 4_000.0, 3_000.0))]
+    theirs = [drained("kafka-streams", rate, repetition=i) for i, rate in enumerate((1_000.0, 1_000.0, 3_000.0))]
+    assert ratios(ours, theirs, "records_per_s") == [2.0, 4.0, 1.0]
+    row = cells(drain_table([*ours, *theirs]))[1]
+    assert row[4] == "3,000 ±33%"
+    assert row[11] == "2.00 (1.00–4.00)"
+
+
+def test_a_wrong_answer_is_void_with_its_reason() -> None:
+    rows = cells(drain_table([drained("quix", void="3 keys differ"), drained("kafka-streams")]))
     assert rows[1][4] == "-"
-    assert rows[1][-1].startswith("VOID 1 of 1: 1,000: 3 keys differ")
+    assert rows[1][-1].startswith("VOID 1 of 1: 3 keys differ")
 
 
 def test_one_void_repetition_is_told_beside_the_valid_one() -> None:
-    rows = cells(drain_table([pair("quix", (3.0, 5.0)), pair("quix", (5.0, 5.0))]))
-    assert rows[0][4] == "2,000"
-    assert rows[0][-1] == "VOID 1 of 2: the larger run was not the longer one: noise"
+    rows = cells(drain_table([drained("quix"), drained("quix", void="noise", repetition=1)]))
+    assert rows[0][4] == "1,000"
+    assert rows[0][-1] == "VOID 1 of 2: noise"
+
+
+def test_without_a_roofline_there_is_no_share() -> None:
+    assert cells(drain_table([drained("quix", ceiling=None)]))[0][10] == "-"
+    assert "ceiling" not in one_line(drained("quix", ceiling=None))
+    assert "25% of the ceiling" in one_line(drained("quix"))

@@ -46,7 +46,9 @@ public final class Main {
     public static void main(String[] arguments) throws InterruptedException {
         Properties settings = settings();
         StreamsBuilder builder = new StreamsBuilder();
-        Workloads.add(arguments[0], builder, order("TOPIC_IN", ""), order("TOPIC_TABLE", ""), order("TOPIC_OUT", ""));
+        long windowMs = Long.parseLong(order("WINDOW_MS", "10000"));
+        Workloads.add(
+            arguments[0], builder, order("TOPIC_IN", ""), order("TOPIC_TABLE", ""), order("TOPIC_OUT", ""), windowMs);
         KafkaStreams streams = new KafkaStreams(builder.build(settings), settings);
         CountDownLatch failed = new CountDownLatch(1);
         streams.setStateListener((now, before) -> {

@@ -1,0 +1,97 @@
+"""Ceilings of the optional native reader and writer, which keep records in columns; none where it is not built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import numpy as np
+from confluent_kafka import Consumer, Producer, TopicPartition, cimpl
+
+from benchmarks.measured import Ceiling, best, measure
+
+if TYPE_CHECKING:
+    from benchmarks.ceilings_log import Bench
+
+TIMES = 3
+COUNTS = 10_000
+
+
+def _built() -> Any:
+    try:
+        import penstock_native
+    except ImportError:
+        return None
+    return penstock_native
+
+
+def _client(config: dict[str, Any]) -> tuple[str, int, str]:
+    """What the module asks about a client: its library, the version, the name."""
+    return cimpl.__file__, confluent_kafka.libversion()[1], config.get("client.id", "rdkafka")
+
+
+def of_log(bench: Bench, size: float) -> Iterator[Ceiling]:
+    """Its writer, from columns that are there already, and its reader, into columns."""
+    native = _built()
+    if native is None:
+        yield Ceiling("fetch", f"{bench.name}: native reader", "records", 0.0, 0.0, note="penstock_native is not built")
+        return
+    yield best(TIMES, partial(_written, native, bench, size))
+    yield best(TIMES, partial(_read, native, bench, size))
+
+
+def _column(values: list[bytes]) -> tuple[bytes, np.ndarray, None]:
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=ends[1:])
+    return b"".join(values), ends, None
+
+
+def _written(native: Any, bench: Bench, size: float) -> Ceiling:
+    producer: Producer = bench.producer()
+    count = len(bench.made)
+    keys, values = _column([row[0] for row in bench.made]), _column([row[1] for row in bench.made])
+    times = np.array([row[2] for row in bench.made], np.int64)
+    partitions = (np.arange(count) % len(bench.partitions)).astype(np.int32)
+    writer = native.Writer(producer, *_client({}))
+
+    def work() -> float:
+        done = 0
+        while done < count:
+            end = min(done + COUNTS, count)
+            done += writer.send(bench.topic, keys, values, times, None, partitions, done, end)
+            producer.poll(0)
+        producer.flush()
+        return count
+
+    try:
+        return measure("produce", f"{bench.name}: native writer", "records", work, bytes=size)
+    finally:
+        writer.close()
+
+
+def _read(native: Any, bench: Bench, size: float) -> Ceiling:
+    consumer: Consumer = bench.consumer(start=False)
+    reader = native.Reader(consumer, *_client({}))
+    for partition in bench.partitions:
+        reader.follow(bench.topic, partition)
+    consumer.assign([TopicPartition(bench.topic, partition, 0) for partition in bench.partitions])
+
+    def turn(timeout_ms: int) -> int:
+        return sum(len(chunk[5]) // 8 for chunk in reader.drain(COUNTS, timeout_ms)[0])
+
+    def work() -> float:
+        seen = first
+        while seen < len(bench.made):
+            seen += turn(1_000)
+        return seen - first
+
+    try:
+        first = 0
+        while not first:
+            first = turn(1_000)
+        return measure("fetch", f"{bench.name}: native reader", "records", work, bytes=size)
+    finally:
+        reader.close()
+        consumer.close()

@@ -1,0 +1,148 @@
+"""``python -m benchmarks.gate``: has a cost of Penstock's grown? CPU-seconds per million records of ``ysb``, ``wordcount``,
+``enrich``, ``keyed-count`` and ``restore`` against ``benchmarks/baselines/<kind of machine>.json``; ``regression.py`` says
+how. Exit status: 0 no, 1 yes (or a void run), 2 nothing is stored for this kind of machine.
+
+A workload that seems to have regressed gets as many repetitions again before it is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from benchmarks.__main__ import RESTORE_SIZES, broker, say
+from benchmarks.bench import Bench
+from benchmarks.drain import drain
+from benchmarks.machine import kind, machine
+from benchmarks.regression import THRESHOLD, Costs, Finding, judge, missing, stored
+from benchmarks.report import markdown
+from benchmarks.restore import restore_pair
+from benchmarks.systems import PEERS, PENSTOCK, ROOT
+from benchmarks.topics import Log
+from benchmarks.workloads import WORKLOADS
+
+BASELINES = Path(__file__).parent / "baselines"
+GATED = ("ysb", "wordcount", "enrich", "keyed-count", "restore")
+GUARANTEE = "ALO"
+
+
+class VoidError(Exception):
+    """A run gave no figure; the message says why."""
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description="Has a cost of Penstock's grown?")
+    parser.add_argument("--workloads", nargs="+", choices=GATED, default=list(GATED), help="of: %(choices)s (all)")
+    parser.add_argument("--repetitions", type=int, default=3, help="of each workload (default: %(default)s)")
+    parser.add_argument("--part", type=float, default=0.5, help="of the benchmark's records (default: %(default)s)")
+    parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
+    parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
+    parser.add_argument("--bootstrap", help="a running broker on this machine, instead of one started for this")
+    parser.add_argument("--broker-pid", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, default=ROOT / "var" / "benchmarks", help="scratch folder (%(default)s)")
+    return parser.parse_args(argv)
+
+
+def loop_s() -> float:
+    """CPU-seconds of a fixed loop of what Penstock's own cost is made of: dictionaries, small objects, JSON, memory."""
+    text = b'{"user":"u0000042","url":"/page/00042","ts":1795219200000}'
+    block = np.arange(1 << 22)
+    began = time.process_time()
+    for turn in range(8):
+        counts: dict[bytes, int] = {}
+        for place in range(60_000):
+            key = b"%d" % (place * 7919 % 50_021)
+            counts[key] = counts.get(key, turn) + 1
+        sorted(counts)
+        for _ in range(60_000):
+            orjson.loads(text)
+        np.sort(block[::-1].copy())
+    return time.process_time() - began
+
+
+def cost_of(bench: Bench, workload: str, part: float) -> float:
+    """CPU-seconds per million records of one run. Raises ``VoidError``."""
+    if workload == "restore":
+        found = restore_pair(bench, PENSTOCK, GUARANTEE, RESTORE_SIZES)
+        if found["void"]:
+            raise VoidError(f"restore: {found['void']}")
+        return float(found["cpu_s_per_million"])
+    run = drain(bench, PENSTOCK, workload, GUARANTEE, int(WORKLOADS[workload].records["penstock"] * part))
+    if run.void or run.steady is None:
+        raise VoidError(f"{workload}: {run.void}")
+    return run.steady.cpu_s_per_million
+
+
+def costs_of(bench: Bench, workload: str, repetitions: int, part: float) -> Costs:
+    """Repetitions with the loop on both sides of each."""
+    costs, loops = [], []
+    for repetition in range(repetitions):
+        before = loop_s()
+        costs.append(cost_of(bench, workload, part))
+        loops.append((before + loop_s()) / 2)
+        say(f"{workload} {repetition + 1} of {repetitions}: {costs[-1]:.2f} CPU s/M, loop {loops[-1]:.3f} s")
+    return Costs(costs, loops)
+
+
+def table(found: dict[str, Costs], findings: list[Finding]) -> str:
+    """Costs and what they mean."""
+    said = {finding.workload: finding.words for finding in findings}
+    rows = [
+        [
+            workload,
+            " / ".join(f"{cost:.2f}" for cost in costs.cpu_s_per_million),
+            " / ".join(f"{loop:.3f}" for loop in costs.loop_s),
+            said.get(workload, "stored"),
+        ]
+        for workload, costs in found.items()
+    ]
+    return markdown(["workload", "CPU s/M", "loop s", "against the stored cost"], rows)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure and compare, or store."""
+    options = arguments(argv)
+    path = BASELINES / f"{kind()}.json"
+    kept = json.loads(path.read_text()) if path.exists() else {"workloads": {}}
+    if not options.update and (absent := missing(kept, options.workloads)):
+        print(f"{path.name} stores no cost of {', '.join(absent)}: run once with --update, and commit the file")
+        return 2
+    work: Path = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Costs] = {}
+    findings: list[Finding] = []
+    with broker(options) as (bootstrap, pid):
+        bench = Bench(Log(bootstrap, work), pid, work, PEERS, work / f"gate-{time.strftime('%Y-%m-%d-%H%M%S')}.jsonl")
+        try:
+            for workload in options.workloads:
+                costs = costs_of(bench, workload, options.repetitions, options.part)
+                if not options.update:
+                    finding = judge(workload, costs, kept["workloads"][workload], options.threshold)
+                    if finding.regressed:
+                        say(f"{workload} {finding.words}: repeated before it is said")
+                        again = costs_of(bench, workload, options.repetitions, options.part)
+                        costs = Costs([*costs[0], *again[0]], [*costs[1], *again[1]])
+                        finding = judge(workload, costs, kept["workloads"][workload], options.threshold)
+                    findings.append(finding)
+                found[workload] = costs
+        except VoidError as error:
+            print(f"void: {error}")
+            return 1
+    if options.update:
+        kept["machine"] = machine()
+        kept["workloads"] |= {workload: stored(costs) for workload, costs in found.items()}
+        BASELINES.mkdir(exist_ok=True)
+        path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    print(table(found, findings))
+    return int(any(finding.regressed for finding in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,10 +10,10 @@ RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constr
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
 
-.PHONY: help venv native java demo test lint bench lock clean
+.PHONY: help venv native java demo test lint bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 8
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 venv: $(STAMP) $(NATIVE) ## make .venv from the lock, with penstock installed in place
 
@@ -45,6 +45,12 @@ lint: venv ## ruff, mypy, the import contracts, the Docker files
 
 bench: java venv ## the benchmark table, Penstock beside its peers
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+roofline: java venv ## what this machine can do at most: disk, RocksDB, decoding, the log (ARGS=--quick: a minute)
+	@$(BIN)/python -m benchmarks.roofline $(ARGS)
+
+bench-gate: java venv ## has a cost of Penstock's grown against the stored one? About ten minutes
+	@$(BIN)/python -m benchmarks.gate $(ARGS)
 
 lock: venv ## resolve the locks anew: development, and what the two images install
 	$(RESOLVE) --all-extras --group dev --upgrade --output-file $(LOCK)

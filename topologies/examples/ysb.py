@@ -54,6 +54,7 @@ def build(
     ads: str = "ads",
     output: str = "campaign-views",
     *,
+    window_ms: int = 10_000,
     emission: Emission = "every_update",
 ) -> Topology:
     """Counts as text, under ``<campaign>@<window start in ms>``."""
@@ -61,6 +62,6 @@ def build(
     campaigns = builder.table(ads, value=Ad)
     views = builder.stream(events, value=Event).filter_values(is_view)
     by_campaign = views.join(campaigns, campaign_of, value=str).map(under_campaign, value=bytes).group_by_key()
-    counts = by_campaign.windowed_by(tumbling("10s", grace="1h")).count(name="windows")
+    counts = by_campaign.windowed_by(tumbling(window_ms, grace="1h")).count(name="windows")
     counts.to_stream(window_name, key=str).map_values(str, value=str).to(output)
     return builder.build()

@@ -26,11 +26,14 @@ from penstock.streams.chunk import Chunk
 from penstock.streams.kafka import columns
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
+from penstock.streams.kafka.native import open_reader
+from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.ports import Committed, Fetched
 
 _LEADER_PAUSE_S = 0.1
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
+_EVENTS_MAX = 100  # of the client's queue in one poll, where the records are read natively
 
 _error: Any = Message.error
 
@@ -52,10 +55,10 @@ class KafkaConsumer:
     """``LogConsumer`` on a real cluster. ``config`` is what ``client_config.consumer_config`` made.
 
     ``request_timeout_s`` bounds every call that asks the broker something; it must exceed the transaction time-out,
-    since ``committed`` waits for pending transactions.
+    since ``committed`` waits for pending transactions. ``native``: see ``NativeMode``.
     """
 
-    def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 60.0) -> None:
+    def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 60.0, native: str = "auto") -> None:
         self._request_timeout_s = request_timeout_s
         self._incremental = str(config.get("group.protocol", "classic")).lower() == "consumer"
         self._subscribed = False
@@ -69,6 +72,13 @@ class KafkaConsumer:
             self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening a consumer") from exc
+        reader = open_reader(self._client, config, native)
+        self._reader = None if reader is None else NativeReader(reader)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the compiled reader is used."""
+        return self._reader is not None
 
     # --- group
 
@@ -137,6 +147,11 @@ class KafkaConsumer:
                     self._client.incremental_unassign([_native(tp) for tp in partitions])
                 else:
                     self._client.unassign()
+                self._leave(partitions)
+
+    def _leave(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._reader is not None:
+            self._reader.leave(partitions)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
@@ -148,10 +163,11 @@ class KafkaConsumer:
         """Tell the client what it reads now: the difference where it takes one, else all of it."""
         self._single_topic = len({tp.topic for tp in self._positions}) == 1
         client = self._open()
-        if self._subscribed and not self._incremental:
-            client.assign([_native(tp, offset) for tp, offset in self._positions.items()])
-        else:
-            client.incremental_assign([_native(tp, offset) for tp, offset in added.items()])
+        whole = self._subscribed and not self._incremental
+        starting = self._positions if whole else added
+        if self._reader is not None:
+            self._reader.follow(starting)
+        (client.assign if whole else client.incremental_assign)([_native(tp, at) for tp, at in starting.items()])
         paused = [_native(tp) for tp in self._paused]
         if paused:
             client.pause(paused)
@@ -186,6 +202,7 @@ class KafkaConsumer:
                 self._tell_assignment({})
             else:
                 self._open().incremental_unassign([_native(tp) for tp in leaving])
+        self._leave(leaving)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """See the port. Raises ``PenstockError`` for a partition that is not read."""
@@ -236,6 +253,8 @@ class KafkaConsumer:
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched:
         """See the port. Raises ``OffsetOutOfRangeError`` and ``UnknownTopicError`` beside the consumer's errors."""
+        if self._reader is not None:
+            return self._poll_natively(self._reader, max_records, timeout_s)
         self._touched.clear()
         messages = self._take(max_records, 0.0)
         if not messages and timeout_s > 0:
@@ -253,6 +272,9 @@ class KafkaConsumer:
         chunks = columns.chunks_of(messages, self._single_topic)
         if self._touched:
             chunks = self._without_stale(chunks, ends)
+        return self._handed_out(chunks, ends)
+
+    def _handed_out(self, chunks: list[Chunk], ends: dict[TopicPartition, int]) -> Fetched:
         for chunk in chunks:
             tp = TopicPartition(chunk.topic, chunk.partition)
             self._positions[tp] = chunk.offsets[-1] + 1
@@ -261,6 +283,40 @@ class KafkaConsumer:
         if self._failure is not None and not chunks and not ends:
             self._raise_failure()
         return Fetched(chunks, ends)
+
+    def _poll_natively(self, reader: NativeReader, max_records: int, timeout_s: float) -> Fetched:
+        """``poll`` on the compiled reader; its module tells how the two queues go together."""
+        until, wait_s = time.monotonic() + timeout_s, 0.0
+        while True:
+            self._serve_group()
+            drained = reader.drain(max_records, wait_s)
+            ends: dict[TopicPartition, int] = {}
+            for tp, offset, err in drained.events:
+                self._note(tp, offset, err, ends)
+            chunks, stale = [], drained.disordered
+            for chunk in drained.chunks:
+                tp = TopicPartition(chunk.topic, chunk.partition)
+                if tp in self._positions and chunk.offsets[0] >= self._positions[tp]:
+                    chunks.append(chunk)
+                else:
+                    stale.append(tp)
+            self._restart(stale)
+            remaining_s = until - time.monotonic()
+            if chunks or ends or self._failure is not None or remaining_s <= 0:
+                return self._handed_out(chunks, ends)
+            wait_s = min(remaining_s, SERVE_INTERVAL_S)
+
+    def _serve_group(self) -> None:
+        """Let the client serve its own queue: callbacks and errors that are nobody's partition's. Records and ends that
+        come this way have overtaken others, or were overtaken: their partitions are started anew."""
+        slipped: set[TopicPartition] = set()
+        for message in self._take(_EVENTS_MAX, 0.0):
+            err = message.error()
+            if err is None or err.code() == KafkaError._PARTITION_EOF:
+                slipped.add(_place(message))
+            else:
+                self._note(_place(message), message.offset(), err, {})
+        self._restart(sorted(slipped))
 
     def _take(self, count: int, timeout_s: float) -> list[Message]:
         client = self._open()
@@ -287,23 +343,23 @@ class KafkaConsumer:
             if err is None:
                 records.append(message)
                 continue
-            code = err.code()
-            if code == KafkaError._PARTITION_EOF:
-                ends[_place(message)] = message.offset() or 0
-            elif code not in _PASSING and self._failure is None:
-                self._failure = self._failure_of(message, err)
+            self._note(_place(message), message.offset(), err, ends)
         return records
 
-    def _failure_of(self, message: Message, err: KafkaError) -> BaseException:
+    def _note(self, tp: TopicPartition, at: int | None, err: KafkaError, ends: dict[TopicPartition, int]) -> None:
+        code = err.code()
+        if code == KafkaError._PARTITION_EOF:
+            ends[tp] = at or 0
+        elif code not in _PASSING and self._failure is None:
+            self._failure = self._failure_of(tp, at, err)
+
+    def _failure_of(self, tp: TopicPartition, at: int | None, err: KafkaError) -> BaseException:
         code = err.code()
         if code in _GONE:
-            tp = _place(message)
-            at = message.offset()
             return OffsetOutOfRangeError(tp, self._positions.get(tp, -1) if at is None or at < 0 else at, err.str())
         if code in _UNKNOWN:
-            return UnknownTopicError(message.topic() or "?", err.str())
-        where = f"reading {message.topic()}" if message.topic() else "reading from the cluster"
-        return translate(err, where)
+            return UnknownTopicError(tp.topic or "?", err.str())
+        return translate(err, f"reading {tp.topic}" if tp.topic else "reading from the cluster")
 
     def _without_stale(self, chunks: list[Chunk], ends: dict[TopicPartition, int]) -> list[Chunk]:
         touched = self._touched
@@ -385,6 +441,8 @@ class KafkaConsumer:
         if client is not None:
             self._positions.clear()
             self._paused.clear()
+            if self._reader is not None:
+                self._reader.close()
             client.close()
 
     def _open(self) -> Consumer:

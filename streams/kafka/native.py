@@ -1,0 +1,111 @@
+"""Whether the compiled reader and writer work on this client, found out before they are used.
+
+``penstock_native`` (folder ``native/``) is optional. It works on the client's own librdkafka handle, so it is used only
+with releases of the client whose sources were read for what it relies on, and only after it has found the handle to be
+what it should be; both without touching anything that could end the process. Whatever is not as expected means the plain
+path and one line in the log.
+
+What is relied on: the handle is the first field of ``Consumer`` and ``Producer``; the delivery callback passes by records
+without an opaque; records and errors of a partition lie on its queue, and callbacks never do.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import confluent_kafka
+from confluent_kafka import cimpl
+
+from penstock.state.errors import EnvironmentFault, SettingsError
+
+if TYPE_CHECKING:
+    import penstock_native
+
+NativeMode = Literal["auto", "off", "require"]
+"""``auto``: where it is there and works. ``require``: or else ``EnvironmentFault``."""
+
+MODE_ENV = "PENSTOCK_NATIVE"
+INTERFACE = 1
+_CLIENTS = ((2, 13), (2, 17))
+"""Releases of the client that are used: from the first one on, below the second."""
+
+_log = logging.getLogger("penstock.kafka")
+_T = TypeVar("_T")
+
+
+def open_reader(
+    client: confluent_kafka.Consumer, config: Mapping[str, Any], mode: str = "auto"
+) -> penstock_native.Reader | None:
+    """A reader on this consumer; ``None``: read plainly. Raises ``EnvironmentFault`` if ``mode`` requires one."""
+    return _opened("reading", mode, lambda module: module.Reader(client, *_known(config)))
+
+
+def open_writer(
+    client: confluent_kafka.Producer, config: Mapping[str, Any], mode: str = "auto"
+) -> penstock_native.Writer | None:
+    """A writer on this producer; as ``open_reader``."""
+    return _opened("writing", mode, lambda module: module.Writer(client, *_known(config)))
+
+
+def _opened(doing: str, mode: str, open_on: Callable[[Any], _T]) -> _T | None:
+    chosen = _chosen(mode)
+    if chosen == "off":
+        return None
+    module, why = _module()
+    if module is not None:
+        try:
+            return open_on(module)
+        except RuntimeError as exc:
+            why = f"the client is not built as expected: {exc}"
+    if chosen == "require":
+        raise EnvironmentFault(
+            f"{doing} natively is required and cannot be done: {why}; run make native, or set native to auto"
+        )
+    _say(f"{doing} without the native part: {why}")
+    return None
+
+
+def _chosen(mode: str) -> str:
+    """The mode that holds: the environment decides where the settings leave it open."""
+    chosen = os.environ.get(MODE_ENV, "auto") if mode == "auto" else mode
+    if chosen not in get_args(NativeMode):
+        raise SettingsError(f"native={chosen!r}; choose one of {', '.join(get_args(NativeMode))}")
+    return chosen
+
+
+@functools.cache
+def _say(line: str) -> None:
+    """Once per process: every client would say the same."""
+    _log.info(line)
+
+
+@functools.cache
+def _module() -> tuple[Any, str]:
+    """The module, or why it is not used."""
+    try:
+        module = importlib.import_module("penstock_native")
+    except ImportError as exc:
+        return None, f"the module is not there ({exc})"
+    if (seen := getattr(module, "INTERFACE", None)) != INTERFACE:
+        return (
+            None,
+            f"penstock_native was built from other sources (interface {seen}, not {INTERFACE}); run make native",
+        )
+    version = importlib.metadata.version("confluent-kafka")
+    if (number := re.match(r"(\d+)\.(\d+)", version)) is None:
+        return None, f"confluent-kafka {version} has no number that could be known"
+    if not _CLIENTS[0] <= (int(number[1]), int(number[2])) < _CLIENTS[1]:
+        return None, f"confluent-kafka {version} is not one of the releases that it was tried with"
+    return module, ""
+
+
+def _known(config: Mapping[str, Any]) -> tuple[str, int, str]:
+    """What the module compares a client with: its extension module, the version of its library, its name."""
+    return str(cimpl.__file__), int(confluent_kafka.libversion()[1]), str(config.get("client.id", "rdkafka"))

@@ -1,0 +1,117 @@
+"""The consumer's poll on the compiled reader: chunks whose columns are arrays, with no Python object per record.
+
+Measured on one 2-core box beside its broker, 105-byte JSON values with keys, lz4, four partitions, CPU of the whole
+process per record and rate: the client's ``consume`` with columns made of its messages 1.6 µs, 0.32 M/s; this reader
+0.75–0.95 µs, 1.4–1.6 M/s, of which 0.4 µs are its own thread's; a C loop over ``rd_kafka_consume_batch_queue`` on the
+client's queue 0.63 µs (no Python at all, and 0.46 M/s, for it takes and gives the queue's lock with each record); a C
+loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
+
+The client's own queue has what its callbacks serve: group events, errors, log lines. Those are left to the client, whose
+callbacks end the process when they are served outside of its own calls. So a poll first lets the client serve that queue
+and then takes records from the reader's, where no callback ever is; while it waits for records it looks after the
+client's queue every ``SERVE_INTERVAL_S``. A partition is forwarded to the reader's queue before it is started, so no
+record of it ever comes by the other way; should one do so all the same, the partition is started anew where its reader
+stands, and what came is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from confluent_kafka import KafkaError
+
+from penstock.state.log import TopicPartition
+from penstock.streams.chunk import Chunk
+from penstock.topologies.columns import BytesColumn
+
+if TYPE_CHECKING:
+    import penstock_native
+
+SERVE_INTERVAL_S = 0.05
+
+
+class Event(NamedTuple):
+    """The end of a partition, or an error."""
+
+    tp: TopicPartition
+    offset: int
+    error: KafkaError
+
+
+class Drained(NamedTuple):
+    """What one look into the queue gave: chunks (at most one per partition), events, and partitions whose records did
+    not come in order, which is never so unless the client is broken."""
+
+    chunks: list[Chunk]
+    events: list[Event]
+    disordered: list[TopicPartition]
+
+
+class NativeReader:
+    """What ``KafkaConsumer`` does with the compiled reader. Used by the consumer's thread."""
+
+    def __init__(self, reader: penstock_native.Reader) -> None:
+        self._reader = reader
+
+    def follow(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are about to be started (anew)."""
+        for tp in partitions:
+            self._reader.follow(tp.topic, tp.partition)
+
+    def leave(self, partitions: Iterable[TopicPartition]) -> None:
+        """These have been stopped."""
+        for tp in partitions:
+            self._reader.leave(tp.topic, tp.partition)
+
+    def drain(self, max_records: int, timeout_s: float) -> Drained:
+        """Up to ``max_records`` records and events, waiting for the first."""
+        raw, told = self._reader.drain(max_records, int(timeout_s * 1000 + 0.999))
+        out = Drained([], [], [])
+        for chunk in raw:
+            if chunk[-1]:
+                out.chunks.append(_chunk(*chunk[:-1]))
+            else:
+                out.disordered.append(TopicPartition(chunk[0], chunk[1]))
+        for topic, partition, code, offset, text in told:
+            if not _is_for_callback(topic, partition, text):
+                out.events.append(Event(TopicPartition(topic or "", partition), offset, KafkaError(code, text)))
+        return out
+
+    def close(self) -> None:
+        """Before the client is closed."""
+        self._reader.close()
+
+
+def _is_for_callback(topic: str | None, partition: int, text: str) -> bool:
+    """Whether the library meant this for the client's error callback, which Penstock's consumers do not have: that a
+    topic or partition is gone, before the broker says so to a fetch. The library begins such texts with the place."""
+    return topic is not None and text.startswith(f"{topic} [{partition}]: ")
+
+
+def _chunk(
+    topic: str,
+    partition: int,
+    first: int,
+    last: int,
+    offsets: bytes | None,
+    timestamps: bytes,
+    keys: Any,
+    values: Any,
+    headers: Any,
+) -> Chunk:
+    return Chunk(
+        topic,
+        partition,
+        range(first, last + 1) if offsets is None else np.frombuffer(offsets, np.int64).tolist(),
+        _column(*keys),
+        _column(*values),
+        np.frombuffer(timestamps, np.int64),
+        headers,
+    )
+
+
+def _column(data: bytes, ends: bytes, nulls: bytes | None) -> BytesColumn:
+    mask = None if nulls is None else np.frombuffer(nulls, np.bool_)
+    return BytesColumn(data, np.frombuffer(ends, np.int64), mask)

@@ -27,6 +27,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend
 from penstock.streams.assignment import Assignment, Restoring, Start
 from penstock.streams.commit import RESTARTABLE, Committer, Guarantee
+from penstock.streams.pace import Pace
 from penstock.streams.ports import Fetched, LogConsumer
 from penstock.streams.prepare import Layout
 from penstock.streams.task import Task, TaskOptions
@@ -39,12 +40,15 @@ IDLE_POLL_S = 0.1
 @dataclasses.dataclass(frozen=True)
 class RuntimeOptions:
     """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
-    machine makes the changelog repeat. ``buffered_max_records``: per input partition; above it the partition pauses."""
+    machine makes the changelog repeat. ``buffered_max_records``: per input partition; above it the partition pauses.
+    ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see ``Pace``."""
 
     guarantee: Guarantee
     commit_interval_ms: int
     task: TaskOptions
-    poll_max_records: int = 10_000
+    turn_min_records: int = 1_000
+    turn_max_records: int = 20_000
+    turn_max_s: float = 0.05
     buffered_max_records: int = 30_000
     state_flush_interval_ms: int = 30_000
     partitions: tuple[int, ...] | None = None
@@ -80,6 +84,7 @@ class Runtime:
         self._open_consumer = open_consumer
         self._clock = clock
         self._on_joined = on_joined
+        self._pace = Pace(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
         self._last_flush_s = self._last_commit_s
@@ -150,7 +155,8 @@ class Runtime:
         try:
             for unit in self._units.values():
                 unit.mend()
-            fetched = self.consumer.poll(self.options.poll_max_records, self._poll_timeout_s())
+            fetched = self.consumer.poll(self._pace.records, self._poll_timeout_s())
+            self._pace.took(fetched.chunks)
             self._feed(fetched)
             done = self._process()
             if self._commit_due():
@@ -168,7 +174,7 @@ class Runtime:
         return done
 
     def _poll_timeout_s(self) -> float:
-        if self.restoring or any(t.feed.buffered(topic) for t in self.tasks.values() for topic in t.topics):
+        if self.restoring or self._waiting():
             return 0.005
         if any(t.uncommitted_records for t in self.tasks.values()):
             left = self._last_commit_s + self.options.commit_interval_ms / 1000 - self._clock.monotonic_s()
@@ -216,8 +222,13 @@ class Runtime:
             self.consumer.resume(room)
         self._paused = (self._paused - running) | full
 
+    def _waiting(self) -> int:
+        """Records that are buffered."""
+        return sum(t.feed.buffered(topic) for t in self.tasks.values() for topic in t.topics)
+
     def _process(self) -> int:
         done = 0
+        took_s = 0.0
         for unit in self._units.values():
             for task_id, task in list(unit.tasks.items()):
                 # A slow batch must not keep the transaction of the one before it open.
@@ -228,14 +239,16 @@ class Runtime:
                 if unit.tasks.get(task_id) is not task:
                     continue
                 try:
-                    now_ms = self._clock.now_ms()
-                    done += task.process(now_ms)
+                    now_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
+                    done += task.process(now_ms, self._pace.records)
                     task.punctuate(now_ms)
                     unit.committer.send_outputs(task)
+                    took_s += self._clock.monotonic_s() - started_s
                 except (*RESTARTABLE, RetriableError) as exc:
                     unit.abort(exc)
                     break
                 self.shutdown_requested = self.shutdown_requested or task.requests.shutdown
+        self._pace.turned(done, took_s, self._waiting())
         return done
 
     # -- commits -------------------------------------------------------------------------------------------------

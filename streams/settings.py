@@ -14,7 +14,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from penstock.state.changelog import REPARTITION_RETENTION_MS
 from penstock.state.errors import SettingsError
@@ -24,6 +24,7 @@ from penstock.streams.policies import Policies
 from penstock.streams.redact import redacted
 
 ENV_PREFIX = "PENSTOCK_"
+Latency = Literal["balanced", "low"]
 _TABLES = ("common", "consumer", "producer")
 _GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 
@@ -32,11 +33,12 @@ _GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 class WorkerSettings:
     """``commit_interval_ms``: default 100 under exactly-once (outputs are visible only after a commit), else 1,000.
 
-    ``batch_max_records`` bounds a batch (records that do not fit a core's cache cost more each),
-    ``buffered_max_records`` what waits per input partition, ``state_cache_max_bytes`` uncommitted writes and cached
-    reads per task. ``snapshots``: repository (folder or fsspec
-    URL) from which stores are restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes
-    on without it. ``group_instance_id`` makes the membership static: one id per process.
+    ``latency``: ``"low"`` makes turns of the loop shorter and lets no record wait for company, at the price of more and
+    smaller requests; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
+    ``batch_max_records``; ``buffered_max_records`` bounds what waits per input partition, ``state_cache_max_bytes``
+    uncommitted writes and cached reads per task. ``snapshots``: repository (folder or fsspec URL) from which stores are
+    restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes on without it.
+    ``group_instance_id`` makes the membership static: one id per process.
     """
 
     application_id: str
@@ -47,7 +49,8 @@ class WorkerSettings:
     session_timeout_ms: int = 45_000
     transaction_timeout_ms: int = 10_000
     max_task_idle_ms: int = 0
-    batch_max_records: int = 2_000
+    latency: Latency = "balanced"
+    batch_max_records: int = 20_000
     buffered_max_records: int = 30_000
     state_cache_max_bytes: int = 64 * 1024 * 1024
     state_flush_interval_ms: int = 30_000
@@ -64,6 +67,8 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         if self.guarantee not in get_args(Guarantee):
             raise SettingsError(f"guarantee={self.guarantee!r}; choose one of {', '.join(get_args(Guarantee))}")
+        if self.latency not in get_args(Latency):
+            raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
         if self.commit_interval_ms == 0:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)

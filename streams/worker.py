@@ -39,6 +39,9 @@ from penstock.topologies.graph import Topology
 SLOTS_MAX = 64
 """How many worker processes may share one state folder."""
 
+TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
+TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
+"""See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
 
 YOUNG_OBJECTS = 50_000
 """While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
@@ -246,7 +249,9 @@ class Worker:
                 live=True,
                 asker=self._asker,
             ),
-            poll_max_records=s.batch_max_records,
+            turn_min_records=TURN_MIN_RECORDS[s.latency],
+            turn_max_records=s.batch_max_records,
+            turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
             buffered_max_records=s.buffered_max_records,
             state_flush_interval_ms=s.state_flush_interval_ms,
             partitions=self._partitions,
@@ -260,6 +265,7 @@ class Worker:
             {**s.common, **s.consumer},
             session_timeout_ms=s.session_timeout_ms,
             group_instance_id=s.group_instance_id if member else None,
+            swift=member and s.latency == "low",
         )
 
     def _committer(self, runtime: Runtime, partition: int | None, prefix: str) -> Committer:
@@ -270,6 +276,7 @@ class Worker:
             {**s.common, **s.producer},
             transactional_id=transactional_id if s.guarantee == "exactly_once" else None,
             transaction_timeout_ms=s.transaction_timeout_ms,
+            swift=s.latency == "low",
         )
         return Committer(
             s.guarantee,

@@ -139,3 +139,11 @@ def test_brokers_own_group_protocol() -> None:
 def test_poll_interval_is_never_below_the_session() -> None:
     config = consumer_config("b", "g", {}, session_timeout_ms=1_000_000)
     assert config["max.poll.interval.ms"] == 1_000_000
+
+
+def test_swift_clients_wait_for_no_company_unless_told() -> None:
+    assert producer_config("b", {}, swift=True)["linger.ms"] < producer_config("b", {})["linger.ms"]
+    assert producer_config("b", {"queue.buffering.max.ms": 7}, swift=True)["linger.ms"] == 7
+    calm = consumer_config("b", "g", {})["fetch.queue.backoff.ms"]
+    assert consumer_config("b", "g", {}, swift=True)["fetch.queue.backoff.ms"] < calm
+    assert consumer_config("b", "g", {"fetch.queue.backoff.ms": 30}, swift=True)["fetch.queue.backoff.ms"] == 30

@@ -1,0 +1,61 @@
+"""How many records a turn of the run loop takes: few while it keeps up, many while it is behind.
+
+The answer does not depend on it; speed and latency do. A turn has costs that do not grow with its records (a poll, an
+engine's walk, a send), so a backlog is drained in large turns. Records wait for the end of their turn, and commits and the
+other tasks wait with them, so a turn is bounded in time, whatever a record costs; a slow function makes turns of few
+records. The number doubles while there is more than it takes, halves when less than half of it was there, and falls at once
+to what fits when a turn took too long.
+"""
+
+from __future__ import annotations
+
+from penstock.streams.chunk import Chunk
+
+TURN_MAX_BYTES = 8 << 20
+"""What a turn takes is held in memory some times over: as read, as decoded, as written."""
+
+
+class Pace:
+    """``records``: how many the next turn may take, from ``least`` to ``most``, or fewer where those take longer than
+    ``turn_s`` or are larger than ``TURN_MAX_BYTES``."""
+
+    def __init__(self, least: int, most: int, turn_s: float) -> None:
+        self.records = min(least, most)
+        self._least = self.records
+        self._most = most
+        self._turn_s = turn_s
+        self._fitting = most
+        self._record_bytes = 0.0
+
+    def took(self, chunks: list[Chunk]) -> None:
+        """A poll gave these."""
+        if records := sum(map(len, chunks)):
+            self._record_bytes = sum(map(_size_of, chunks)) / records
+
+    def turned(self, records: int, seconds: float, waiting: int) -> None:
+        """A turn processed so many records in so long, and so many are buffered still."""
+        if not records:
+            return
+        most = min(self._most, int(TURN_MAX_BYTES / max(self._record_bytes, 1.0)))
+        if seconds > 0:
+            fitting = max(int(records * self._turn_s / seconds), 1)
+            # one quick turn after a slow one is no proof; a small turn, whose fixed costs weigh most, says least
+            self._fitting = fitting if seconds > self._turn_s else min(max(fitting, self._fitting), 2 * self._fitting)
+            most = min(most, self._fitting)
+        if records >= self.records or waiting >= self.records:
+            self.records *= 2
+        elif records + waiting < self.records // 2:
+            self.records = max(self.records // 2, self._least)
+        self.records = max(min(self.records, most), 1)
+
+
+def _size_of(chunk: Chunk) -> int:
+    """Bytes of its keys and values, without making lists of columns; of a list, what its first records say."""
+    size = 0.0
+    for column, of in ((chunk.key_column, "keys"), (chunk.value_column, "values")):
+        if column is not None:
+            size += int(column.offsets[-1]) - int(column.offsets[0])
+            continue
+        some = getattr(chunk, of)[:64]
+        size += sum(len(row) for row in some if row is not None) * len(chunk) / max(len(some), 1)
+    return int(size)

@@ -1,0 +1,85 @@
+"""How many records a turn of the run loop takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.streams.chunk import Chunk
+from penstock.streams.pace import TURN_MAX_BYTES, Pace
+from penstock.topologies.columns import BytesColumn
+
+
+def chunk(records: int, size: int, columns: bool = False) -> Chunk:
+    values = [b"v" * size] * records
+    if not columns:
+        return Chunk("t", 0, range(records), [None] * records, list(values), [0] * records)
+    ends = np.arange(records + 1, dtype=np.int64) * size
+    empty = BytesColumn(b"", np.zeros(records + 1, dtype=np.int64), np.ones(records, dtype=np.bool_))
+    return Chunk("t", 0, range(records), empty, BytesColumn(b"".join(values), ends), [0] * records)
+
+
+def test_turns_grow_while_there_is_more_and_shrink_when_caught_up() -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    seen = []
+    for _ in range(6):
+        seen.append(pace.records)
+        pace.turned(pace.records, pace.records * 1e-6, 0)
+    assert seen == [1_000, 2_000, 4_000, 8_000, 16_000, 20_000]
+    seen = []
+    for _ in range(6):
+        pace.turned(50, 0.001, 0)
+        seen.append(pace.records)
+    assert seen == [10_000, 5_000, 2_500, 1_250, 1_000, 1_000]
+
+
+def test_turn_that_takes_what_was_there_keeps_its_size() -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    pace.turned(1_000, 0.001, 0)
+    for _ in range(5):
+        pace.turned(1_500, 0.001, 0)
+        assert pace.records == 2_000
+
+
+def test_buffered_records_count_as_more() -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    pace.turned(10, 0.0001, 5_000)
+    assert pace.records == 2_000
+
+
+def test_slow_records_make_small_turns_at_once() -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    pace.turned(1_000, 10.0, 9_000)  # 10 ms each
+    assert pace.records == 5
+    for _ in range(5):
+        pace.turned(pace.records, pace.records * 0.01, 9_000)
+        assert 4 <= pace.records <= 5
+    pace.turned(5, 60.0, 9_000)
+    assert pace.records == 1
+    pace.turned(0, 0.0, 0)
+    assert pace.records == 1
+
+
+def test_turns_recover_from_a_pause_of_the_machine() -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    pace.turned(1_000, 1.0, 9_000)
+    assert pace.records == 50
+    for _ in range(12):
+        pace.turned(pace.records, pace.records * 1e-6, 9_000)
+    assert pace.records == 20_000
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_large_records_make_small_turns(columns: bool) -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    size = TURN_MAX_BYTES // 100
+    pace.took([chunk(3, size, columns), chunk(1, size, columns)])
+    pace.turned(4, 0.0, 9_000)
+    assert pace.records == 100
+    pace.took([])
+    pace.turned(100, 0.0, 9_000)
+    assert pace.records == 100
+    for _ in range(12):
+        pace.took([chunk(3, 10, columns)])
+        pace.turned(100, 0.0, 30_000)
+    assert pace.records == 20_000

@@ -16,9 +16,12 @@ from typing import Any
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
-from penstock.topologies.batch import Batch
+from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.columnar.counting import add_counts, counted_updates
+from penstock.topologies.operators.columnar.grouping import Entries, entries_of
+from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.fold import Aggregation, Fold, Made
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
@@ -88,6 +91,14 @@ class Aggregates(Operator):
             and self._state.immutable
             and self._state.exact is int
         )
+        self.in_columns = (
+            fold.counts
+            and fold.result is None
+            and not spec.sends_olds
+            and self._state.immutable
+            and self._state.exact is int
+        )
+        """Whether batches of columns can be taken as such."""
 
     def usable(self, batch: Batch) -> Batch:
         """Without the records that have no key or no value."""
@@ -108,9 +119,23 @@ class Aggregates(Operator):
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self.usable(batch)
+        if self.in_columns and worth_columns(batch) and (found := entries_of(batch, self._key_serde)) is not None:
+            self.count_columns(batch, found, windowed=False)
+            return
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if keys:
             self.apply(port, batch, keys)
+
+    def count_columns(self, batch: ColumnBatch, found: Entries, *, windowed: bool) -> None:
+        """Count records by their entries, and emit, where ``in_columns``."""
+        state, shows = self._state, self.ctx.heard and not self.mute
+        state.load(found.store_keys)
+        if shows and self._every_update:
+            before = list(map(state.entries.__getitem__, found.store_keys))
+            self.ctx.emit(counted_updates(batch, found, before, self.out_keys, windowed=windowed))
+        elif shows:
+            self._changed.update(zip(found.store_keys, found.keys, strict=True))
+        add_counts(state, found.store_keys, found.counts(), found.latest(batch.times))
 
     def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
         """Fold records that have a store key each, and emit."""

@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from penstock.topologies.batch import Batch
+import numpy as np
+
+from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import Ints
 from penstock.topologies.operators.aggregate import Aggregate, Aggregates
 from penstock.topologies.operators.fold import Aggregation
 from penstock.topologies.windows import SpanWindows, Windows
@@ -110,7 +113,7 @@ class ClosingAggregates(Aggregates):
 
     def process(self, port: int, batch: Batch) -> None:
         if self._clock == "wall":
-            self._move(self.ctx.time.wall_ms, batch.order[0])
+            self._move(self.ctx.time.wall_ms, _order_at(batch, 0))
             batch = self.stamped(batch)
         batch = self.usable(batch)
         if not len(batch):
@@ -126,23 +129,42 @@ class ClosingAggregates(Aggregates):
         """The records with the timestamps that their windows are found by."""
         if self._clock != "wall":
             return batch
-        times = [self.ctx.time.wall_ms] * len(batch)
-        return Batch(batch.keys, batch.values, times, batch.order, batch.headers, batch.olds)
+        wall_ms, count = self.ctx.time.wall_ms, len(batch)
+        if isinstance(batch, ColumnBatch):
+            keys = batch.keys if batch.key_column is None else batch.key_column
+            values = batch.values if batch.value_column is None else batch.value_column
+            return ColumnBatch(keys, values, np.full(count, wall_ms), batch.orders, batch.headers, batch.olds)
+        return Batch(batch.keys, batch.values, [wall_ms] * count, batch.order, batch.headers, batch.olds)
 
     def _by_stream_time(self, port: int, batch: Batch) -> None:
-        times = batch.timestamps
-        latest = max(times)
-        if latest >= self._limit_ms and (self.looks_back or not self._all_open(min(times), latest)):
+        times: list[int] | Ints = batch.times if isinstance(batch, ColumnBatch) else batch.timestamps
+        earliest, latest = (min(times), max(times)) if isinstance(times, list) else (int(times.min()), int(times.max()))
+        if latest >= self._limit_ms and (self.looks_back or not self._all_open(earliest, latest)):
             start = 0
+            for i, ts in self._moves(times):
+                if i > start:
+                    self.take(port, batch.slice(start, i))
+                self._move(ts, _order_at(batch, i))
+                start = i
+            batch = batch.slice(start, len(times))
+        self._move(latest, _order_at(batch, 0))
+        self.take(port, batch)
+
+    def _moves(self, times: list[int] | Ints) -> Iterator[tuple[int, int]]:
+        """Places and times of the records that move the floor; whoever asks for the next one has moved it."""
+        if isinstance(times, list):
             for i, ts in enumerate(times):
                 if ts >= self._limit_ms:
-                    if i > start:
-                        self.take(port, batch.slice(start, i))
-                    self._move(ts, batch.order[i])
-                    start = i
-            batch = batch.slice(start, len(times))
-        self._move(latest, batch.order[0])
-        self.take(port, batch)
+                    yield i, ts
+            return
+        at = 0
+        while at < len(times):
+            beyond = times[at:] >= self._limit_ms
+            i = at + int(beyond.argmax())
+            if not beyond[i - at]:
+                return
+            yield i, int(times[i])
+            at = i + 1
 
     def _all_open(self, earliest: int, latest: int) -> bool:
         """Whether every window of a record so early is still open at a time so late."""
@@ -179,3 +201,7 @@ class ClosingAggregates(Aggregates):
     def punctuate(self, now_ms: int, before_ms: int) -> None:
         time = self.ctx.time
         self._move(now_ms if self._clock == "wall" else time.watermark_before_ms + 1, 1 + self.ctx.index)
+
+
+def _order_at(batch: Batch, index: int) -> int:
+    return int(batch.orders[index]) if isinstance(batch, ColumnBatch) else batch.order[index]

@@ -14,8 +14,10 @@ from typing import Any
 
 from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
-from penstock.topologies.batch import Batch
+from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.columnar.join import joined_per_key, meet, reading_row_alone
+from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
 
@@ -50,16 +52,19 @@ class _JoinsRows(Operator):
         self._state = ctx.state(spec.store.name)
         self._key_serde = spec.store.key_serde
         self._decode = spec.store.value_serde.deserialize
+        self._per_key = reading_row_alone(spec.joiner)
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
             return  # its errors belong to process
+        if worth_columns(batch) and meet(batch, self._state, self._key_serde, left=True) is not None:
+            return
         with suppress(SerdeError):  # process meets it at its row
             self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
-        if not len(batch):
+        if not len(batch) or (worth_columns(batch) and self._in_columns(batch)):
             return
         if self._spec.key_fn is None:
             keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
@@ -68,18 +73,36 @@ class _JoinsRows(Operator):
         present = keys if None not in keys else [k for k in keys if k is not None]
         self._state.load(present)
         entries = self._state.entries
-        found = [None if k is None else entries[k] for k in keys]
-        if self._state.immutable:
-            rows = [None if e is None else e[0] for e in found]
-        else:
-            decode = self._decode
-            rows = [None if e is None else decode(e[8:]) for e in found]
+        rows = self._rows([None if k is None else entries[k] for k in keys])
         if not self._spec.left and None in rows:
             mask = [r is not None for r in rows]
             rows = [r for r in rows if r is not None]
             batch = batch.where(mask)
         values, batch = map_rows(self.ctx, batch, self._spec.joiner, batch.values, rows)
         self.ctx.emit(batch.replace(values=values))
+
+    def _rows(self, entries: list[Any]) -> list[Any]:
+        if self._state.immutable:
+            return [None if e is None else e[0] for e in entries]
+        decode = self._decode
+        return [None if e is None else decode(e[8:]) for e in entries]
+
+    def _in_columns(self, batch: ColumnBatch) -> bool:
+        """Join by distinct keys, if that can be done."""
+        if self._spec.key_fn is not None:
+            return False
+        met = meet(batch, self._state, self._key_serde, left=self._spec.left)
+        if met is None:
+            return False
+        if self._per_key is not None:
+            joined = joined_per_key(met, self._rows(met.entries), self._per_key, left=self._spec.left)
+            if joined is not None:
+                self.ctx.emit(joined)
+                return True
+        rows = self._rows([met.entries[i] for i in met.numbers.tolist()])
+        values, kept = map_rows(self.ctx, met.batch, self._spec.joiner, met.batch.values, rows)
+        self.ctx.emit(kept.replace(values=values))
+        return True
 
     def _wanted(self, batch: Batch, key_fn: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:
         """The keys, as bytes, of the rows that the records want; an inner join drops those that want none."""

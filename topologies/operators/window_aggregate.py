@@ -16,11 +16,16 @@ import struct
 from itertools import chain, repeat
 from typing import Any
 
+import numpy as np
+
 from penstock.state.log import Windowed
 from penstock.state.views import window_floor
-from penstock.topologies.batch import Batch
+from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import Mask
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.closing import ClosingAggregate, ClosingAggregates
+from penstock.topologies.operators.columnar.grouping import window_entries
+from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
 
@@ -103,9 +108,9 @@ class WindowAggregates(ClosingAggregates):
         self._around = (low, high)
         return starts
 
-    def report_late(self, batch: Batch, mask: list[bool]) -> None:
+    def report_late(self, batch: Batch, mask: list[bool] | Mask) -> None:
         """Count late records, and hand them on."""
-        late = sum(mask)
+        late = int(mask.sum()) if isinstance(mask, np.ndarray) else sum(mask)
         if late:
             self.ctx.dropped("late", late)
             if self._late_port:
@@ -131,7 +136,30 @@ class WindowAggregates(ClosingAggregates):
 
     # -- records and closing -------------------------------------------------------------------------------------
 
+    def _taken_in_columns(self, batch: ColumnBatch) -> bool:
+        """Take a batch's columns, if that can be done."""
+        size = self._size_ms
+        assert size is not None
+        starts = batch.times - batch.times % size
+        late = starts < self.floor
+        kept: Batch = batch
+        if late.any():
+            kept, starts = batch.where(~late), starts[~late]
+        found = None
+        if len(kept):
+            assert isinstance(kept, ColumnBatch)
+            found = window_entries(kept, self._key_serde, starts, size)
+            if found is None:
+                return False
+        self.report_late(batch, late)
+        if found is not None:
+            assert isinstance(kept, ColumnBatch)
+            self.count_columns(kept, found, windowed=True)
+        return True
+
     def take(self, port: int, batch: Batch) -> None:
+        if self.in_columns and self._aligned and worth_columns(batch) and self._taken_in_columns(batch):
+            return
         starts, places = self._starts(batch)
         if places is not None:
             batch = batch.pick(places)

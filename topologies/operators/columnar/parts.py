@@ -103,13 +103,22 @@ def coded(column: Column) -> CodedColumn | None:
     return None  # of floats, NaN and zeros with a sign are equal or not as the serde likes
 
 
-class Keyed(NamedTuple):
-    """Rows by the bytes of their key. ``groups`` has one group for each different one; ``store_keys`` and ``keys`` have
-    one entry per group."""
+class Keyed:
+    """Rows by the bytes of their key. ``groups`` has one group for each different one, ``store_keys`` its bytes;
+    ``keys``, made when asked for, the keys themselves."""
 
-    groups: Groups
-    store_keys: list[bytes]
-    keys: list[Any]
+    __slots__ = ("_distinct", "groups", "store_keys")
+
+    def __init__(self, groups: Groups, store_keys: list[bytes], distinct: CodedColumn) -> None:
+        self.groups = groups
+        self.store_keys = store_keys
+        self._distinct = distinct
+
+    @property
+    def keys(self) -> list[Any]:
+        """The key of each group."""
+        values = self._distinct.values
+        return [values[c] for c in self.groups.codes.tolist()]
 
 
 def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
@@ -120,26 +129,19 @@ def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     groups = grouped(distinct.codes, len(distinct.values))
     keys = [distinct.values[c] for c in groups.codes.tolist()]
     store_keys = written(keys, serde)
-    if store_keys is None or None in store_keys:
+    if store_keys is None:
         return None
     numbers: dict[bytes | None, int] = {}
     same = [numbers.setdefault(k, len(numbers)) for k in store_keys]
-    if len(numbers) < len(same):
-        return _merged(groups, store_keys, keys, same)  # type: ignore[arg-type]  # no nulls here
-    return Keyed(groups, store_keys, keys)  # type: ignore[arg-type]  # no nulls here
-
-
-def _merged(groups: Groups, store_keys: list[bytes], keys: list[Any], same: list[int]) -> Keyed | None:
-    """Groups whose keys have equal bytes as one, if the keys are the same value."""
+    if len(numbers) == len(same):
+        return Keyed(groups, store_keys, distinct)  # type: ignore[arg-type]  # no nulls here
     kept = _new(same)
-    for i, number in enumerate(same):
-        first = keys[kept[number]]
-        if type(keys[i]) is not type(first) or keys[i] != first:
-            return None
-    numbers = np.array(same, np.intp)[groups.numbers]
+    firsts = [keys[kept[number]] for number in same]
+    if any(type(a) is not type(b) or a != b for a, b in zip(keys, firsts, strict=True)):
+        return None
     places = np.array(kept, np.intp)
-    one = Groups(numbers, np.arange(len(kept)), groups.firsts[places])
-    return Keyed(one, [store_keys[i] for i in kept], [keys[i] for i in kept])
+    one = Groups(np.array(same, np.intp)[groups.numbers], groups.codes[places], groups.firsts[places])
+    return Keyed(one, [store_keys[i] for i in kept], distinct)  # type: ignore[misc]  # no nulls here
 
 
 def _new(same: list[int]) -> list[int]:

@@ -1,0 +1,168 @@
+"""Joins, counts and sinks on columns: the same outputs, changelogs, stores and counters as on rows, however batches are cut,
+with nulls, late records, tables that change within a batch, commits and restarts anywhere."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from penstock.state.log import Record
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import right
+from penstock.topologies.operators import join as join_operator
+from penstock.topologies.operators.aggregate import Aggregates
+from penstock.topologies.windows import hopping, tumbling
+
+BATCHES = (1, 2, 7, 10_000)
+SEEDS = range(12)
+Build = Callable[[random.Random], StreamsBuilder]
+
+
+def pass_through(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=bytes, value=bytes)
+    builder.stream("in").to("out")
+    return builder
+
+
+def repartition(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=str, value=rng.choice((bytes, dict)))
+    builder.stream("in").repartition(name="again").to("out")
+    return builder
+
+
+def count(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=rng.choice((bytes, dict)))
+    emission = rng.choice(("every_update", "per_commit"))
+    builder.stream("in").group_by_key().count(name="counts", emission=emission).to("out")
+    return builder
+
+
+def windowed_count(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=bytes)
+    windows = tumbling(rng.choice((1, 7, 10, 40)), grace=rng.choice((0, 3, 30)), offset=rng.choice((0, 0, 0, 2)))
+    if rng.random() < 0.2:
+        windows = hopping(10, 5, grace=3)
+    emission = rng.choice(("every_update", "per_commit", "on_close"))
+    grouped = builder.stream("in").group_by_key().windowed_by(windows)
+    counts = grouped.count(name="counts", emission=emission, late=True)
+    counts.late.to("late")
+    counts.to_stream(lambda w, n: f"{w.key}@{w.start_ms}", key=str).map_values(str, value=str).to("out")
+    return builder
+
+
+def table_join(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=bytes)
+    kept = rng.choice((bytes, str, dict))
+    table = builder.table("table", value=kept, name="rows")
+    stream = builder.stream("in")
+    joiner, value = rng.choice(
+        (
+            (lambda click, row: {"row": str(row), "click": str(click)}, dict),
+            (right(), kept),
+            (right().is_null(), dict),
+        )
+    )
+    join = stream.join if rng.random() < 0.5 else stream.left_join
+    join(table, joiner, value=value).to("out")
+    return builder
+
+
+def counted_joins(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=bytes)
+    table = builder.table("table", value=str, name="rows")
+    joined = builder.stream("in").join(table, right(), value=str)
+    emission = rng.choice(("every_update", "per_commit"))
+    joined.group_by_key().windowed_by(tumbling(20, grace=10)).count(name="counts", emission=emission).to_stream(
+        lambda w, n: f"{w.key}@{w.start_ms}", key=str
+    ).to("out")
+    return builder
+
+
+def random_record(rng: random.Random, now: int, *, table: bool) -> Record:
+    key = None if rng.random() < 0.06 else rng.choice((b"a", b"b", b"c", b"dd", b"", "é".encode()))
+    value: bytes | None = orjson.dumps({"n": rng.randint(0, 9)})
+    if rng.random() < (0.3 if table else 0.08):
+        value = None
+    ts = max(now - rng.choice((0, 0, 0, 2, 7, 30)), 0)
+    headers = (("h", b"%d" % now),) if rng.random() < 0.1 else ()
+    return Record(key, value, ts, headers)
+
+
+def outcome(build: Build, seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
+    """Everything that the program did with the seed's input."""
+    rng = random.Random(seed)
+    topology = build(rng).build()
+    options = TaskOptions(batch_max_records=batch)
+    with TopologyTestDriver(topology, options=options, auto_commit=False, columns=columns) as driver:
+        out: dict[str, Any] = {}
+        now = rng.randint(0, 30)
+        topics = [t for t in ("in", "table") if any(t in s for s in topology.source_topics("test"))]
+        for _ in range(rng.randint(2, 6)):
+            records: dict[str, list[Record]] = {t: [] for t in topics}
+            for _ in range(rng.choice((3, 20, 60))):
+                now += rng.choice((0, 0, 1, 2, 9))
+                topic = rng.choice(topics)
+                records[topic].append(random_record(rng, now, table=topic == "table"))
+            driver.pipe_raw({t: rows for t, rows in records.items() if rows})
+            if rng.random() < 0.6:
+                driver.commit()
+            if rng.random() < 0.2:
+                driver.restart(restore=rng.random() < 0.5)
+        driver.commit()
+        driver.commit()
+        out["written"] = {t: driver.read_raw(t) for t in ("out", "late")}
+        out["changelogs"] = driver.changelogs
+        out["stores"] = {
+            name: list(state.range()) for task in driver.tasks.values() for name, state in task.stores.items()
+        }
+        out["dropped"] = +driver.dropped_records
+        return out
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often batches were taken as columns."""
+    seen: Counter[str] = Counter()
+    count_columns, meet = Aggregates.count_columns, join_operator.meet
+
+    def counted(self: Any, *args: Any, **options: Any) -> None:
+        seen["count"] += 1
+        count_columns(self, *args, **options)
+
+    def met(*args: Any, **options: Any) -> Any:
+        found = meet(*args, **options)
+        seen["join"] += found is not None
+        return found
+
+    monkeypatch.setattr(Aggregates, "count_columns", counted)
+    monkeypatch.setattr(join_operator, "meet", met)
+    return seen
+
+
+PROGRAMS: dict[Build, str] = {
+    pass_through: "",
+    repartition: "",
+    count: "count",
+    windowed_count: "count",
+    table_join: "join",
+    counted_joins: "count",
+}
+
+
+@pytest.mark.parametrize("build", PROGRAMS, ids=lambda build: str(build.__name__))
+def test_columns_change_nothing(build: Build, used: Counter[str]) -> None:
+    for seed in SEEDS:
+        for batch in BATCHES:
+            before = used.total()
+            rows = outcome(build, seed, batch, columns=False)
+            assert used.total() == before, "rows were taken for columns"
+            assert outcome(build, seed, batch, columns=True) == rows, (seed, batch)
+    kind = PROGRAMS[build]
+    assert not kind or used[kind], "no batch was taken as columns"

@@ -1,0 +1,49 @@
+"""Counting on columns: one step per entry of the store, whatever the number of records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock.state.views import KeyValueState
+from penstock.topologies.batch import ColumnBatch
+from penstock.topologies.columns import CodedColumn, Column, Ints, NumberColumn
+from penstock.topologies.operators.columnar.grouping import Entries, counted_so_far, latest_so_far
+
+OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
+"""The keys of emitted records, from store keys and the records' keys."""
+
+
+def add_counts(state: KeyValueState, store_keys: list[bytes], counts: list[int], timestamps: list[int]) -> None:
+    """Count records of entries that are loaded; ``timestamps``: the highest of the records of each."""
+    entries, dirty = state.entries, state.dirty
+    for key, records, ts in zip(store_keys, counts, timestamps, strict=True):
+        found = entries[key]
+        if found is not None:
+            count, found_ts = found
+            records += count
+            if found_ts > ts:
+                ts = found_ts
+        entries[key] = (records, ts)
+        dirty[key] = ts
+
+
+def counted_updates(
+    batch: ColumnBatch, found: Entries, before: list[Any], out_keys: OutKeys, *, windowed: bool
+) -> ColumnBatch:
+    """Every update of the counts of a batch: the records with their key's count up to them. ``before``: the store's
+    entries."""
+    latest = latest_so_far(found.groups, batch.times)
+    counts = np.array([0 if e is None else e[0] for e in before], np.int64)
+    times = np.array([-1 if e is None else e[1] for e in before], np.int64)
+    numbers = found.groups.numbers
+    keys: list[Any] | Column
+    if windowed:
+        keys = CodedColumn(numbers.astype(np.int32), out_keys(found.store_keys, found.keys))
+    else:
+        assert batch.key_column is not None
+        keys = batch.key_column
+    values: Ints = counts[numbers] + counted_so_far(found.groups)
+    return ColumnBatch(keys, NumberColumn(values), np.maximum(latest, times[numbers]), batch.orders, batch.headers)

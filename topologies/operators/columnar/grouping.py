@@ -1,0 +1,112 @@
+"""The records of a batch by store key: what an aggregation touches, each entry once."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.state.serde import Serde
+from penstock.topologies.batch import ColumnBatch
+from penstock.topologies.columns import Ints, Places
+from penstock.topologies.operators.columnar.parts import Groups, Keyed, grouped, keyed, latest_of, nulls_of
+
+_START = struct.Struct(">q")
+_FAR = 1 << 62
+
+
+class Entries(NamedTuple):
+    """Records by the entry that each belongs to. ``groups.numbers`` is the entry of each record; ``store_keys`` that of
+    each entry, in the order in which they first had a record."""
+
+    groups: Groups
+    store_keys: list[bytes]
+    by_key: Keyed
+    key_numbers: list[int] | None
+    """The group in ``by_key`` of each entry; ``None``: they are the entries."""
+
+    @property
+    def keys(self) -> list[Any]:
+        """The record key of each entry."""
+        keys = self.by_key.keys
+        return keys if self.key_numbers is None else [keys[i] for i in self.key_numbers]
+
+    def counts(self) -> list[int]:
+        """How many records each entry has."""
+        counts: list[int] = np.bincount(self.groups.numbers, minlength=len(self.store_keys)).tolist()
+        return counts
+
+    def latest(self, times: Ints) -> list[int]:
+        """The highest timestamp of each entry's records."""
+        latest: list[int] = latest_of(self.groups, times).tolist()
+        return latest
+
+
+def entries_of(batch: ColumnBatch, serde: Serde[Any]) -> Entries | None:
+    """Records by key. ``None``: row by row."""
+    column = batch.key_column
+    if column is None or nulls_of(column) is not None:
+        return None
+    found = keyed(column, serde)
+    return None if found is None else Entries(found.groups, found.store_keys, found, None)
+
+
+def window_entries(batch: ColumnBatch, serde: Serde[Any], starts: Ints, size_ms: int) -> Entries | None:
+    """Records by window start, none of which is below 0, and key. ``None``: row by row."""
+    by_key = entries_of(batch, serde)
+    if by_key is None:
+        return None
+    low, high = int(starts.min()), int(starts.max())
+    windows, keys = (high - low) // size_ms + 1, len(by_key.store_keys)
+    if windows == 1:
+        prefix = _START.pack(low)
+        return Entries(by_key.groups, [prefix + k for k in by_key.store_keys], by_key.by_key, None)
+    if windows * keys >= _FAR:
+        return None
+    groups = grouped((starts - low) // size_ms * keys + by_key.groups.numbers, windows * keys)
+    window_numbers, key_numbers = np.divmod(groups.codes, keys)
+    prefixes = [_START.pack(low + w * size_ms) for w in window_numbers.tolist()]
+    numbers: list[int] = key_numbers.tolist()
+    store_keys = [p + by_key.store_keys[k] for p, k in zip(prefixes, numbers, strict=True)]
+    return Entries(groups, store_keys, by_key.by_key, numbers)
+
+
+def counted_so_far(groups: Groups) -> Ints:
+    """For each record, how many its group has up to it, itself included."""
+    numbers = groups.numbers
+    by_group, starts = _runs(groups)
+    out = np.empty(len(numbers), np.int64)
+    out[by_group] = np.arange(1, len(numbers) + 1) - starts[numbers[by_group]]
+    return out
+
+
+def latest_so_far(groups: Groups, times: Ints) -> Ints:
+    """For each record, the highest time that its group has up to it."""
+    if bool((times[1:] >= times[:-1]).all()):
+        return times
+    low, span = int(times.min()), int(times.max()) - int(times.min()) + 1
+    if span * (len(groups.codes) + 1) >= _FAR:
+        return _latest_by_rows(groups, times)
+    by_group, _ = _runs(groups)
+    # each group's times are lifted above those of the groups before it, so that one running maximum does for all
+    lift = groups.numbers[by_group] * span - low
+    out = np.empty(len(times), np.int64)
+    out[by_group] = np.maximum.accumulate(times[by_group] + lift) - lift
+    return out
+
+
+def _latest_by_rows(groups: Groups, times: Ints) -> Ints:
+    latest: dict[int, int] = {}
+    out: list[int] = []
+    for number, ts in zip(groups.numbers.tolist(), times.tolist(), strict=True):
+        latest[number] = ts = max(ts, latest.get(number, ts))
+        out.append(ts)
+    return np.array(out, np.int64)
+
+
+def _runs(groups: Groups) -> tuple[Places, Ints]:
+    """The rows sorted by group, in their order within each, and where each group starts there."""
+    by_group = np.argsort(groups.numbers, kind="stable")
+    sizes = np.bincount(groups.numbers, minlength=len(groups.codes))
+    return by_group, np.cumsum(sizes) - sizes

@@ -1,0 +1,69 @@
+"""The stream–table join on columns: each distinct key is written and looked up once.
+
+An inner join drops what meets no row before anything is made of it. A joiner that is an expression of the row alone is run
+once per distinct key; any other gets the rows of the records that have met one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.state.serde import Serde
+from penstock.state.views import KeyValueState
+from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import CodedColumn, Places
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Input, walk
+from penstock.topologies.operators.columnar.parts import keyed, nulls_of
+
+_PLAIN = {str, bytes, int, float, bool, type(None)}
+"""Types of which many records may have the same object."""
+
+
+class Met(NamedTuple):
+    """Records that have met rows. ``entries[numbers[i]]`` is the store's entry for the i-th; ``None`` without one."""
+
+    batch: Batch
+    numbers: Places
+    entries: list[Any]
+
+
+def meet(batch: ColumnBatch, state: KeyValueState, serde: Serde[Any], *, left: bool) -> Met | None:
+    """The rows of a batch's records; without ``left`` only records that have one. ``None``: row by row."""
+    column = batch.key_column
+    if column is None or nulls_of(column) is not None:
+        return None
+    found = keyed(column, serde)
+    if found is None:
+        return None
+    state.load(found.store_keys)
+    entries = list(map(state.entries.__getitem__, found.store_keys))
+    numbers = found.groups.numbers
+    if left or None not in entries:
+        return Met(batch, numbers, entries)
+    places = np.flatnonzero(np.fromiter((e is not None for e in entries), np.bool_, len(entries))[numbers])
+    return Met(batch.pick(places), numbers[places], entries)
+
+
+def reading_row_alone(joiner: Callable[[Any, Any], Any]) -> ExpressionFunction | None:
+    """The joiner, if it is an expression of the table's side only."""
+    if not isinstance(joiner, ExpressionFunction):
+        return None
+    sides = {n.which for n in walk(joiner.expression) if isinstance(n, Input)}
+    return joiner if sides <= {"right"} else None
+
+
+def joined_per_key(met: Met, rows: list[Any], joiner: ExpressionFunction, *, left: bool) -> Batch | None:
+    """What the joiner makes of each row, for all records that have met it. ``rows``: of each entry. ``None``: row by row,
+    also when it fails for a row."""
+    run = joiner.plain
+    try:
+        results = [None if row is None and not left else run(None, row) for row in rows]
+    except Exception:  # met again with its record
+        return None
+    if not set(map(type, results)) <= _PLAIN:
+        return None
+    return met.batch.replace(values=CodedColumn(met.numbers.astype(np.int32), results))

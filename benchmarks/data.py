@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -112,14 +113,15 @@ def events(records: int, base_ms: int) -> Iterator[Records]:
 # -- lines of words ------------------------------------------------------------------------------------------------
 
 
-def vocabulary() -> list[str]:
+@cache
+def vocabulary() -> tuple[str, ...]:
     """Different pseudo-words of 3 to 10 small letters, the most frequent first."""
     random = _random(_WORDS)
     words: dict[str, None] = {}
     while len(words) < VOCABULARY:
         length = int(random.integers(3, 11))
         words["".join(chr(97 + letter) for letter in random.integers(0, 26, length))] = None
-    return list(words)
+    return tuple(words)
 
 
 def zipf() -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """The workloads on Penstock: ``python -m benchmarks.penstock_app WORKLOAD``; orders come from the environment.
 
 ``THREADS`` is the number of worker processes; they share the state folder. ``EMISSION`` is ``per_commit`` unless told
-otherwise, as Kafka Streams with its record cache. ``PROFILE`` names a file for a profile of the run loop.
+otherwise, as Kafka Streams with its record cache; ``FUNCTIONS`` is ``expressions`` unless it says ``rows``.
+``PROFILE`` names a file for a profile of the run loop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from typing import cast
 
 from benchmarks import data
-from benchmarks.workloads import WORKLOADS, Orders
+from benchmarks.workloads import WORKLOADS, Functions, Orders
 from penstock.streams.settings import WorkerSettings, load_settings
 from penstock.streams.worker import Worker
 from penstock.topologies.graph import Topology
@@ -30,7 +31,8 @@ def topology(workload: str) -> Topology:
     source, table, out = (os.environ[name] for name in ("TOPIC_IN", "TOPIC_TABLE", "TOPIC_OUT"))
     emission = cast(Emission, os.environ.get("EMISSION", "per_commit"))
     window_ms = int(os.environ.get("WINDOW_MS", data.WINDOW_MS))
-    return WORKLOADS[workload].topology(Orders(source, table, out, emission, window_ms))
+    functions = cast(Functions, os.environ.get("FUNCTIONS", "expressions"))
+    return WORKLOADS[workload].topology(Orders(source, table, out, emission, window_ms, functions))
 
 
 def settings() -> WorkerSettings:

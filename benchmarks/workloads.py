@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from benchmarks import data, oracle, stateless
+from benchmarks import data, expressed, oracle, stateless
 from benchmarks.oracle import Answer, Verdict
 from penstock.topologies.examples import enrich, keyed_count, word_count, ysb
 from penstock.topologies.graph import Topology
@@ -25,14 +25,19 @@ class Variant:
     window_ms: int = data.WINDOW_MS
 
 
+Functions = Literal["rows", "expressions"]
+
+
 class Orders(NamedTuple):
-    """What a topology is built from: its topics, and how often it emits."""
+    """What a topology is built from: its topics, how often it emits, and whether its functions are Python's or
+    expressions."""
 
     source: str
     table: str
     out: str
     emission: Emission
     window_ms: int
+    functions: Functions
 
 
 class Run(NamedTuple):
@@ -74,6 +79,24 @@ def _streaming(records: int, quix: int | None = None, faust: int | None = None) 
     return {program: count for program, count in given.items() if count is not None}
 
 
+def _ysb(o: Orders) -> Topology:
+    if o.functions == "rows":
+        return ysb.build(o.source, o.table, o.out, emission=o.emission, window_ms=o.window_ms)
+    return expressed.ysb(o.source, o.table, o.out, o.window_ms, o.emission)
+
+
+def _word_count(o: Orders) -> Topology:
+    if o.functions == "rows":
+        return word_count.build(o.source, o.out, emission=o.emission)
+    return expressed.word_count(o.source, o.out, o.emission)
+
+
+def _enrich(o: Orders) -> Topology:
+    if o.functions == "rows":
+        return enrich.build(o.source, o.table, o.out)
+    return expressed.enrich(o.source, o.table, o.out)
+
+
 def _check_ysb(run: Run) -> Verdict:
     expected = oracle.views_per_window(run.records, run.base_ms, run.variant.window_ms)
     return oracle.compare_counts(expected, oracle.last_counts(run.output()))
@@ -110,7 +133,7 @@ WORKLOADS: dict[str, Workload] = {
             "ysb",
             "filter views, join ads to campaigns, key anew, count in windows of 10 s",
             "events",
-            lambda o: ysb.build(o.source, o.table, o.out, emission=o.emission, window_ms=o.window_ms),
+            _ysb,
             _check_ysb,
             _streaming(8_000_000, quix=200_000),
             written_bytes=60,
@@ -120,7 +143,7 @@ WORKLOADS: dict[str, Workload] = {
             "wordcount",
             "split lines of eight words, key anew, count",
             "lines",
-            lambda o: word_count.build(o.source, o.out, emission=o.emission),
+            _word_count,
             _check_wordcount,
             _streaming(1_000_000, quix=50_000),
             written_bytes=15,
@@ -129,7 +152,7 @@ WORKLOADS: dict[str, Workload] = {
             "enrich",
             "stream–table join, a table of a million rows",
             "clicks",
-            lambda o: enrich.build(o.source, o.table, o.out),
+            _enrich,
             _check_enrich,
             _streaming(3_000_000, quix=200_000),
             written_bytes=170,

@@ -1,8 +1,19 @@
-//! Work on whole columns: each kernel is a function of buffers.
+//! Work on whole columns: each kernel is a function of buffers, and none keeps the GIL while it runs over rows.
 
 use pyo3::prelude::*;
 
+mod buffers;
+mod interner;
+mod json;
+mod murmur;
+mod rows;
+
 /// Adds the kernels to the module.
-pub fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<interner::Interner>()?;
+    module.add_class::<json::JsonProjector>()?;
+    module.add_function(wrap_pyfunction!(rows::pack_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::list_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::partition_rows, module)?)
 }

@@ -1,0 +1,87 @@
+//! Python's buffers as slices that can be read without the GIL, and slices as Python's `bytes`.
+
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// A contiguous buffer of `T`, held for as long as this value lives.
+///
+/// Whoever passes a buffer promises that nobody writes to it during the call: columns are immutable.
+pub struct Held<T: Element>(PyBuffer<T>);
+
+impl<T: Element> Held<T> {
+    pub fn slice(&self) -> &[T] {
+        if self.0.item_count() == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer is held and C-contiguous (`FromPyObject` checks it), of `item_count` elements of the size
+        // and alignment of `T` (PyO3 checks both), and its owner has promised not to write to it meanwhile.
+        unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast(), self.0.item_count()) }
+    }
+}
+
+impl<'a, 'py, T: Element> FromPyObject<'a, 'py> for Held<T> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let buffer = PyBuffer::<T>::get(&object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyValueError::new_err("the buffer is not contiguous; pass numpy.ascontiguousarray of it"));
+        }
+        Ok(Held(buffer))
+    }
+}
+
+/// A column of byte strings as it comes from Python.
+pub struct Rows<'a> {
+    pub data: &'a [u8],
+    offsets: &'a [i64],
+    nulls: Option<&'a [u8]>,
+}
+
+impl<'a> Rows<'a> {
+    /// Raises `ValueError` where the offsets do not rise within the data, so that no later step has to look.
+    pub fn of(data: &'a Held<u8>, offsets: &'a Held<i64>, nulls: &'a Option<Held<u8>>) -> PyResult<Self> {
+        let rows = Rows { data: data.slice(), offsets: offsets.slice(), nulls: nulls.as_ref().map(Held::slice) };
+        let rising = rows.offsets.windows(2).fold(true, |so_far, pair| so_far & (pair[0] <= pair[1]));
+        let within = match (rows.offsets.first(), rows.offsets.last()) {
+            (Some(&first), Some(&last)) => first >= 0 && last <= rows.data.len() as i64,
+            _ => false,
+        };
+        if !(rising && within) {
+            return Err(PyValueError::new_err("the offsets do not rise from 0 on within the data"));
+        }
+        if rows.nulls.is_some_and(|nulls| nulls.len() != rows.len()) {
+            return Err(PyValueError::new_err("there is not one null flag per row"));
+        }
+        Ok(rows)
+    }
+
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    #[inline(always)]
+    pub fn is_null(&self, row: usize) -> bool {
+        self.nulls.is_some_and(|nulls| nulls[row] != 0)
+    }
+
+    /// Where the row's bytes begin and end; the offsets have been checked.
+    #[inline(always)]
+    pub fn span(&self, row: usize) -> (usize, usize) {
+        (self.offsets[row] as usize, self.offsets[row + 1] as usize)
+    }
+
+    /// `None` for a null.
+    #[inline(always)]
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
+        let (start, end) = self.span(row);
+        if self.is_null(row) { None } else { Some(&self.data[start..end]) }
+    }
+}
+
+/// The numbers as `bytes`, in the machine's own order, for `numpy.frombuffer`.
+pub fn to_bytes<'py, T: bytemuck::NoUninit>(py: Python<'py>, numbers: &[T]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, bytemuck::cast_slice(numbers))
+}

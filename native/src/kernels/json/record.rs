@@ -1,0 +1,255 @@
+//! One record at a time: which of its members are fields, whether their values are of the fields' types, and where.
+
+use super::lexer::{Cursor, Number};
+use super::scan::Literal;
+
+/// Sets of fields are bits of one word.
+pub const FIELDS_MAX: usize = 64;
+/// So many records in a row that are not laid out as expected make the parser learn the layout anew.
+const MISSES_MAX: u32 = 8;
+/// Members that one layout remembers; those behind are read without a guess.
+const LAYOUT_MEMBERS_MAX: usize = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Str,
+    Int,
+    Float,
+    Bool,
+    /// Any JSON, which nobody needs.
+    Any,
+}
+
+/// A field that the type declares, needed or not: the type checks both.
+pub struct Field {
+    pub name: Box<[u8]>,
+    pub kind: Kind,
+    pub nullable: bool,
+    pub required: bool,
+    pub needed: bool,
+    /// What a record without the field has: `Absent`, or a number or flag.
+    pub default: Found,
+}
+
+/// What a record has at a field. Text is a place in the buffer, so that nothing is made of a record that turns out bad.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found {
+    Absent,
+    Null,
+    Text(usize, usize),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+/// A member where it is expected: everything from the end of the previous value up to this one, with the opening quote
+/// of a string, and the field that it is.
+struct Guess {
+    literal: Literal,
+    key: Box<[u8]>,
+    text: bool,
+    field: Option<usize>,
+}
+
+/// What was seen of one record, as far as a layout is learned from it: all as places in the buffer.
+struct Member {
+    start: usize,
+    key: (usize, usize),
+    value: usize,
+    field: Option<usize>,
+}
+
+pub struct RecordParser {
+    pub fields: Vec<Field>,
+    unknown_allowed: bool,
+    required: u64,
+    layout: Vec<Guess>,
+    misses: u32,
+    learned: Vec<Member>,
+    defaults: Vec<Found>,
+    pub found: Vec<Found>,
+}
+
+impl RecordParser {
+    /// `fields` are at most `FIELDS_MAX`, of different names.
+    pub fn new(fields: Vec<Field>, unknown_allowed: bool) -> Self {
+        let required = fields.iter().enumerate().filter(|(_, f)| f.required).fold(0, |set, (i, _)| set | (1 << i));
+        let defaults: Vec<Found> = fields.iter().map(|f| f.default).collect();
+        let found = defaults.clone();
+        RecordParser {
+            fields,
+            unknown_allowed,
+            required,
+            layout: vec![],
+            misses: MISSES_MAX,
+            learned: vec![],
+            defaults,
+            found,
+        }
+    }
+
+    /// Reads the record `data[start..end]` into `found`. `None`: it is not certain what msgspec makes of it.
+    pub fn parse(&mut self, data: &[u8], start: usize, end: usize) -> Option<()> {
+        self.found.copy_from_slice(&self.defaults);
+        let mut cursor = Cursor { data, pos: start, end };
+        let learning = self.misses >= MISSES_MAX;
+        let guessed =
+            if learning { self.parse_members::<true>(&mut cursor)? } else { self.parse_members::<false>(&mut cursor)? };
+        cursor.skip_space();
+        if cursor.pos != end {
+            return None;
+        }
+        if learning {
+            self.learn(data);
+        } else if guessed {
+            self.misses = 0;
+        } else {
+            self.misses += 1;
+        }
+        Some(())
+    }
+
+    /// Whether every member stood where it was expected.
+    #[inline(always)]
+    fn parse_members<const LEARNING: bool>(&mut self, cursor: &mut Cursor) -> Option<bool> {
+        let mut seen: u64 = 0;
+        let mut next = 0;
+        let mut first = true;
+        let mut guessed = true;
+        if LEARNING {
+            self.learned.clear();
+        }
+        loop {
+            let expected = if LEARNING { None } else { self.layout.get(next) };
+            let (field, text) = match expected {
+                Some(guess) if guess.literal.stands_at(cursor.data, cursor.pos, cursor.end) => {
+                    cursor.pos += guess.literal.len();
+                    next += 1;
+                    (guess.field, guess.text || open_value(cursor))
+                }
+                _ => {
+                    let start = cursor.pos;
+                    let Some(key) = self.open_member(cursor, first)? else {
+                        break;
+                    };
+                    guessed = false;
+                    let field = self.field_named(&cursor.data[key.0..key.1]);
+                    next = self.place_after(&cursor.data[key.0..key.1], next);
+                    if LEARNING && self.learned.len() < LAYOUT_MEMBERS_MAX {
+                        self.learned.push(Member { start, key, value: cursor.pos, field });
+                    }
+                    (field, open_value(cursor))
+                }
+            };
+            first = false;
+            let Some(index) = field else {
+                if !self.unknown_allowed {
+                    return None;
+                }
+                if text {
+                    cursor.string()?;
+                } else {
+                    cursor.skip_value()?;
+                }
+                continue;
+            };
+            if seen & (1 << index) != 0 {
+                return None; // the last one counts, but all are checked, in their order
+            }
+            seen |= 1 << index;
+            self.found[index] = value_of(&self.fields[index], cursor, text)?;
+        }
+        (seen & self.required == self.required).then_some(guessed && next == self.layout.len())
+    }
+
+    /// Reads up to the next member's value; its key, or `Some(None)` behind the closing brace.
+    #[inline]
+    fn open_member(&self, cursor: &mut Cursor, first: bool) -> Option<Option<(usize, usize)>> {
+        cursor.skip_space();
+        if first {
+            cursor.take(b'{')?;
+            cursor.skip_space();
+        }
+        if cursor.take(b'}').is_some() {
+            return Some(None);
+        }
+        if !first {
+            cursor.take(b',')?;
+            cursor.skip_space();
+        }
+        cursor.take(b'"')?;
+        let key = cursor.string()?;
+        if key.escaped {
+            return None;
+        }
+        cursor.skip_space();
+        cursor.take(b':')?;
+        cursor.skip_space();
+        Some(Some((key.start, key.end)))
+    }
+
+    fn field_named(&self, key: &[u8]) -> Option<usize> {
+        self.fields.iter().position(|field| *field.name == *key)
+    }
+
+    /// The place in the layout behind the member of this key, searched from `from` on; `from` if it is not there.
+    fn place_after(&self, key: &[u8], from: usize) -> usize {
+        let rest = self.layout.get(from..).unwrap_or_default();
+        rest.iter().position(|guess| *guess.key == *key).map_or(from, |ahead| from + ahead + 1)
+    }
+
+    #[cold]
+    fn learn(&mut self, data: &[u8]) {
+        self.misses = 0;
+        self.layout = self.learned.iter().map(|member| Guess::of(member, data)).collect();
+    }
+}
+
+impl Guess {
+    fn of(member: &Member, data: &[u8]) -> Self {
+        let text = data[member.value] == b'"';
+        Guess {
+            literal: Literal::new(&data[member.start..member.value + usize::from(text)]),
+            key: data[member.key.0..member.key.1].into(),
+            text,
+            field: member.field,
+        }
+    }
+}
+
+/// Reads up to the value, and the opening quote of a string: whether it is one.
+#[inline(always)]
+fn open_value(cursor: &mut Cursor) -> bool {
+    cursor.skip_space();
+    cursor.take(b'"').is_some()
+}
+
+/// The value at the cursor, if it is of the field's type; `text` says that it is a string whose quote has been read.
+#[inline(always)]
+fn value_of(field: &Field, cursor: &mut Cursor, text: bool) -> Option<Found> {
+    if text {
+        if !matches!(field.kind, Kind::Str | Kind::Any) {
+            return None;
+        }
+        let string = cursor.string()?;
+        return (!(field.needed && string.escaped)).then_some(Found::Text(string.start, string.end));
+    }
+    match (cursor.peek(), field.kind) {
+        (_, Kind::Any) => cursor.skip_value().map(|()| Found::Null),
+        (b'n', _) if field.nullable => cursor.word(b"null").map(|()| Found::Null),
+        (b't', Kind::Bool) => cursor.word(b"true").map(|()| Found::Bool(true)),
+        (b'f', Kind::Bool) => cursor.word(b"false").map(|()| Found::Bool(false)),
+        (b'-' | b'0'..=b'9', Kind::Int | Kind::Float) => match (number(cursor, field.needed)?, field.kind) {
+            (Number::Int(value), Kind::Int) => Some(Found::Int(value)),
+            (Number::Int(value), _) => Some(Found::Float(value as f64)),
+            (Number::Float(value), Kind::Float) => Some(Found::Float(value)),
+            (Number::Float(_), _) => None,
+        },
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn number(cursor: &mut Cursor, needed: bool) -> Option<Number> {
+    if needed { cursor.number::<true>() } else { cursor.number::<false>() }
+}

@@ -1,0 +1,100 @@
+//! Columns of byte strings: to and from Python's lists, taken at places, and spread over partitions.
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use super::buffers::{Held, Rows, to_bytes};
+use super::murmur::partition;
+
+/// A column as `(data, offsets: int64 bytes, nulls: one byte each, or None)`.
+fn column<'py>(py: Python<'py>, data: &[u8], offsets: &[i64], nulls: Option<&[u8]>) -> PyResult<Bound<'py, PyTuple>> {
+    (PyBytes::new(py, data), to_bytes(py, offsets), nulls.map(|flags| to_bytes(py, flags))).into_pyobject(py)
+}
+
+/// A column of these values, each `bytes` or `None`.
+#[pyfunction]
+pub fn pack_rows<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyTuple>> {
+    let mut data = vec![];
+    let mut offsets = Vec::with_capacity(values.len() + 1);
+    let mut nulls: Vec<u8> = vec![];
+    offsets.push(0);
+    for (row, value) in values.iter().enumerate() {
+        if value.is_none() {
+            nulls.resize(row, 0);
+            nulls.push(1);
+        } else {
+            data.extend_from_slice(value.cast::<PyBytes>()?.as_bytes());
+        }
+        offsets.push(data.len() as i64);
+    }
+    if !nulls.is_empty() {
+        nulls.resize(offsets.len() - 1, 0);
+    }
+    column(py, &data, &offsets, (!nulls.is_empty()).then_some(&nulls))
+}
+
+/// The values as `bytes` or `None`.
+#[pyfunction]
+#[pyo3(signature = (data, offsets, nulls))]
+pub fn list_rows<'py>(
+    py: Python<'py>,
+    data: Held<u8>,
+    offsets: Held<i64>,
+    nulls: Option<Held<u8>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let rows = Rows::of(&data, &offsets, &nulls)?;
+    PyList::new(py, (0..rows.len()).map(|row| rows.get(row).map(|value| PyBytes::new(py, value))))
+}
+
+/// The column of the rows at these places. Raises `IndexError` for one that is not there.
+#[pyfunction]
+#[pyo3(signature = (data, offsets, nulls, places))]
+pub fn take_rows<'py>(
+    py: Python<'py>,
+    data: Held<u8>,
+    offsets: Held<i64>,
+    nulls: Option<Held<u8>>,
+    places: Held<i64>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let rows = Rows::of(&data, &offsets, &nulls)?;
+    let count = rows.len();
+    if let Some(outside) = places.slice().iter().find(|&&place| place < 0 || place >= count as i64) {
+        return Err(PyIndexError::new_err(format!("place {outside} of a column of {count} rows")));
+    }
+    let (taken, ends, flags) = py.detach(|| take(&rows, places.slice()));
+    column(py, &taken, &ends, nulls.is_some().then_some(&flags))
+}
+
+fn take(rows: &Rows, places: &[i64]) -> (Vec<u8>, Vec<i64>, Vec<u8>) {
+    let spans = || places.iter().map(|&place| rows.span(place as usize));
+    let mut taken = Vec::with_capacity(spans().map(|(start, end)| end - start).sum());
+    let mut ends = Vec::with_capacity(places.len() + 1);
+    ends.push(0);
+    for (start, end) in spans() {
+        taken.extend_from_slice(&rows.data[start..end]);
+        ends.push(taken.len() as i64);
+    }
+    (taken, ends, places.iter().map(|&place| rows.is_null(place as usize).into()).collect())
+}
+
+/// The partitions of keys, int32; a null is like an empty key here, which the caller does not ask about.
+#[pyfunction]
+pub fn partition_rows<'py>(
+    py: Python<'py>,
+    data: Held<u8>,
+    offsets: Held<i64>,
+    partitions: i32,
+) -> PyResult<Bound<'py, PyBytes>> {
+    if partitions < 1 {
+        return Err(PyValueError::new_err(format!("{partitions} partitions, at least 1")));
+    }
+    let none = None;
+    let rows = Rows::of(&data, &offsets, &none)?;
+    let key = |row| {
+        let (start, end) = rows.span(row);
+        partition(&rows.data[start..end], partitions)
+    };
+    let found: Vec<i32> = py.detach(|| (0..rows.len()).map(key).collect());
+    Ok(to_bytes(py, &found))
+}

@@ -103,7 +103,7 @@ class MemoryBackend:
     def commit(self, writes: Sequence[StoreWrites]) -> None:
         tables = [self._table(w.store) for w in writes]
         for table, write in zip(tables, writes, strict=True):
-            for key, value in write.puts:
+            for key, value in zip(*write.columns(), strict=True):
                 if value is None:
                     table.delete(key)
                 else:

@@ -14,8 +14,8 @@ from rocksdict import SstFileWriter
 
 from penstock.state.files import sha256_of
 from penstock.state.manifest import SnapshotFile
-from penstock.state.rocksdb import POSITION_KEY, USER_PREFIX
 from penstock.state.rocksdb_errors import translated
+from penstock.state.rocksdb_files import POSITION_KEY, USER_PREFIX
 from penstock.state.rocksdb_options import RocksDBOptions, table_options
 
 

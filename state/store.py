@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.state.serde import Serde
 
@@ -52,16 +52,29 @@ class StoreSpec:
         return max((self.retention_ms or 0) // 2, 1)
 
 
+class Puts(NamedTuple):
+    """Entries as two columns of equal length; a value of ``None`` deletes."""
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes | None]
+
+
 @dataclasses.dataclass(slots=True)
 class StoreWrites:
-    """What one commit changes in one store. ``puts``: last value per key, ``None`` deletes. ``drop_below``: every key
-    below it is dropped (expired windows), after the puts. ``position``: the encoded position record; never ``None``
-    when anything is written."""
+    """What one commit changes in one store. ``puts``: entries, of which later ones win, ``None`` deletes. ``drop_below``:
+    every key below it is dropped (expired windows), after the puts. ``position``: the encoded position record; never
+    ``None`` when anything is written."""
 
     store: str
-    puts: Sequence[tuple[bytes, bytes | None]]
+    puts: Sequence[tuple[bytes, bytes | None]] | Puts
     position: bytes
     drop_below: bytes | None = None
+
+    def columns(self) -> Puts:
+        """The puts as columns."""
+        if isinstance(self.puts, Puts):
+            return self.puts
+        return Puts([key for key, _ in self.puts], [value for _, value in self.puts])
 
 
 class StateBackend(Protocol):
@@ -74,10 +87,12 @@ class StateBackend(Protocol):
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries with ``low <= key < high`` (``None``: unbounded) in unsigned byte order. Sees a state no older than
-        the call; no write may happen while it is being read."""
+        the call; no commit may happen while it is being read."""
 
     def commit(self, writes: Sequence[StoreWrites]) -> None:
-        """Apply all of it or nothing of it. After a crash each store stands at some earlier commit, never between."""
+        """Apply all of it or nothing of it. After a crash each store stands at some earlier commit, never between. What
+        is raised may be of earlier commits too, which are written out together; after that the backend is only to be
+        closed."""
 
     def position(self, store: str) -> bytes | None:
         """The position of the last commit that touched the store; ``None`` when it was never written."""

@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from penstock.state import rocksdb
 from penstock.state.errors import StateCorruptedError
 from penstock.state.memory import MemoryBackend
 from penstock.state.rocksdb import RocksDBBackend
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.state.rocksdb_sst import write_ssts
 from penstock.state.store import StateBackend, StoreWrites
+from penstock.state.write_buffer import SharedBound
 
 STORES = ["a", "b"]
 KEYS = st.binary(max_size=3) | st.sampled_from([b"\x00", b"\x01", b"\xff", b"\xff\xff", b"position"])
@@ -35,19 +37,36 @@ def contents(backend: StateBackend, store: str) -> tuple[bytes | None, list[tupl
     return backend.position(store), list(backend.range(store, None, None))
 
 
-class Backends(RuleBasedStateMachine):
-    """The same calls on both; RocksDB is also closed, opened, compacted and killed, which must not show."""
+ALL_KEYS = [b"", *(bytes([i]) for i in range(256)), b"\xff\xff", b"position"]
 
-    @initialize()
-    def open(self) -> None:
+
+class Backends(RuleBasedStateMachine):
+    """The same calls on both; RocksDB is also closed, opened, compacted, written out and killed, which must not show. A
+    range writes a store out, so that contents are compared by ranges only now and then."""
+
+    @initialize(
+        file_entries=st.sampled_from([1, 4, 2_000]),
+        direct_commits=st.sampled_from([1, 3]),
+        buffer_bytes=st.sampled_from([300, 1_500, 1 << 20]),
+    )
+    def open(self, file_entries: int, direct_commits: int, buffer_bytes: int) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(rocksdb, "FILE_ENTRIES_MIN", file_entries)
+        self.patch.setattr(rocksdb, "DIRECT_COMMITS", direct_commits)
+        self.bound = SharedBound(buffer_bytes)
+        self.patch.setattr(rocksdb, "shared_bound", lambda total: self.bound)
         self.path = Path(tempfile.mkdtemp(prefix="penstock-backends-"))
         self.model = MemoryBackend(STORES, keep_flushed=True)
         self.real = RocksDBBackend(self.path / "rocksdb", STORES)
         self.commits = 0
+        self.unflushed: dict[str, list[StoreWrites]] = {store: [] for store in STORES}
+        """What a crash may undo, from behind."""
 
     def teardown(self) -> None:
+        self.same_ranges()
         self.real.close()
         shutil.rmtree(self.path)
+        self.patch.undo()
 
     @rule(writes=st.lists(WRITES, max_size=3))
     def commit(self, writes: list[tuple[str, list[tuple[bytes, bytes | None]], bytes | None]]) -> None:
@@ -55,6 +74,8 @@ class Backends(RuleBasedStateMachine):
         both = [StoreWrites(store, puts, b"p%d" % self.commits, below) for store, puts, below in writes]
         self.model.commit(both)
         self.real.commit(both)
+        for write in both:
+            self.unflushed[write.store].append(write)
 
     @rule(store=STORE, keys=st.lists(KEYS, max_size=8))
     def get_many(self, store: str, keys: list[bytes]) -> None:
@@ -69,22 +90,26 @@ class Backends(RuleBasedStateMachine):
     def flush(self, stores: list[str] | None) -> None:
         self.model.flush(stores)
         self.real.flush(stores)
+        for store in STORES if stores is None else stores:
+            self.unflushed[store].clear()
 
     @rule(store=STORE)
     def reset(self, store: str) -> None:
         self.model.reset(store)
         self.real.reset(store)
+        self.unflushed[store].clear()
 
     @rule()
     def reopen(self) -> None:
-        self.model.flush()
+        self.flush(None)
         self.real.close()
         self.real = RocksDBBackend(self.path / "rocksdb", STORES)
 
     @precondition(lambda self: self.commits)
     @rule()
     def crash(self) -> None:
-        """The files as they are on disk at this moment are what a process that is killed leaves behind."""
+        """The files as they are on disk at this moment are what a process that is killed leaves behind: each store at one
+        of its commits, the last one that was flushed or a later one."""
         crashed = self.path / "crashed"
         shutil.copytree(self.path / "rocksdb", crashed)
         self.real.close()
@@ -92,6 +117,15 @@ class Backends(RuleBasedStateMachine):
         crashed.rename(self.path / "rocksdb")
         self.model.crash()
         self.real = RocksDBBackend(self.path / "rocksdb", STORES)
+        for store in STORES:
+            stands = self.real.position(store)
+            if stands != self.model.position(store):
+                reached = [write.position for write in self.unflushed[store]]
+                assert stands is not None
+                kept = len(reached) - reached[::-1].index(stands)
+                self.model.commit(self.unflushed[store][:kept])
+        self.flush(None)
+        self.same_ranges()
 
     @rule(store=STORE)
     def through_table_files(self, store: str) -> None:
@@ -103,11 +137,18 @@ class Backends(RuleBasedStateMachine):
         self.real.reset(store)
         self.real.ingest(store, [folder / f.name for f in files], move=True)
         self.model.flush([store])  # an ingested file is on the disk
+        self.unflushed[store].clear()
 
-    @invariant()
-    def same_contents(self) -> None:
+    @rule()
+    def same_ranges(self) -> None:
         for store in STORES:
             assert contents(self.real, store) == contents(self.model, store)
+
+    @invariant()
+    def same_entries(self) -> None:
+        for store in STORES:
+            assert self.real.position(store) == self.model.position(store)
+            assert self.real.get_many(store, ALL_KEYS) == self.model.get_many(store, ALL_KEYS)
 
 
 Backends.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

@@ -1,0 +1,93 @@
+"""The write buffer of a database: committed entries and positions that are not in the database yet.
+
+A key that is changed by every commit reaches the database once per write-out instead of once per commit. What that saves
+is the number of distinct keys per commit over that of distinct keys per write-out; a key that is written once gains
+nothing, because sorting it costs as much here as there.
+
+All databases of a process share one bound, in equal parts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from penstock.state.entries import EntryMap, WrittenEntries
+
+
+class StoreBuffer:
+    """What is not in the database of one store. ``position``: of the last commit; ``None`` when it is the database's.
+    ``dropped_below``: keys below it count as dropped from the database, not from ``entries``."""
+
+    __slots__ = ("dropped_below", "entries", "position")
+
+    def __init__(self, entries: EntryMap) -> None:
+        self.entries = entries
+        self.position: bytes | None = None
+        self.dropped_below: bytes | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the database holds other entries than the store."""
+        return self.dropped_below is not None or len(self.entries) > 0
+
+    def commit(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], position: bytes, drop_below: bytes | None
+    ) -> None:
+        """One commit: the entries, then the drop."""
+        if keys:
+            self.entries.put_many(keys, values)
+        if drop_below is not None:
+            self.entries.forget_below(drop_below)
+            if self.dropped_below is None or drop_below > self.dropped_below:
+                self.dropped_below = drop_below
+        self.position = position
+
+    def settle(self) -> None:
+        """All of it is in the database."""
+        self.entries.settle()
+        self.position = self.dropped_below = None
+
+    def clear(self) -> None:
+        """The store is empty, and so is the database."""
+        self.entries.clear()
+        self.position = self.dropped_below = None
+
+
+class SharedBound:
+    """A number of bytes, in equal parts for all that share it. Thread-safe."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self._total_bytes = total_bytes
+        self._sharers = 0
+        self._lock = threading.Lock()
+
+    @property
+    def part_bytes(self) -> int:
+        """What one of them may take now."""
+        return self._total_bytes // max(self._sharers, 1)
+
+    def join(self) -> None:
+        """One more shares it."""
+        with self._lock:
+            self._sharers += 1
+
+    def leave(self) -> None:
+        """One less does."""
+        with self._lock:
+            self._sharers -= 1
+
+
+@lru_cache(maxsize=8)
+def shared_bound(total_bytes: int) -> SharedBound:
+    """The process's bound of this size."""
+    return SharedBound(total_bytes)
+
+
+def new_entries() -> EntryMap:
+    """Where a store's entries are held."""
+    return WrittenEntries()
+
+
+MakeEntries = Callable[[], EntryMap]

@@ -72,7 +72,8 @@ class Writer:
     ) -> int:
         """Queue the records ``start <= i < stop``; how many were taken. The first that is not taken ends the call.
 
-        ``keys``, ``values``: a list of ``bytes | None``, or ``(data, int64 offsets, uint8 nulls | None)``.
+        ``keys``, ``values``: a list of ``bytes | None``, or ``(data, int64 offsets, uint8 nulls | None)``, or
+        ``(int32 codes, list of bytes | None)``.
         ``timestamps``: a list or an int64 array. ``headers``: a list of tuples of ``(str, bytes | None)``, or ``None``;
         the header that stands for timestamp 0 is added where it is 0 and taken away elsewhere. ``partition``: one for
         all, or a list or int32 array; -1: by the configured partitioner. Columns of other types raise an exception

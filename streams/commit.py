@@ -31,6 +31,7 @@ from penstock.state.log import TopicPartition
 from penstock.state.store import StoreWrites
 from penstock.streams import metadata
 from penstock.streams.metadata import CommitMetadata
+from penstock.streams.output import Output
 from penstock.streams.ports import (
     AbortableError,
     Committed,
@@ -128,7 +129,13 @@ class Committer:
     def send_outputs(self, task: Task) -> None:
         """Hand the task's outputs to the producer."""
         for o in task.take_outputs():
-            self._ready().send(o.topic, o.keys, o.values, o.timestamps, o.headers, partition=o.partition)
+            self._send(o)
+
+    def _send(self, o: Output) -> None:
+        keys = o.keys if o.key_column is None else o.key_column
+        values = o.values if o.value_column is None else o.value_column
+        timestamps = o.timestamps if o.time_array is None else o.time_array
+        self._ready().send(o.topic, keys, values, timestamps, o.headers, partition=o.partition)
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
@@ -166,7 +173,7 @@ class Committer:
             self.send_outputs(task)
             logged = [o for _, o in work.changelogs] + ([work.journal] if work.journal is not None else [])
             for o in logged:
-                self._ready().send(o.topic, o.keys, o.values, o.timestamps, o.headers, partition=o.partition)
+                self._send(o)
             wrote = wrote or bool(logged)
         self._on_step("sent")
         ends: Mapping[TopicPartition, int] = {}

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import Headers, TopicPartition
 from penstock.state.partitioner import partition_for
@@ -13,6 +15,7 @@ from penstock.streams.memory_groups import GroupToken
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.ports import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
 from penstock.streams.sink import BY_KEY
+from penstock.topologies.columns import Column, Ints
 
 MESSAGE_MAX_BYTES = 1_000_000
 """A client's default limit of one record."""
@@ -53,21 +56,21 @@ class MemoryProducer:
     def send(
         self,
         topic: str,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int],
+        keys: Sequence[bytes | None] | Column,
+        values: Sequence[bytes | None] | Column,
+        timestamps: Sequence[int] | Ints,
         headers: Sequence[Headers] | None = None,
         *,
         partition: int | Sequence[int] | None = None,
     ) -> None:
         """See the port."""
-        if not keys:
+        if not len(keys):
             return
         self._check_usable()
         if self._transactional_id is not None and not self._in_transaction:
             raise PenstockError(f"send to {topic} outside a transaction: call begin first")
         self._pass("send")
-        for i, (key, value, at) in enumerate(zip(keys, values, timestamps, strict=True)):
+        for i, (key, value, at) in enumerate(zip(_listed(keys), _listed(values), _listed(timestamps), strict=True)):
             chosen = partition if partition is None or isinstance(partition, int) else partition[i]
             if chosen == BY_KEY:
                 chosen = None
@@ -244,3 +247,9 @@ class MemoryProducer:
         """See the port."""
         self._queue.clear()
         self._retired = self._retired or "it is closed"
+
+
+def _listed(column: Any) -> Any:
+    if isinstance(column, Column):
+        return column.to_list()
+    return column.tolist() if isinstance(column, np.ndarray) else column

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.state.errors import PenstockError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.chunk import Chunk
+from penstock.topologies.columns import Column, Ints
 
 
 class AbortableError(PenstockError):
@@ -102,16 +103,17 @@ class LogProducer(Protocol):
     def send(
         self,
         topic: str,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int],
+        keys: Sequence[bytes | None] | Column,
+        values: Sequence[bytes | None] | Column,
+        timestamps: Sequence[int] | Ints,
         headers: Sequence[Headers] | None = None,
         *,
         partition: int | Sequence[int] | None = None,
     ) -> None:
-        """Queue records in order. ``partition``: one for all, one each (-1: as ``None``), or ``None``: murmur2 of
-        the key (null keys: any). A full queue is polled until there is room; a record refused locally (too large) raises
-        ``AbortableError`` with its place. Timestamp 0 is written with the ``penstock.ts`` header."""
+        """Queue records in order; columns hold ``bytes | None``. ``partition``: one for all, one each (-1: as ``None``),
+        or ``None``: murmur2 of the key (null keys: any). A full queue is polled until there is room; a record refused
+        locally (too large) raises ``AbortableError`` with its place. Timestamp 0 is written with the ``penstock.ts``
+        header."""
 
     def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged. Returns, for each partition that was sent to with an explicit

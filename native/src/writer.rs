@@ -27,10 +27,12 @@ struct Strings<'py> {
 const EMPTY: *const u8 = b"".as_ptr();
 
 impl<'py> Strings<'py> {
-    /// Of a list of `bytes | None`, or of a column `(data, offsets, nulls | None)`.
+    /// Of a list of `bytes | None`, of a column `(data, offsets, nulls | None)`, or of a coded one `(codes, values)`, whose
+    /// values are a list.
     fn of(column: &Bound<'py, PyAny>, start: usize, stop: usize) -> PyResult<Self> {
         match column.cast::<PyTuple>() {
             Ok(parts) if parts.len() == 3 => Self::of_column(parts, start, stop),
+            Ok(parts) if parts.len() == 2 => Self::of_coded(parts, start, stop),
             _ => Self::of_list(column.cast::<PyList>()?, start, stop),
         }
     }
@@ -50,6 +52,19 @@ impl<'py> Strings<'py> {
             }
         }
         Ok(Self { places, _objects: objects, _data: None })
+    }
+
+    fn of_coded(parts: &Bound<'py, PyTuple>, start: usize, stop: usize) -> PyResult<Self> {
+        let codes = numbers::<i32>(&parts.get_item(0)?, start, stop)?;
+        let values = parts.get_item(1)?;
+        let values = values.cast::<PyList>()?;
+        let distinct = Self::of_list(values, 0, values.len())?;
+        let place = |&code: &i32| {
+            let found = usize::try_from(code).ok().and_then(|c| distinct.places.get(c)).copied();
+            found.ok_or_else(|| PyValueError::new_err(format!("code {code} of a column has no value")))
+        };
+        let places = codes.iter().map(place).collect::<PyResult<_>>()?;
+        Ok(Self { places, _objects: distinct._objects, _data: None })
     }
 
     fn of_column(parts: &Bound<'py, PyTuple>, start: usize, stop: usize) -> PyResult<Self> {

@@ -441,8 +441,9 @@ class KafkaConsumer:
         if client is not None:
             self._positions.clear()
             self._paused.clear()
-            if self._reader is not None:
-                self._reader.close()
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader.close()
             client.close()
 
     def _open(self) -> Consumer:

@@ -16,32 +16,35 @@ Rules that the code below keeps:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
-from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers, TopicPartition
+from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
+from penstock.streams.kafka.native import open_writer
+from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
 from penstock.streams.ports import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
+from penstock.topologies.columns import Column, Ints
 
-_ANY_PARTITION = -1
 _FULL_QUEUE_POLL_S = 0.01
 _SOCKET_TIMEOUT_MS = 60_000
-_ZERO: Headers = ((TIMESTAMP_ZERO_HEADER, b"0"),)
+# What the compiled writer raises, before it has queued anything, about columns that are not as it takes them.
+_NOT_COLUMNS = (TypeError, ValueError, LookupError, OverflowError, BufferError, RuntimeError)
 
 
 class KafkaProducer:
     """``LogProducer`` on a real cluster. ``config`` is what ``client_config.producer_config`` made.
 
-    ``full_queue_timeout_s`` bounds how long ``send`` waits for room while no broker takes records.
+    ``full_queue_timeout_s`` bounds how long ``send`` waits for room while no broker takes records. ``native``: see
+    ``NativeMode``.
     """
 
-    def __init__(self, config: Mapping[str, Any], *, full_queue_timeout_s: float = 120.0) -> None:
+    def __init__(self, config: Mapping[str, Any], *, full_queue_timeout_s: float = 120.0, native: str = "auto") -> None:
         self._transactional_id: str | None = config.get("transactional.id")
         self._full_queue_timeout_s = full_queue_timeout_s
         self._slow_commit_s = int(config.get("socket.timeout.ms", _SOCKET_TIMEOUT_MS)) / 2000
@@ -56,6 +59,12 @@ class KafkaProducer:
             self._client: Producer | None = Producer({**config, "error_cb": self._on_error}, logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening a producer") from exc
+        self._writer = open_writer(self._client, config, native)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the compiled writer is used."""
+        return self._writer is not None
 
     # --- callbacks, served inside poll, flush and the transaction calls
 
@@ -76,63 +85,54 @@ class KafkaProducer:
     def send(
         self,
         topic: str,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int],
+        keys: Sequence[bytes | None] | Column,
+        values: Sequence[bytes | None] | Column,
+        timestamps: Sequence[int] | Ints,
         headers: Sequence[Headers] | None = None,
         *,
         partition: int | Sequence[int] | None = None,
     ) -> None:
         """See the port. Serves delivery reports once per call."""
-        count = len(keys)
-        if not count:
+        records = Outgoing(topic, keys, values, timestamps, headers, partition)
+        if not records.count:
             return
         client = self._usable(topic)
-        if headers is not None or 0 in timestamps:
-            headers = _with_zero_header(timestamps, headers)
-        place: Iterator[int]
-        if partition is None or isinstance(partition, int):
-            where = _ANY_PARTITION if partition is None else partition
-            place = repeat(where, count)
-            last_of = {where: count - 1} if partition is not None else {}
-        else:
-            place = iter(partition)
-            last_of = {p: i for i, p in enumerate(partition)}
         start = 0
-        for last in sorted(last_of.values()):
-            self._queue(client, topic, keys, values, timestamps, headers, place, start, last)
-            self._queue(client, topic, keys, values, timestamps, headers, place, last, last + 1, self._on_delivery)
+        for last in records.reported():
+            self._queue(client, records, start, last)
+            self._produce(client, records, last, last + 1, self._on_delivery)
             start = last + 1
-        self._queue(client, topic, keys, values, timestamps, headers, place, start, count)
+        self._queue(client, records, start, records.count)
         self._serve(client, f"sending to {topic}")
 
-    def _queue(
-        self,
-        client: Producer,
-        topic: str,
-        keys: Sequence[bytes | None],
-        values: Sequence[bytes | None],
-        timestamps: Sequence[int],
-        headers: Sequence[Headers] | None,
-        place: Iterator[int],
-        start: int,
-        stop: int,
-        on_delivery: Any = None,
-    ) -> None:
-        """Queue the records ``[start, stop)``, taking their partitions from ``place``. The loops are the hot path:
-        positional arguments, and one ``try`` around many records."""
+    def _queue(self, client: Producer, records: Outgoing, start: int, stop: int) -> None:
+        """Queue the records ``[start, stop)`` without reports. What the compiled writer does not get into the queue is
+        sent by the client, which waits for room or says why the record is refused."""
         if start == stop:
             return
+        if self._writer is None:
+            self._produce(client, records, start, stop)
+            return
+        columns = records.columns()
+        while start < stop:
+            try:
+                start += self._writer.send(records.topic, *columns, start, stop)
+            except _NOT_COLUMNS:
+                self._produce(client, records, start, stop)
+                return
+            if start < stop:
+                self._produce(client, records, start, start + 1)
+                start += 1
+
+    def _produce(self, client: Producer, records: Outgoing, start: int, stop: int, on_delivery: Any = None) -> None:
+        """The same through the client. The loop is the hot path: positional arguments, and one ``try`` around many
+        records."""
         produce: Any = client.produce
-        if start or stop < len(keys):
-            keys, values, timestamps = keys[start:stop], values[start:stop], timestamps[start:stop]
-            headers = headers[start:stop] if headers is not None else None
-        # The partition comes last: zip must not take one more of them than there are records.
-        columns: Any = zip(keys, values, timestamps, headers or repeat(None), place, strict=False)
+        topic, rows = records.topic, records.rows(start, stop)
         key = value = at = extra = p = None
         while True:
             try:
-                for key, value, at, extra, p in columns:
+                for key, value, at, extra, p in rows:
                     produce(topic, value, key, p, on_delivery, None, at, list(extra) if extra else None)
                 return
             except BufferError:
@@ -167,7 +167,7 @@ class KafkaProducer:
     ) -> PenstockError:
         """A record that was not queued. Remembered, for the client knows nothing of it."""
         size = len(key or b"") + len(value or b"")
-        where = "by its key" if partition in (None, _ANY_PARTITION) else f"[{partition}]"
+        where = "by its key" if partition in (None, ANY_PARTITION) else f"[{partition}]"
         what = f"a record of {size} bytes sent to {topic} {where} was refused"
         err = error_of(exc)
         # In a transaction that has failed already the client only says "erroneous state"; the verdict has the reason.
@@ -339,6 +339,9 @@ class KafkaProducer:
         """See the port. The client's own close would wait for what is queued and abort what may be committed, so
         the queue is purged and the handle let go."""
         client, self._client = self._client, None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
         if client is not None:
             client.purge()
             try:
@@ -362,13 +365,3 @@ def _refusal(err: KafkaError, what: str) -> PenstockError:
     elif err.code() in RETRIABLE:
         advice = "; see whether the brokers are up"
     return AbortableError(f"{what}: {show(err)}{advice}; abort and drop uncommitted work")
-
-
-def _with_zero_header(timestamps: Sequence[int], headers: Sequence[Headers] | None) -> list[Headers]:
-    """Headers with the one that stands for timestamp 0 where it is 0, and nowhere else."""
-    column: Sequence[Headers] = headers if headers is not None else [()] * len(timestamps)
-    out: list[Headers] = []
-    for at, own in zip(timestamps, column, strict=True):
-        kept = tuple(h for h in own if h[0] != TIMESTAMP_ZERO_HEADER) if own else ()
-        out.append(kept + _ZERO if at == 0 else kept)
-    return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,6 +106,22 @@ class Log:
         if name in self.topics() and sum(self.ends(partitions).values()) == records:
             return name
         self.create(name, {"cleanup.policy": "compact"} if data_set in TABLES else None)
+        keyed = (self.variant.keys,) if data_set in data.KEYED else ()
+        self.write(
+            name,
+            (
+                row
+                for block in data.DATA_SETS[data_set](records, self.base_ms, *keyed)
+                for row in zip(block.keys or repeat(None), block.values, block.timestamps, strict=False)
+            ),
+        )
+        written = sum(self.ends(partitions).values())
+        if written != records:
+            raise RuntimeError(f"topic {name} holds {written:,} of {records:,} records: look at the broker's log")
+        return name
+
+    def write(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None, int]]) -> None:
+        """Add these (key, value, timestamp) to a topic."""
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -117,22 +134,16 @@ class Log:
                 "sticky.partitioning.linger.ms": 20,
             }
         )
-        keyed = (self.variant.keys,) if data_set in data.KEYED else ()
-        for block in data.DATA_SETS[data_set](records, self.base_ms, *keyed):
-            keys: Iterable[bytes | None] = block.keys or [None] * len(block.values)
-            for key, value, timestamp in zip(keys, block.values, block.timestamps, strict=True):
-                while True:
-                    try:
-                        producer.produce(name, value, key, timestamp=timestamp)
-                        break
-                    except BufferError:
-                        producer.poll(0.05)
-            producer.poll(0)
+        for number, (key, value, timestamp) in enumerate(rows):
+            while True:
+                try:
+                    producer.produce(topic, value, key, timestamp=timestamp)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            if number % 10_000 == 0:
+                producer.poll(0)
         producer.flush()
-        written = sum(self.ends(partitions).values())
-        if written != records:
-            raise RuntimeError(f"topic {name} holds {written:,} of {records:,} records: look at the broker's log")
-        return name
 
     def append(self, topic: str, keys: Iterable[bytes], timestamp_ms: int) -> None:
         """Add records with these keys."""

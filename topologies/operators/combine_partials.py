@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde
 from penstock.topologies.batch import Batch
-from penstock.topologies.operator import OperatorContext
+from penstock.topologies.columns import Ints, Places
+from penstock.topologies.operator import NO_TIME, OperatorContext
 from penstock.topologies.operators.fold import Fold
 from penstock.topologies.operators.rows import map_rows
+
+_LEAST: Final = 64
+"""Room for so many counts, at first."""
 
 
 class Partials:
@@ -39,62 +46,74 @@ class Partials:
 
 
 class CountPartials(Partials):
-    """Numbers of records. Every step is one of C over a run of records."""
+    """Numbers of records. A record costs one look-up of its key, in C, and what arrays take."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, Counter[Any]] = {}
-        self._latest: dict[int, dict[Any, int]] = {}
-        """The highest timestamps, under the same keys in the same order."""
-        self._highest: dict[int, int] = {}
-        """Of all keys of a span."""
+        self._spans: dict[int, _Counted] = {}
 
     @property
     def held(self) -> int:
-        return sum(map(len, self._counts.values()))
+        return sum(len(counted.index) for counted in self._spans.values())
 
     def add(self, span: int, keys: list[Any], batch: Batch) -> None:
-        times = batch.timestamps
-        latest = dict(zip(keys, times, strict=True))
-        first, last = times[0], times[-1]
-        if times != sorted(times):
-            for key, ts in zip(keys, times, strict=True):
-                if ts > latest[key]:
-                    latest[key] = ts
-            first, last = min(times), max(times)
-        self._note(span, latest, first, last)
-        self._counts[span].update(keys)
+        counted = self._spans.setdefault(span, _Counted())
+        numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
+        counted.add(numbers, batch.times)
 
-    def add_counts(self, span: int, keys: Sequence[Any], counts: Iterable[int], timestamps: Sequence[int]) -> None:
-        """The same of records that are counted already. ``keys``: distinct, in the order in which they first had one of
-        the records; ``timestamps``: the highest of each."""
-        if keys:
-            self._note(span, dict(zip(keys, timestamps, strict=True)), min(timestamps), max(timestamps))
-            self._counts[span].update(dict(zip(keys, counts, strict=True)))
-
-    def _note(self, span: int, latest: dict[Any, int], lowest: int, highest: int) -> None:
-        """Timestamps of keys, all of them between these two."""
-        known = self._latest.get(span)
-        if known is None:
-            self._counts[span], self._latest[span], self._highest[span] = Counter(), latest, highest
-        elif lowest >= self._highest[span]:
-            known.update(latest)
-            self._highest[span] = highest
-        else:
-            for key, ts in latest.items():
-                if known.get(key, -1) < ts:
-                    known[key] = ts
-            self._highest[span] = max(highest, self._highest[span])
+    def add_counts(self, span: int, keys: Sequence[Any], counts: Ints | list[int], times: Ints | list[int]) -> None:
+        """The same of records that are counted already. ``keys``: distinct; ``times``: the highest timestamp of each."""
+        counted = self._spans.setdefault(span, _Counted())
+        numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
+        counted.add_distinct(numbers, np.asarray(counts), np.asarray(times))
 
     def taken(self) -> tuple[list[Any], list[Any], list[int]]:
         keys: list[Any] = []
         counts: list[int] = []
         timestamps: list[int] = []
-        for span, counted in self._counts.items():
-            keys += counted
-            counts += counted.values()
-            timestamps += self._latest[span].values()
-        self._counts, self._latest, self._highest = {}, {}, {}
+        for counted in self._spans.values():
+            size = len(counted.index)
+            keys += counted.index
+            counts += counted.counts[:size].tolist()
+            timestamps += counted.latest[:size].tolist()
+        self._spans = {}
         return keys, counts, timestamps
+
+
+class _Counted:
+    """The counts of one span. ``index``: the number of each key, given in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.index: defaultdict[Any, int] = defaultdict(count().__next__)
+        self.counts = np.zeros(_LEAST, np.int64)
+        self.latest = np.full(_LEAST, NO_TIME, np.int64)
+        self._highest = NO_TIME
+
+    def add(self, numbers: Places, times: Ints) -> None:
+        """Records by their keys' numbers."""
+        size = self._fit()
+        self.counts[:size] += np.bincount(numbers, minlength=size)
+        if times[0] >= self._highest and bool((times[1:] >= times[:-1]).all()):
+            self.latest[numbers] = times  # of several for one number the last one stays
+            self._highest = int(times[-1])
+        else:
+            np.maximum.at(self.latest, numbers, times)
+            self._highest = max(self._highest, int(times.max()))
+
+    def add_distinct(self, numbers: Places, counts: Ints, times: Ints) -> None:
+        """Counts of keys, each once."""
+        self._fit()
+        self.counts[numbers] += counts
+        self.latest[numbers] = np.maximum(self.latest[numbers], times)
+        self._highest = max(self._highest, int(times.max()))
+
+    def _fit(self) -> int:
+        """Make room for all keys; how many there are."""
+        size = len(self.index)
+        if size > len(self.counts):
+            more = max(size, 2 * len(self.counts)) - len(self.counts)
+            self.counts = np.concatenate([self.counts, np.zeros(more, np.int64)])
+            self.latest = np.concatenate([self.latest, np.full(more, NO_TIME, np.int64)])
+        return size
 
 
 class FoldPartials(Partials):

@@ -26,17 +26,19 @@ def test_the_text_of_the_benchmark() -> None:
             events-join (StreamTableJoin) store=ads type=inner
               → events-map
             events-map (Map)
-              → events-map-repartition-sink
-            events-map-repartition-sink (Sink) topic=<application.id>-events-map-repartition key=string value=bytes
+              → windows-combine
+            windows-combine (Combine) window=tumbling(size=10000 ms, grace=3600000 ms) emission=per_commit
+              → windows-partials-repartition-sink
+            windows-partials-repartition-sink (Sink) topic=<application.id>-windows-partials-repartition key=string value=int
           order of records with different keys matters to: nothing
           internal topics
-            <application.id>-events-map-repartition
+            <application.id>-windows-partials-repartition
           stores
             ads (key_value) key=string value=json:Ad changelog=ads
 
         sub-topology 1
           operators
-            events-map-repartition (Source) topic=<application.id>-events-map-repartition key=string value=bytes
+            windows-partials-repartition (Source) topic=<application.id>-windows-partials-repartition key=string value=int
               → windows
             windows (WindowAggregate) store=windows emission=per_commit window=tumbling(size=10000 ms, grace=3600000 ms)
               → events-to-stream
@@ -47,7 +49,7 @@ def test_the_text_of_the_benchmark() -> None:
             events-to (Sink) topic=campaign-views key=string value=string
           order of records with different keys matters to: windows
           internal topics
-            <application.id>-events-map-repartition
+            <application.id>-windows-partials-repartition
           stores
             windows (window) key=string value=int window=10000 ms retention=3610000 ms \
 changelog=<application.id>-windows-changelog

@@ -83,8 +83,15 @@ def layout_of(topology: Topology, application_id: str, counts: Mapping[str, int]
 
 
 def _tasks_of(
-    topology: Topology, sub: Subtopology, application_id: str, counts: Mapping[str, int], internal: Mapping[str, int]
+    topology: Topology,
+    sub: Subtopology,
+    application_id: str,
+    counts: Mapping[str, int],
+    internal: Mapping[str, int],
+    asking: frozenset[int] = frozenset(),
 ) -> int | None:
+    """``asking``: the sub-topologies on the way here. They ask each other in a circle where they write each other's
+    topics, as both sides of a foreign-key join do; what is known comes from outside the circle."""
     external = {
         t: counts[t]
         for n in sub.sources
@@ -112,9 +119,9 @@ def _tasks_of(
     if asked:
         return asked.pop()
     upstream = [
-        _tasks_of(topology, other, application_id, counts, internal)
+        _tasks_of(topology, other, application_id, counts, internal, asking | {sub.number})
         for other in topology.subtopologies
-        if other is not sub and _writes(topology, other, sub)
+        if other is not sub and other.number not in asking and _writes(topology, other, sub)
     ]
     return max((u for u in upstream if u is not None), default=None)
 

@@ -18,6 +18,7 @@ from penstock.streams.prepare import (
     prepare_topics,
 )
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.examples.nexmark.suite import QUERIES
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.processor import Processor
 from penstock.topologies.windows import tumbling
@@ -39,6 +40,11 @@ def joined() -> Topology:
 def test_repartition_topics_have_the_count_of_what_writes_them() -> None:
     assert layout_of(windowed(), "app", {"events": 6}) == Layout((6, 6), {"app-again-repartition": 6})
     assert layout_of(windowed(3), "app", {"events": 6}) == Layout((6, 3), {"app-again-repartition": 3})
+
+
+def test_sides_of_a_foreign_key_join_that_write_each_others_topics_have_the_count_of_what_feeds_them() -> None:
+    topology = QUERIES["q3"]()
+    assert layout_of(topology, "app", {"nexmark": 5}).tasks == (5,) * len(topology.subtopologies)
 
 
 def test_unequal_inputs_are_refused_with_their_counts() -> None:

@@ -110,7 +110,8 @@ class Engine:
         for node, port, batch in entries:
             self.operators[node].prefetch(port, batch)
         stride = self.plan.stride
-        rows = [(node, port, batch.slice(i, i + 1)) for node, port, batch in _runs(entries) for i in range(len(batch))]
+        listed = [(node, port, batch.listed()) for node, port, batch in entries]
+        rows = [(node, port, batch.slice(i, i + 1)) for node, port, batch in _runs(listed) for i in range(len(batch))]
         at = 0
         for place in range(places):
             while at < len(rows) and rows[at][2].order[0] // stride == place:
@@ -136,6 +137,7 @@ class Engine:
         if node in self.plan.batch_safe:
             self._walk(group, node, port, batch, True)
         else:
+            batch = batch.listed()
             for i in range(len(batch)):
                 self._walk(group, node, port, batch.slice(i, i + 1), False)
 

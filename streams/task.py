@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend
@@ -44,13 +45,17 @@ from penstock.topologies.plan import plan_of
 from penstock.topologies.watermarks import Carried, Looped
 
 
+Columns = Literal["auto", "off"]
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
     """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
     cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
     processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
     ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
-    already holds what it says. ``asker`` puts operators' questions to the world outside."""
+    already holds what it says. ``asker`` puts operators' questions to the world outside.
+    ``columns="off"``: everything runs on rows, whatever the plan says."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -59,6 +64,7 @@ class TaskOptions:
     live: bool = False
     wall_resolution_ms: int = 10
     announces: bool = True
+    columns: Columns = "auto"
     asker: Asker = dataclasses.field(default_factory=InlineAsker)
 
 
@@ -183,6 +189,7 @@ class Task:
             self.requests,
             heard=bool(self._plan.children[index]),
             asks=self._asks,
+            needs=self._plan.needed(index) if self.options.columns == "auto" else None,
         )
         if isinstance(spec, Sink):
             topic = spec.topic_name(self.application_id)

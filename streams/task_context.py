@@ -13,6 +13,7 @@ from penstock.streams.asking import COMMIT_BYTES, Asks
 from penstock.streams.engine import BatchTime
 from penstock.streams.policies import ErrorPolicy, Policies
 from penstock.topologies.batch import Batch
+from penstock.topologies.needs import Needs
 from penstock.topologies.operator import Answer, Question
 
 if TYPE_CHECKING:
@@ -142,11 +143,13 @@ class NodeContext:
         *,
         heard: bool,
         asks: Asks | None = None,
+        needs: Needs | None = None,
     ) -> None:
         self.name = name
         self.index = index
         self.task = task
         self.heard = heard
+        self.needs = needs
         self.time = time
         self._states = states
         self._failures = failures

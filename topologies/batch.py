@@ -121,6 +121,10 @@ class Batch:
             self.headers,
         )
 
+    def listed(self) -> Batch:
+        """The same records as lists alone."""
+        return self
+
     def record(self, index: int) -> Record:
         """One row."""
         headers = () if self.headers is None else self.headers[index]
@@ -204,7 +208,8 @@ class ColumnBatch(Batch):
 
     def where(self, mask: Sequence[Any] | Mask) -> Batch:
         chosen = mask if isinstance(mask, np.ndarray) else np.fromiter(map(bool, mask), np.bool_, len(mask))
-        return self.pick(np.flatnonzero(chosen))
+        places = np.flatnonzero(chosen)
+        return self if len(places) == len(self) else self.pick(places)
 
     def slice(self, start: int, stop: int) -> Batch:
         if start == 0 and stop >= len(self):
@@ -242,6 +247,9 @@ class ColumnBatch(Batch):
         if isinstance(keys, Column) or isinstance(values, Column):
             return ColumnBatch(keys, values, self._times, self._orders, self.headers)
         return Batch(keys, values, self.timestamps, self.order, self.headers)
+
+    def listed(self) -> Batch:
+        return Batch(self.keys, self.values, self.timestamps, self.order, self.headers, self.olds)
 
 
 def concat(batches: Sequence[Batch]) -> Batch:

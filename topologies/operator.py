@@ -96,6 +96,8 @@ class OperatorContext(Protocol):
     task: TaskId
     heard: bool
     """Whether anything takes what the operator emits; if not, it need not make it."""
+    needs: Needs | None
+    """Of a source: what is needed of its records; ``None``: it gives them as lists."""
 
     @property
     def time(self) -> TaskTime:

@@ -18,9 +18,11 @@ import dataclasses
 from itertools import combinations
 
 from penstock.topologies.graph import Subtopology, Topology
+from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.combine import Combine
 from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.planning import ways_of
 from penstock.topologies.watermarks import carried_topics
 
 
@@ -43,6 +45,13 @@ class Plan:
     reads_wall_time: bool
     carried: frozenset[str]
     """The repartition topics, of the whole topology, through which watermarks travel."""
+    ways: tuple[tuple[Way, ...], ...]
+    """How each operator takes the records of each in port; of a source, those of its topic."""
+
+    def needed(self, index: int) -> Needs | None:
+        """What is needed of the records of a source, in columns; ``None``: it gives them one by one."""
+        lonely = len(self.groups[self.group_of[index]]) == 1
+        return self.ways[index][0].needs if lonely and not self.specs[index].in_ports else None
 
     @property
     def stride(self) -> int:
@@ -63,18 +72,20 @@ def plan_of(topology: Topology, sub: Subtopology) -> Plan:
     for number, members in enumerate(groups):
         for i in members:
             group_of[i] = number
+    batch_safe = frozenset(i for i in range(len(specs)) if _batch_safe(i, specs, children, groups[group_of[i]]))
     return Plan(
         sub.operators,
         specs,
         children,
         groups,
         tuple(group_of),
-        frozenset(i for i in range(len(specs)) if _batch_safe(i, specs, children, groups[group_of[i]])),
+        batch_safe,
         any(s.timed for s in specs),
         any(s.uses_watermark for s in specs),
         any(s.uses_wall_time for s in specs),
         any(s.reads_wall_time for s in specs),
         carried,
+        ways_of(sub.operators, specs, children, groups, batch_safe),
     )
 
 

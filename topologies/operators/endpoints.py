@@ -4,7 +4,7 @@ serdes and partitioning, and a table source keeps its rows."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
@@ -13,7 +13,9 @@ from penstock.state.serde import BYTES, Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
+from penstock.topologies.needs import ROWS, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.columnar.source import Decoder, decoding_way
 from penstock.topologies.operators.rows import decode_column, without_nulls
 from penstock.topologies.operators.unpacking import unpacked
 from penstock.topologies.watermarks import WatermarkStrategy
@@ -59,6 +61,11 @@ class Source(OperatorSpec):
         """The topic's real name."""
         return f"{application_id}-{self.topic}" if self.internal else self.topic
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        if self.packed:
+            return Way(out[0], "its records hold many")
+        return decoding_way(self.value_serde, out[0])
+
     def open(self, ctx: OperatorContext) -> Operator:
         """Decodes the log's bytes, which the task gives it as they are."""
         return _Decodes(ctx, self)
@@ -74,8 +81,16 @@ class _Decodes(Operator):
         self._keys = None if spec.key_serde is BYTES else spec.key_serde
         self._values = None if spec.value_serde is BYTES else spec.value_serde
         self._packed = spec.packed
+        self._decoder = None
+        if ctx.needs is not None and not spec.packed:
+            self._decoder = Decoder(ctx, spec.key_serde, spec.value_serde, ctx.needs)
 
     def process(self, port: int, batch: Batch) -> None:
+        read = None if self._decoder is None else self._decoder.read(batch)
+        if read is not None:
+            self.ctx.emit(read)
+            return
+        batch = batch.listed()
         decoded = unpacked(self.ctx, batch) if self._packed else batch
         if self._values is not None:
             values, decoded = decode_column(self.ctx, decoded, self._values, decoded.values, "value")
@@ -93,6 +108,9 @@ class TableSource(Source):
     where a later operator asks for it (``olds``)."""
 
     emits: Emits = "upsert"
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return Way(ROWS, "it keeps rows")
 
     @property
     def store(self) -> StoreSpec:

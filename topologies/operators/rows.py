@@ -117,9 +117,14 @@ def decode_column(
         try:
             return fn(data)
         except Exception as exc:
-            raise SerdeError(
-                f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(exc).__name__}: {exc}); "
-                "check the serde of this topic, or choose the policy skip or dead_letter"
-            ) from exc
+            raise unreadable(serde, what, data, exc) from exc
 
     return map_rows(ctx, batch, named, column)
+
+
+def unreadable(serde: Serde[Any], what: str, data: bytes | None, error: Exception) -> SerdeError:
+    """What to raise, or to report, of bytes that a serde cannot read."""
+    return SerdeError(
+        f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error}); "
+        "check the serde of this topic, or choose the policy skip or dead_letter"
+    )

@@ -11,7 +11,9 @@ from typing import Any
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import ANY_KIND, EdgeKind
 from penstock.topologies.expressions.row_function import OfRecord
+from penstock.topologies.needs import ROWS, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.columnar import stateless as columnar
 from penstock.topologies.operators.rows import map_rows
 
 
@@ -23,6 +25,9 @@ class Filter(OperatorSpec):
     negate: bool = False
     values_only: bool = False
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return columnar.filter_way(self.fn, self.values_only, out[0])
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -40,8 +45,13 @@ class _Filters(Operator):
     def __init__(self, ctx: OperatorContext, spec: Filter) -> None:
         super().__init__(ctx)
         self._spec = spec
+        self._mask = columnar.mask_of(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
+        chosen = None if self._mask is None else self._mask(batch)
+        if chosen is not None:
+            self.ctx.emit(batch.where(~chosen if self._spec.negate else chosen))
+            return
         fn = self._spec.fn
         mask, batch = map_rows(self.ctx, batch, fn, *_columns(fn, batch, self._spec.values_only))
         if self._spec.negate:
@@ -57,6 +67,9 @@ class MapValues(OperatorSpec):
     with_key: bool = False
     accepts: frozenset[EdgeKind] = ANY_KIND
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return columnar.values_way(self.fn, self.with_key, out[0])
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _MapsValues(ctx, self)
@@ -66,8 +79,13 @@ class _MapsValues(Operator):
     def __init__(self, ctx: OperatorContext, spec: MapValues) -> None:
         super().__init__(ctx)
         self._spec = spec
+        self._column = columnar.values_of(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
+        column = None if self._column is None else self._column(batch)
+        if column is not None:
+            self.ctx.emit(batch.replace(values=column))
+            return
         fn = self._spec.fn
         values, batch = map_rows(self.ctx, batch, fn, *_columns(fn, batch, not self._spec.with_key))
         self.ctx.emit(batch.replace(values=values))
@@ -79,6 +97,9 @@ class Map(OperatorSpec):
 
     fn: Callable[[Any, Any], tuple[Any, Any]]
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return Way(ROWS, columnar.PYTHON)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -114,6 +135,9 @@ class SelectKey(OperatorSpec):
     fn: Callable[[Any, Any], Any]
     accepts: frozenset[EdgeKind] = ANY_KIND
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return columnar.key_way(self.fn, out[0])
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _SelectsKeys(ctx, self)
@@ -123,8 +147,13 @@ class _SelectsKeys(Operator):
     def __init__(self, ctx: OperatorContext, spec: SelectKey) -> None:
         super().__init__(ctx)
         self._fn = spec.fn
+        self._column = columnar.keys_of(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
+        column = None if self._column is None else self._column(batch)
+        if column is not None:
+            self.ctx.emit(batch.replace(keys=column))
+            return
         keys, batch = map_rows(self.ctx, batch, self._fn, *_columns(self._fn, batch, False))
         self.ctx.emit(batch.replace(keys=keys))
 
@@ -139,6 +168,9 @@ class FlatMap(OperatorSpec):
     values_only: bool = False
     with_key: bool = False
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return Way(Needs(out[0].key or self.with_key or not self.values_only, value=True, listed=True), columnar.PYTHON)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -183,6 +215,9 @@ class Peek(OperatorSpec):
 
     fn: Callable[[Any, Any], Any]
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return Way(ROWS, columnar.PYTHON)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _Peeks(ctx, self)
@@ -206,6 +241,9 @@ class Branch(OperatorSpec):
     predicates: tuple[Callable[[Any, Any], Any], ...]
     accepts: frozenset[EdgeKind] = ANY_KIND
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return columnar.branch_way(self.predicates, out)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _Branches(ctx, self)
@@ -224,8 +262,14 @@ class _Branches(Operator):
             return len(predicates)
 
         self._port_of = port_of
+        self._masks = columnar.ports_of(predicates)
 
     def process(self, port: int, batch: Batch) -> None:
+        masks = None if self._masks is None else self._masks(batch)
+        if masks is not None:
+            for number, mask in zip(range(self._ports), masks, strict=False):
+                self.ctx.emit(batch.where(mask), number)
+            return
         ports, batch = map_rows(self.ctx, batch, self._port_of, batch.keys, batch.values)
         for number in range(self._ports):
             self.ctx.emit(batch.where([p == number for p in ports]), number)
@@ -236,6 +280,9 @@ class Merge(OperatorSpec):
     """One stream of several, in the task's order."""
 
     accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return Way(out[0])
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -254,6 +301,9 @@ class MapBatch(OperatorSpec):
     (``where``, ``pick``, ``replace`` do that). An exception counts against the run's first record."""
 
     fn: Callable[[Batch], Batch | None]
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return Way(ROWS, columnar.PYTHON)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

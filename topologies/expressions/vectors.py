@@ -1,0 +1,324 @@
+"""Expressions over the columns of a batch. The row interpreter (``rows``) is the reference; here its work is shared:
+
+* what reads coded columns alone is asked of the row interpreter once per distinct value, or combination of values;
+* comparisons, logic and arithmetic of number columns are kernels over arrays (``kernels``), with nulls and errors beside;
+* of numbers for which there is no kernel the distinct ones are taken.
+
+Where a row would raise, or a column is not what an expression can read, the answer is ``None``: the rows must do it, so that
+errors meet the policy at their row. A branch that a row does not take raises nothing, as in the row interpreter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.topologies.batch import Batch
+from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
+from penstock.topologies.expressions import kernels as k
+from penstock.topologies.expressions.inference import Inference, Scope
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.rows import Row, compile_parts
+from penstock.topologies.expressions.tree import (
+    COMPARISONS,
+    LOGIC,
+    Alias,
+    Binary,
+    Call,
+    Case,
+    Cast,
+    Expression,
+    Field,
+    Input,
+    Unary,
+    walk,
+)
+from penstock.topologies.expressions.types import DataType
+
+Leaf = tuple[str, str | None]
+"""What is read of a record: a field of the value, or the value, key or timestamp."""
+PRESENCE = ("is_null", "is_not_null")
+_SHARED = (str, bytes, bool, int, float, type(None))
+
+
+class Vectors:
+    """One expression. Raises nothing of the rows'."""
+
+    def __init__(self, expression: Expression, scope: Scope, *, condition: bool = False) -> None:
+        self._expression = expression
+        self._scope = scope
+        self._condition = condition
+        self._types = Inference(scope)
+        self._leaves: dict[int, tuple[Leaf, ...]] = {}
+        self._rows: dict[int, Row] = {}
+
+    @classmethod
+    def of(cls, fn: ExpressionFunction) -> Vectors:
+        """The same as a row function."""
+        return cls(fn.expression, fn.scope, condition=fn.condition)
+
+    def mask(self, batch: Batch) -> Mask | None:
+        """The rows for which the condition is true."""
+        try:
+            found = self._sure(_Frame(batch))
+        except k.Unsure:
+            return None
+        if isinstance(found, k.Distinct):
+            return k.gathered([bool(v) for v in found.values], found.codes)
+        if found.array.dtype != np.bool_:
+            return None
+        return _in_full(found.array if found.nulls is None else found.array & ~found.nulls, len(batch))
+
+    def column(self, batch: Batch, absent: Mask | None = None) -> Column | None:
+        """The values. Of rows that are ``absent`` no value is asked: there it is null."""
+        try:
+            found = self._sure(_Frame(batch), absent)
+        except k.Unsure:
+            return None
+        if isinstance(found, k.Distinct):
+            # what could be changed in place must be of each row its own
+            if not all(type(v) in _SHARED for v in found.values):
+                return None
+            return nulled(CodedColumn(found.codes, found.values), absent)
+        rows = len(batch)
+        nulls = None if found.nulls is None or not found.nulls.any() else _in_full(found.nulls, rows)
+        return nulled(NumberColumn(_in_full(found.array, rows), nulls), absent)
+
+    def _sure(self, frame: _Frame, absent: Mask | None = None) -> k.Part:
+        found = self._part(self._expression, frame)
+        if found.failed(None if absent is None else ~absent):
+            raise k.Unsure
+        return found
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _part(self, e: Expression, frame: _Frame) -> k.Part:
+        leaves = self._leaves_of(e)
+        if all(frame.coded(leaf) for leaf in leaves):
+            return self._by_value(e, leaves, frame)
+        try:
+            found = self._kernel(e, frame)
+        except k.NoKernel:
+            found = None
+        return self._by_value(e, leaves, frame) if found is None else found
+
+    def _kernel(self, e: Expression, frame: _Frame) -> k.Part | None:
+        """By arrays; ``None``, or ``NoKernel``, where there is no kernel for it."""
+        match e:
+            case Input() | Field():
+                leaves = self._leaves_of(e)
+                return frame.numbers(leaves[0], self._types.of(e)) if _is_leaf(e) else None
+            case Alias(of, _):
+                return self._part(of, frame)
+            case Unary("~", of):
+                return k.inverse(self._condition_of(of, frame))
+            case Unary(_, of):
+                return k.negative(self._vec(of, frame))
+            case Binary(op, left, right) if op in LOGIC:
+                both = self._condition_of(left, frame), self._condition_of(right, frame)
+                return k.conjunction(*both) if op == "&" else k.disjunction(*both)
+            case Binary(op, left, right):
+                kernel = k.compared if op in COMPARISONS else k.arithmetic
+                return kernel(op, self._vec(left, frame), self._vec(right, frame))
+            case Call():
+                return self._call(e, frame)
+            case Case():
+                return self._case(e, frame)
+            case Cast(of, to, _):
+                return k.cast(self._vec(of, frame), to.kind)
+        return None
+
+    def _call(self, e: Call, frame: _Frame) -> k.Part | None:
+        if e.function in PRESENCE:
+            (of,) = e.args
+            present = frame.presence if isinstance(of, Input) and of.which == "value" else None
+            found = self._part(of, frame).null_test() if present is None else present
+            return found if e.function == "is_null" else k.inverse(found)
+        if e.function not in ("between", "is_in", "coalesce"):
+            return None
+        args = [self._vec(a, frame) for a in e.args]
+        if e.function == "between":
+            return k.strictly(
+                args, k.conjunction(k.compared(">=", args[0], args[1]), k.compared("<=", args[0], args[2]))
+            )
+        if e.function == "is_in":
+            found = k.compared("==", args[0], args[1])
+            for other in args[2:]:
+                found = k.disjunction(found, k.compared("==", args[0], other))
+            return k.strictly(args, found)
+        return k.coalesced([k.widened(a, self._types.of(e).kind) for a in args])
+
+    def _case(self, e: Case, frame: _Frame) -> k.Part:
+        kind = self._types.of(e).kind
+        branches = [
+            (self._condition_of(holds, frame), k.widened(self._vec(then, frame), kind)) for holds, then in e.branches
+        ]
+        return k.chosen(branches, k.widened(self._vec(e.default, frame), kind))
+
+    def _vec(self, e: Expression, frame: _Frame) -> k.Vec:
+        return self._part(e, frame).vec()
+
+    def _condition_of(self, e: Expression, frame: _Frame) -> k.Vec:
+        return self._part(e, frame).condition()
+
+    # -- distinct values -------------------------------------------------------------------------------------------
+
+    def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: _Frame) -> k.Distinct:
+        """The row interpreter's answers, once per combination of what is read."""
+        row = self._rows.get(id(e))
+        if row is None:
+            row, _ = compile_parts(e, self._scope, condition=self._condition and e is self._expression)
+            self._rows[id(e)] = row
+        codes, records = frame.records(leaves)
+        values: list[Any] = []
+        wrong: list[bool] = []
+        for key, value, timestamp in records:
+            try:
+                values.append(row(key, value, timestamp, ()))
+                wrong.append(False)
+            except Exception:  # not swallowed: a row that has this value is left to the rows, which raise it again
+                values.append(None)
+                wrong.append(True)
+        errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
+        return k.Distinct(codes, values, errors)
+
+    def _leaves_of(self, e: Expression) -> tuple[Leaf, ...]:
+        found = self._leaves.get(id(e))
+        if found is None:
+            found = self._leaves[id(e)] = leaves_of(e)
+        return found
+
+
+def _in_full(array: k.Array, rows: int) -> k.Array:
+    return np.full(rows, array) if array.ndim == 0 else array
+
+
+def nulled(column: CodedColumn | NumberColumn, nulls: Mask | None) -> Column:
+    """The column with nulls in these places too."""
+    if nulls is None:
+        return column
+    if isinstance(column, NumberColumn):
+        return NumberColumn(column.array, nulls if column.nulls is None else column.nulls | nulls)
+    return CodedColumn(np.where(nulls, np.int32(len(column.values)), column.codes), [*column.values, None])
+
+
+def _is_leaf(e: Expression) -> bool:
+    return isinstance(e, Input) or (isinstance(e, Field) and isinstance(e.of, Input) and e.of.which == "value")
+
+
+def leaves_of(e: Expression) -> tuple[Leaf, ...]:
+    """What the expression reads of a record, each once, in the order in which it stands."""
+    found: dict[Leaf, None] = {}
+    within: set[int] = set()
+    for node in walk(e):
+        if isinstance(node, Field) and _is_leaf(node):
+            within.add(id(node.of))
+            found["value", node.name] = None
+        elif isinstance(node, Input) and id(node) not in within:
+            found[node.which, None] = None
+    return tuple(found)
+
+
+class _Frame:
+    """The columns of one batch, as expressions read them."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._columns: dict[Leaf, Column] = {}
+        self._codes: dict[Leaf, k.Coded] = {}
+        value = batch.value_column
+        self._struct = value if isinstance(value, StructColumn) else None
+
+    @property
+    def presence(self) -> k.Vec | None:
+        """Whether each record's value is null, where values are records."""
+        if self._struct is None:
+            return None
+        nulls = self._struct.nulls
+        return k.Vec(np.zeros((), np.bool_) if nulls is None else nulls)
+
+    def column(self, leaf: Leaf) -> Column:
+        """Raises ``Unsure`` where there is none."""
+        found = self._columns.get(leaf)
+        if found is None:
+            found = self._columns[leaf] = self._found(leaf)
+        return found
+
+    def _found(self, leaf: Leaf) -> Column:
+        which, name = leaf
+        column: Column | None = None
+        if which == "timestamp":
+            column = NumberColumn(self._batch.times)
+        elif which == "key":
+            column = self._batch.key_column
+        elif which == "value":
+            column = self._batch.value_column
+            if self._struct is not None:
+                column = None if name is None else self._struct.fields.get(name)
+        if isinstance(column, BytesColumn):
+            column = CodedColumn.of(column.to_list())
+        if column is None or isinstance(column, StructColumn):
+            raise k.Unsure
+        return column
+
+    def coded(self, leaf: Leaf) -> bool:
+        """Whether it is known by its distinct values."""
+        if leaf == ("value", None) and self._struct is not None:
+            return False
+        return isinstance(self.column(leaf), CodedColumn)
+
+    def numbers(self, leaf: Leaf, tp: DataType) -> k.Vec:
+        """A number column as an expression of this type reads it."""
+        column = self.column(leaf)
+        if not isinstance(column, NumberColumn):
+            raise k.NoKernel
+        read = k.read(column.array, tp.kind)
+        errors: Mask | None = None
+        if column.nulls is not None and leaf[1] is not None and not tp.nullable:
+            # of a null record every column is null, whatever was declared
+            whole = None if self._struct is None else self._struct.nulls
+            errors = column.nulls if whole is None else column.nulls & ~whole
+        return k.Vec(read, column.nulls, errors)
+
+    def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.Codes, list[tuple[Any, Any, Any]]]:
+        """The different records, as far as the leaves tell them apart, as key, value and timestamp; and which each row's
+        is."""
+        parts = [self._coding(leaf) for leaf in leaves]
+        nulls = None if self._struct is None or not any(w == "value" for w, _ in leaves) else self._struct.nulls
+        if nulls is not None:
+            parts.append(k.Coded(nulls.astype(np.int32), [False, True]))
+        codes, rows = k.combined(parts, len(self._batch))
+        return codes, [self._record(leaves, row) for row in rows]
+
+    def _coding(self, leaf: Leaf) -> k.Coded:
+        found = self._codes.get(leaf)
+        if found is None:
+            column = self.column(leaf)
+            if isinstance(column, NumberColumn):
+                found = k.coded_numbers(column.array, column.nulls)
+            elif isinstance(column, CodedColumn):
+                found = k.Coded(column.codes, column.values)
+            else:
+                raise k.Unsure
+            self._codes[leaf] = found
+        return found
+
+    def _record(self, leaves: tuple[Leaf, ...], row: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        key: Any = None
+        value: Any = None
+        timestamp: Any = 0
+        fields: dict[str, Any] = {}
+        for (which, name), held in zip(leaves, row, strict=False):
+            if which == "key":
+                key = held
+            elif which == "timestamp":
+                timestamp = held
+            elif self._struct is None:
+                value = held
+            elif name is not None:
+                fields[name] = held
+        if self._struct is not None and not (len(row) > len(leaves) and row[-1]):
+            value = fields
+        return key, value, timestamp
+

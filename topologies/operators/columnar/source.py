@@ -1,0 +1,139 @@
+"""A topic's records as columns: their bytes checked, and only what somebody needs of them read.
+
+Values of a declared type are projected to the needed fields; the serde's own decoder judges every record of which the
+projection is not certain, so that the same records fail with the same words, in the order of the rows: values first, then
+keys. Values and keys of plain serdes stay bytes until they are asked for, distinct ones once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from penstock.state.errors import SerdeError
+from penstock.state.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
+from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import BytesColumn, Column, Places
+from penstock.topologies.encoded import EncodedColumn, ParsedColumn
+from penstock.topologies.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.kernels import Coder
+from penstock.topologies.needs import Needs, Way
+from penstock.topologies.operator import OperatorContext
+from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.rows import decode_column, unreadable
+
+_WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
+_PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
+
+
+def decoding_way(serde: Serde[Any], needed: Needs) -> Way:
+    """How a source gives what is needed of its values, which are of this serde. Keys go by columns anyway."""
+    return Way(needed, None if serde in _PLAIN else _why_whole(serde, needed))
+
+
+def _why_whole(serde: Serde[Any], needed: Needs) -> str | None:
+    """Why values are decoded whole."""
+    if needed.listed:
+        return "whole values are needed right behind it"
+    if serde.declared is None:
+        return "its values have no declared type" if serde == JSON else f"serde {serde.name} tells no fields"
+    why = why_not_projected(serde.declared, sorted(needed.fields))
+    return None if why is None else f"fields of {serde.name} cannot be read apart: {why}"
+
+
+class Decoder:
+    """Reads the batches of one source in columns."""
+
+    def __init__(self, ctx: OperatorContext, key: Serde[Any], value: Serde[Any], needed: Needs) -> None:
+        self._ctx = ctx
+        self._key, self._value = key, value
+        self._key_coder, self._value_coder = Coder(), Coder()
+        self._projection: JsonProjection | None = None
+        if value not in _PLAIN and _why_whole(value, needed) is None:
+            self._projection = JsonProjection(value.declared, sorted(needed.fields), value.deserialize)
+
+    def read(self, batch: Batch) -> Batch | None:
+        """The batch with keys and values decoded, as columns where they can be; ``None``: it is not worth it, or did not
+        come as columns."""
+        if not worth_columns(batch):
+            return None
+        keys, values = batch.key_column, batch.value_column
+        if not isinstance(keys, BytesColumn) or not isinstance(values, BytesColumn):
+            return None
+        if self._projection is not None:
+            out = self._projected(batch, values, self._projection)
+        else:
+            out = self._side(batch, values, self._value, self._value_coder, "value")
+        keys = out.key_column
+        assert isinstance(keys, BytesColumn)
+        return self._side(out, keys, self._key, self._key_coder, "key")
+
+    def _side(
+        self, batch: Batch, column: BytesColumn, serde: Serde[Any], coder: Coder, what: Literal["key", "value"]
+    ) -> Batch:
+        """The batch with its keys, or values, decoded, without the rows that cannot be."""
+        if serde is BYTES:
+            return batch
+        found: Column | list[Any]
+        if serde in _PLAIN:
+            found, batch = self._plain(batch, column, serde, coder, what)
+        else:
+            found, batch = decode_column(self._ctx, batch, serde, column.to_list(), what)
+        return batch.replace(keys=found) if what == "key" else batch.replace(values=found)
+
+    def _projected(self, batch: ColumnBatch, values: BytesColumn, projection: JsonProjection) -> Batch:
+        fields, failed = projection.read(values)
+        out = batch.replace(values=ParsedColumn(values, self._value, fields, values.nulls))
+        if not failed:
+            return out
+        for row, error in failed:
+            data = values.slice(row, row + 1).to_list()[0]
+            self._refuse(batch, row, self._value, "value", data, error)
+        return out.pick(_others(len(batch), [row for row, _ in failed]))
+
+    def _plain(
+        self, batch: Batch, column: BytesColumn, serde: Serde[Any], coder: Coder, what: str
+    ) -> tuple[Column, Batch]:
+        """The column decoded, and the batch of the rows that can be."""
+        if _all_readable(column, serde):
+            return EncodedColumn(column, serde, coder), batch
+        found = coder.code(column)
+        values: list[Any] = []
+        errors: dict[int, Exception] = {}
+        for code, data in enumerate(found.values):
+            try:
+                values.append(None if data is None else serde.deserialize(data))
+            except Exception as exc:  # not swallowed: it meets the policy below, at its rows
+                values.append(None)
+                errors[code] = exc
+        wrong = [row for row, code in enumerate(found.codes.tolist()) if code in errors] if errors else []
+        for row in wrong:
+            code = int(found.codes[row])
+            self._refuse(batch, row, serde, what, found.values[code], errors[code])
+        if not wrong:
+            return EncodedColumn.known(column, serde, coder, found.codes, found.values, values), batch
+        kept = _others(len(batch), wrong)
+        left = EncodedColumn.known(column.take(kept), serde, coder, found.codes[kept], found.values, values)
+        return left, batch.pick(kept)
+
+    def _refuse(self, batch: Batch, row: int, serde: Serde[Any], what: str, data: Any, error: Exception) -> None:
+        try:
+            raise unreadable(serde, what, data, error) from error
+        except SerdeError as exc:
+            self._ctx.failed(batch, row, exc)
+
+
+def _others(rows: int, without: list[int]) -> Places:
+    return np.delete(np.arange(rows), without)
+
+
+def _all_readable(column: BytesColumn, serde: Serde[Any]) -> bool:
+    """Whether it takes no look at single values to know that the serde can read all of them."""
+    if serde == STRING:
+        low, high = int(column.offsets[0]), int(column.offsets[-1])
+        return bytes(memoryview(column.data)[low:high]).isascii()
+    lengths = np.diff(column.offsets)
+    width = _WIDTHS[serde.name]
+    right = lengths == width
+    return bool((right if column.nulls is None else right | column.nulls).all())

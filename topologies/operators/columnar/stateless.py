@@ -1,0 +1,257 @@
+"""Filters, projections and new keys by expressions, over columns. Each form gives ``None`` where the rows must do it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.topologies.batch import Batch
+from penstock.topologies.columns import Column, Mask, StructColumn
+from penstock.topologies.expressions.inference import Inference
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend, Field, Header, Input, StructOf, walk
+from penstock.topologies.expressions.types import DataType, schema_of
+from penstock.topologies.expressions.vectors import PRESENCE, Vectors
+from penstock.topologies.needs import NOTHING, ROWS, Needs, Way
+from penstock.topologies.operators.columnar.parts import nulls_of, worth_columns
+
+PYTHON = "it is given a Python function"
+_SIMPLE = ("int64", "float64", "bool", "string", "bytes")
+
+
+# -- what is read --------------------------------------------------------------------------------------------------------
+
+
+def reads(fn: Any) -> Needs | str:
+    """What a row function reads of a record as columns, or why it takes rows."""
+    if not isinstance(fn, ExpressionFunction):
+        return PYTHON
+    return reads_of(fn.expression, fn)
+
+
+def reads_of(e: Expression, fn: ExpressionFunction) -> Needs | str:
+    """The same of a part of the function's expression."""
+    kind = fn.scope.value.kind
+    needed = NOTHING
+    owned: set[int] = set()
+    for node in walk(e):
+        if isinstance(node, Header):
+            return "its expression reads headers"
+        if isinstance(node, Field) and _of_value(node.of):
+            owned.add(id(node.of))
+            needed |= Needs(fields=frozenset((node.name,)))
+        elif isinstance(node, Call) and node.function in PRESENCE and _of_value(node.args[0]):
+            owned.add(id(node.args[0]))
+        elif isinstance(node, Input) and id(node) not in owned:
+            if node.which == "key":
+                needed |= Needs(key=True)
+            elif node.which == "value":
+                if kind in ("struct", "unknown", "list"):
+                    return "its expression takes the value as a whole"
+                needed |= Needs(value=True)
+            elif node.which != "timestamp":
+                return "its expression reads two sides"
+    return needed
+
+
+def _of_value(e: Expression) -> bool:
+    return isinstance(e, Input) and e.which == "value"
+
+
+# -- filters -------------------------------------------------------------------------------------------------------------
+
+
+def filter_way(fn: Any, values_only: bool, out: Needs) -> Way:
+    """How a filter takes its records."""
+    found = reads(fn)
+    if isinstance(found, str):
+        return Way(Needs(key=out.key or not values_only, value=True, listed=True) | out, found)
+    return Way(found | out.later())
+
+
+def mask_of(fn: Any) -> Callable[[Batch], Mask | None] | None:
+    """The filter's mask of a batch; ``None`` where the function has none."""
+    if isinstance(reads(fn), str):
+        return None
+    vectors = Vectors.of(fn)
+
+    def mask(batch: Batch) -> Mask | None:
+        return vectors.mask(batch) if worth_columns(batch) else None
+
+    return mask
+
+
+def branch_way(predicates: Sequence[Any], out: Sequence[Needs]) -> Way:
+    """How a branch takes its records."""
+    needed = NOTHING
+    for one in out:
+        needed |= one.later()
+    for fn in predicates:
+        found = reads(fn)
+        if isinstance(found, str):
+            return Way(ROWS, found)
+        needed |= found
+    return Way(needed)
+
+
+def ports_of(predicates: Sequence[Any]) -> Callable[[Batch], list[Mask] | None] | None:
+    """The mask of each port, one more than there are predicates, which is of the rest."""
+    masks = [mask_of(p) for p in predicates]
+
+    def ports(batch: Batch) -> list[Mask] | None:
+        out: list[Mask] = []
+        left: Mask = np.ones(len(batch), np.bool_)
+        for mask in masks:
+            found = None if mask is None else mask(batch)
+            if found is None:
+                return None
+            out.append(found & left)
+            left = left & ~found
+        return [*out, left]
+
+    return None if None in masks else ports
+
+
+# -- values and keys -----------------------------------------------------------------------------------------------------
+
+
+def values_way(fn: Any, with_key: bool, out: Needs) -> Way:
+    """How a mapping of values takes its records."""
+    found = _read_by_values(fn)
+    if isinstance(found, str):
+        return Way(Needs(key=out.key or with_key, value=True, listed=True), found)
+    return Way(found | Needs(key=out.key))
+
+
+def _read_by_values(fn: Any) -> Needs | str:
+    if not isinstance(fn, ExpressionFunction):
+        return PYTHON
+    fields = _fields(fn)
+    if isinstance(fields, str):
+        return fields
+    needed = NOTHING
+    for e in [_plain(fn.expression)] if fields is None else [e for _, e in fields]:
+        found = reads_of(e, fn)
+        if isinstance(found, str):
+            return found
+        needed |= found
+    return needed
+
+
+def _plain(e: Expression) -> Expression:
+    return _plain(e.of) if isinstance(e, Alias) else e
+
+
+def _fields(fn: ExpressionFunction) -> list[tuple[str, Expression]] | str | None:
+    """The fields of the struct that the function makes of a value, in their order; ``None``: it makes something else; or
+    why it cannot be made of columns."""
+    e = _plain(fn.expression)
+    types = Inference(fn.scope)
+    if isinstance(e, StructOf):
+        if e.of is not None and not _of_value(e.of):
+            return "its struct depends on something else than the value"
+        why = None if e.python is None else _why_not_built(e.python, {n: types.of(f) for n, f in e.fields})
+        return list(e.fields) if why is None else why
+    if isinstance(e, Extend):
+        known = types.of(e.of)
+        if not _of_value(e.of) or known.kind != "struct":
+            return "the fields of its value are not declared"
+        added = dict(e.fields)
+        names = dict.fromkeys([*(n for n, _ in known.fields), *added])
+        return [(n, added[n] if n in added else Field(e.of, n)) for n in names]
+    return None
+
+
+def _why_not_built(python: type, given: dict[str, DataType]) -> str | None:
+    """Why instances of a class cannot be made of columns as they are."""
+    if hasattr(python, "__post_init__"):
+        return f"{python.__name__} has a __post_init__"
+    if not issubclass(python, msgspec.Struct) and not python.__dataclass_params__.init:  # type: ignore[attr-defined]  # one of the two
+        return f"{python.__name__} has an __init__ of its own"
+    wanted = schema_of(python)
+    for name, tp in given.items():
+        field = wanted.field(name)
+        assert field is not None
+        if tp.kind != field.kind or tp.kind not in _SIMPLE or (tp.nullable and not field.nullable):
+            return f"{python.__name__}.{name} is {field}, which is to be looked at value by value"
+    return None
+
+
+def values_of(fn: Any) -> Callable[[Batch], Column | None] | None:
+    """The new values of a batch; ``None`` where the function makes none of columns."""
+    if isinstance(_read_by_values(fn), str):
+        return None
+    fields = _fields(fn)
+    assert not isinstance(fields, str)
+    if fields is None:
+        return _single(fn)
+    e = _plain(fn.expression)
+    return _Structs(fn, fields, e.python if isinstance(e, StructOf) else None, isinstance(e, Extend) or _null_kept(e))
+
+
+def _null_kept(e: Expression) -> bool:
+    return isinstance(e, StructOf) and e.of is not None
+
+
+def _single(fn: ExpressionFunction) -> Callable[[Batch], Column | None]:
+    vectors = Vectors.of(fn)
+
+    def column(batch: Batch) -> Column | None:
+        return vectors.column(batch) if worth_columns(batch) else None
+
+    return column
+
+
+class _Structs:
+    """A struct of each value. ``null_kept``: a null value stays null."""
+
+    def __init__(
+        self, fn: ExpressionFunction, fields: list[tuple[str, Expression]], python: type | None, null_kept: bool
+    ) -> None:
+        self._fields = [(n, Vectors(e, fn.scope)) for n, e in fields]
+        self._build = _builder([n for n, _ in fields], python)
+        self._null_kept = null_kept
+
+    def __call__(self, batch: Batch) -> Column | None:
+        if not worth_columns(batch):
+            return None
+        absent: Mask | None = None
+        if self._null_kept:
+            if batch.value_column is None:
+                return None
+            absent = nulls_of(batch.value_column)
+        made: dict[str, Column] = {}
+        for name, vectors in self._fields:
+            column = vectors.column(batch, absent)
+            if column is None:
+                return None
+            made[name] = column
+        return StructColumn(made, self._build, absent)
+
+
+def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
+    def record(*values: Any) -> Any:
+        fields = dict(zip(names, values, strict=True))
+        return fields if python is None else python(**fields)
+
+    return record
+
+
+def key_way(fn: Any, out: Needs) -> Way:
+    """How a choice of new keys takes its records."""
+    found = reads(fn)
+    if isinstance(found, str):
+        return Way(ROWS, found)
+    passed = dataclasses.replace(out, key=False)
+    if out.listed:
+        return Way(ROWS, "whole rows are needed right behind it")
+    return Way(found | passed)
+
+
+def keys_of(fn: Any) -> Callable[[Batch], Column | None] | None:
+    """The new keys of a batch; ``None`` where the function makes none of columns."""
+    return None if isinstance(reads(fn), str) else _single(fn)

@@ -1,0 +1,83 @@
+"""Which operators of a sub-topology run on columns, what their sources must decode, and why.
+
+One pass backwards over the operators: of what is needed of its output, each says what it needs of its input
+(``OperatorSpec.way``), down to the fields of a value. Operators that must run in lockstep, record by record, take rows, as
+a batch of one record is faster as lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.topologies.needs import ROWS, Needs, Way, together
+from penstock.topologies.operator import OperatorSpec
+from penstock.topologies.operators.endpoints import Source
+
+Children = tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+def ways_of(
+    names: tuple[str, ...],
+    specs: tuple[OperatorSpec, ...],
+    children: Children,
+    groups: tuple[tuple[int, ...], ...],
+    batch_safe: frozenset[int],
+) -> tuple[tuple[Way, ...], ...]:
+    """How each operator takes the records of each of its in ports (a source: of its topic). Indices are a topological
+    order."""
+    lockstep = _lockstep(names, children, groups, batch_safe)
+    ways: list[tuple[Way, ...]] = [()] * len(specs)
+    for i in reversed(range(len(specs))):
+        spec = specs[i]
+        out = [
+            together(ways[child][in_port].needs for port, child, in_port in children[i] if port == number)
+            for number in range(max(len(spec.out_ports), 1))
+        ]
+        reason = lockstep.get(i)
+        ports = range(max(len(spec.in_ports), 1))
+        ways[i] = tuple(spec.way(p, out) if reason is None else Way(ROWS, reason) for p in ports)
+    return tuple(ways)
+
+
+def _lockstep(
+    names: tuple[str, ...], children: Children, groups: tuple[tuple[int, ...], ...], batch_safe: frozenset[int]
+) -> dict[int, str]:
+    """The operators of groups that are walked record by record, and why."""
+    out: dict[int, str] = {}
+    for members in groups:
+        if len(members) == 1:
+            continue
+        inner = {child for i in members for _, child, _ in children[i]}
+        outer = {child for i, some in enumerate(children) if i not in members for _, child, _ in some}
+        if any(i not in batch_safe and (i in outer or i not in inner) for i in members):
+            for i in members:
+                others = ", ".join(names[m] for m in members if m != i)
+                out[i] = f"runs record by record with {others}"
+    return out
+
+
+def as_lines(
+    names: tuple[str, ...], specs: tuple[OperatorSpec, ...], ways: tuple[tuple[Way, ...], ...]
+) -> Iterator[str]:
+    """The plan for people: a line per operator, and per in port where ports differ."""
+    for name, spec, of_ports in zip(names, specs, ways, strict=True):
+        if len({_told(way, spec) for way in of_ports}) == 1:
+            yield f"{name} ({spec.kind}): {_told(of_ports[0], spec)}"
+            continue
+        for port, way in zip(spec.in_ports, of_ports, strict=True):
+            yield f"{name}.{port} ({spec.kind}): {_told(way, spec)}"
+
+
+def _told(way: Way, spec: OperatorSpec) -> str:
+    parts = ["columns" if way.rows is None else f"rows: {way.rows}"]
+    if isinstance(spec, Source) and way.rows is None:
+        parts.append(f"decodes {_decoded(way.needs)}")
+    return "; ".join(parts)
+
+
+def _decoded(needs: Needs) -> str:
+    parts = ["the key"] if needs.key else []
+    parts += [f"the field {name}" for name in sorted(needs.fields)]
+    if needs.value:
+        parts.append("the value" if needs.listed or not needs.fields else "the value of the records that are left")
+    return ", ".join(parts) or "nothing"

@@ -82,3 +82,64 @@ class Writer:
 
     def close(self) -> None:
         """Give the topics back. Idempotent."""
+
+# The kernels take columns of byte strings as data, int64 offsets and uint8 nulls, and other columns as arrays. All raise
+# ValueError for buffers that do not fit together, and let go of the GIL.
+
+class Interner:
+    """Codes byte strings, and keeps the values between batches."""
+
+    def __init__(self, bytes_max: int, text: bool) -> None:
+        """Begins anew before a batch that finds more than ``bytes_max`` bytes kept. ``text``: values are ``str``."""
+
+    def encode(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes, list[Any]]:
+        """int32 codes, and the batch's distinct values in the order of first appearance."""
+
+class JsonProjector:
+    """Reads fields of JSON objects."""
+
+    def __init__(self, fields: list[dict[str, Any]], unknown_allowed: bool, texts_bytes_max: int) -> None:
+        """All fields of the type, each with ``name``, ``kind`` (``str``, ``int``, ``float``, ``bool``, or ``any`` if not
+        needed), ``nullable``, ``required``, ``needed`` and ``default``."""
+
+    def project(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes | None, list[tuple[Any, Any]]]:
+        """A byte per row, 1 where the decoder must be asked (``None``: nowhere), and for each needed field int32 codes and
+        values, or numbers and nulls. What stands at rows that the decoder must be asked about means nothing."""
+
+class WordSplitter:
+    """Splits texts at white space, and keeps the words between batches."""
+
+    def __init__(self, bytes_max: int, lower: bool) -> None:
+        """As for ``Interner``. ``lower``: of the text in lower case."""
+
+    def split(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes, bytes, list[str], bytes | None]:
+        """int64 counts per row, int32 codes of all words, words, and a byte per row, 1 where there is more than ASCII, of
+        which nothing has been split (``None``: nowhere)."""
+
+_Column = tuple[bytes, bytes, bytes | None]
+"""Data, int64 offsets, and one byte per null flag or ``None``."""
+
+def pack_rows(values: list[bytes | None]) -> _Column:
+    """The values as a column."""
+
+def list_rows(data: Any, offsets: Any, nulls: Any) -> list[bytes | None]:
+    """The column's values."""
+
+def take_rows(data: Any, offsets: Any, nulls: Any, places: Any) -> _Column:
+    """The column of the values at these int64 places. ``IndexError`` for one outside."""
+
+def partition_rows(data: Any, offsets: Any, partitions: int) -> bytes:
+    """int32 partitions by murmur2."""
+
+def group_rows(codes: Any, bound: int) -> tuple[bytes, bytes, bytes]:
+    """Of int32 or int64 codes below ``bound``: the number of each row's group, each group's code, and its first row, all
+    int64."""
+
+def highest_rows(numbers: Any, count: int, values: Any, running: bool) -> bytes:
+    """int64: the highest value of each of ``count`` groups, or with ``running`` of each row's group up to that row."""
+
+def count_rows_so_far(numbers: Any, count: int) -> bytes:
+    """int64: how many rows each row's group has up to it."""
+
+def sum_rows(numbers: Any, count: int, values: Any) -> bytes | None:
+    """int64: the sum of each group; ``None`` where one does not fit."""

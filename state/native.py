@@ -16,12 +16,24 @@ try:
 except ImportError:  # not built here, or for another machine
     _built = None  # type: ignore[assignment]  # the module is optional, its stub is not
 
-INTERFACE = 2
+INTERFACE = 3
 """Of the signatures that this version of Penstock calls; a module that has another number is not used."""
 
 Choice: TypeAlias = Literal["auto", "off", "require"]
 
-_choice: list[Choice] = ["auto"]
+
+def why_not() -> str | None:
+    """Why the compiled part cannot be used; ``None`` if it can."""
+    if _built is None:
+        return "penstock_native is not there: install Rust 1.85 or newer and run make native"
+    found = getattr(_built, "INTERFACE", None)
+    if found != INTERFACE:
+        return f"penstock_native has interface {found}, not {INTERFACE}: run make native"
+    return None
+
+
+_FITTING: ModuleType | None = _built if why_not() is None else None
+_in_use: list[ModuleType | None] = [_FITTING]
 
 
 def choose(choice: Choice) -> None:
@@ -29,18 +41,9 @@ def choose(choice: Choice) -> None:
     once where it does not fit."""
     if choice == "require" and (missing := why_not()) is not None:
         raise EnvironmentFault(f"native='require', and {missing}; or set native='auto'")
-    _choice[0] = choice
-
-
-def why_not() -> str | None:
-    """Why the compiled part cannot be used; ``None`` if it can."""
-    if _built is None:
-        return "penstock_native is not there: install Rust 1.85 or newer and run make native"
-    if _built.INTERFACE != INTERFACE:
-        return f"penstock_native has interface {_built.INTERFACE}, not {INTERFACE}: run make native"
-    return None
+    _in_use[0] = None if choice == "off" else _FITTING
 
 
 def compiled() -> ModuleType | None:
     """The compiled part, if it is there, fits and is not turned off."""
-    return _built if _choice[0] != "off" and why_not() is None else None
+    return _in_use[0]

@@ -21,6 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.state.native import compiled
+
 Ints: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.int32]
 Places: TypeAlias = NDArray[np.intp]
@@ -65,13 +67,28 @@ class BytesColumn(Column):
     @classmethod
     def of(cls, values: Sequence[bytes | None]) -> BytesColumn:
         """A column of these values."""
+        if (native := compiled()) is not None and type(values) is list:
+            return cls._of_raw(*native.pack_rows(values))
         lengths = np.fromiter((0 if v is None else len(v) for v in values), np.int64, len(values))
         offsets = np.zeros(len(values) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         nulls = np.fromiter((v is None for v in values), np.bool_, len(values)) if None in values else None
         return cls(b"".join(v for v in values if v is not None), offsets, nulls)
 
+    @classmethod
+    def _of_raw(cls, data: bytes, offsets: bytes, nulls: bytes | None) -> BytesColumn:
+        flags = None if nulls is None else np.frombuffer(nulls, np.bool_)
+        return cls(data, np.frombuffer(offsets, np.int64), flags)
+
+    def raw(self) -> tuple[bytes | bytearray | memoryview, Ints, NDArray[np.uint8] | None]:
+        """Data, offsets and nulls, as the compiled part takes them."""
+        nulls = None if self.nulls is None else np.ascontiguousarray(self.nulls).view(np.uint8)
+        return self.data, np.ascontiguousarray(self.offsets), nulls
+
     def to_list(self) -> list[bytes | None]:
+        if (native := compiled()) is not None:
+            listed: list[bytes | None] = native.list_rows(*self.raw())
+            return listed
         ends = self.offsets.tolist()
         low = ends[0]
         data = bytes(memoryview(self.data)[low : ends[-1]])
@@ -82,6 +99,8 @@ class BytesColumn(Column):
         return out
 
     def take(self, places: Places) -> BytesColumn:
+        if (native := compiled()) is not None and places.dtype == np.intp:
+            return self._of_raw(*native.take_rows(*self.raw(), np.ascontiguousarray(places)))
         starts = self.offsets[:-1][places]
         lengths = self.offsets[1:][places] - starts
         offsets = np.zeros(len(places) + 1, np.int64)

@@ -22,7 +22,6 @@ from msgspec import inspect
 
 from penstock.state.native import compiled
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn
-from penstock.topologies.kernels import raw
 
 _FIELDS_MAX = 64
 _TEXTS_BYTES_MAX = 1 << 20
@@ -105,7 +104,7 @@ class JsonProjection:
             columns: dict[str, Column] = {f.name: _blank(f, len(column)) for f in self._needed}
             unsure = list(range(len(column)))
         else:
-            status, parts = self._projector.project(*raw(column))
+            status, parts = self._projector.project(*column.raw())
             columns = {f.name: _column(f, *part) for f, part in zip(self._needed, parts, strict=True)}
             unsure = [] if status is None else np.flatnonzero(np.frombuffer(status, np.uint8)).tolist()
         failed: list[tuple[int, Exception]] = []

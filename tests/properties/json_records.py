@@ -65,6 +65,7 @@ KEYS = [
     "ss",
     "a rather long key that nobody asked for, or two",
 ]
+PEACEFUL = ["ess", "ä", "x", "", "ss", "a rather long key that nobody asked for, or two"]
 TEXTS = [
     "",
     "view",
@@ -124,7 +125,16 @@ def anything(rng: random.Random, depth: int = 0) -> Any:
     return [None, rng.random() < 0.5, integer(rng), number(rng), text(rng), 1][which]
 
 
-def value(rng: random.Random, key: str) -> str:
+def tame(rng: random.Random, key: str) -> Any:
+    """A value that fits its key, of the kinds that most records are made of."""
+    if key in ("s", "ess", "x"):
+        return rng.choice(["view", "click", "é", str(rng.random())])
+    if key == "i":
+        return rng.randrange(-9, 10**12)
+    return rng.random() < 0.5 if key == "b" else round(rng.uniform(-1e4, 1e4), rng.randrange(1, 14))
+
+
+def hostile(rng: random.Random, key: str) -> str:
     """JSON of a value, mostly one that fits its key."""
     chance = rng.random()
     if chance < 0.04:
@@ -136,7 +146,7 @@ def value(rng: random.Random, key: str) -> str:
 
 def damaged(rng: random.Random, record: bytes) -> bytes | None:
     """The record, or something near it."""
-    how = rng.randrange(30)
+    how = rng.randrange(40)
     at = rng.randrange(len(record) + 1)
     if how == 0:
         return None
@@ -153,10 +163,11 @@ def damaged(rng: random.Random, record: bytes) -> bytes | None:
 
 def batch(rng: random.Random) -> list[bytes | None]:
     """Records that a producer or two may have written."""
-    layout = rng.sample(KEYS, rng.randrange(len(KEYS) - 3))
-    if rng.random() < 0.2:
+    peaceful = rng.random() < 0.6
+    layout = rng.sample(PEACEFUL if peaceful else KEYS, rng.randrange(5))
+    if rng.random() < 0.1:
         layout += rng.sample(KEYS, 2)
-    layout += [k for k in ("s", "i", "f", "b") if k not in layout and rng.random() < 0.8]
+    layout += [k for k in ("s", "i", "f", "b") if k not in layout and rng.random() < (1 if peaceful else 0.8)]
     if rng.random() < 0.5:
         rng.shuffle(layout)
     spaces = ["", "", " ", "\n\t ", "\r"]
@@ -164,7 +175,9 @@ def batch(rng: random.Random) -> list[bytes | None]:
     out: list[bytes | None] = []
     for _ in range(rng.randrange(1, 20)):
         keys = rng.sample(layout, len(layout)) if rng.random() < 0.1 else layout
-        members = [f'"{k}":{colon}{value(rng, k)}' for k in keys if rng.random() < 0.99]
+        keys = [k for k in keys if rng.random() < 0.99]
+        values = [json.dumps(tame(rng, k)) if peaceful and rng.random() < 0.98 else hostile(rng, k) for k in keys]
+        members = [f'"{k}":{colon}{v}' for k, v in zip(keys, values, strict=True)]
         record = f"{outside}{{{f',{comma}'.join(members)}}}{outside}"
         out.append(damaged(rng, record.encode("utf-8", "surrogatepass")))
     return out

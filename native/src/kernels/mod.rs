@@ -3,15 +3,22 @@
 use pyo3::prelude::*;
 
 mod buffers;
+mod group;
 mod interner;
 mod json;
 mod murmur;
 mod rows;
+mod words;
 
 /// Adds the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<interner::Interner>()?;
     module.add_class::<json::JsonProjector>()?;
+    module.add_class::<words::WordSplitter>()?;
+    module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(group::count_rows_so_far, module)?)?;
+    module.add_function(wrap_pyfunction!(group::sum_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::pack_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::list_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;

@@ -13,6 +13,7 @@ Every failure is a ``SerdeError``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -122,6 +123,10 @@ def typed_json(tp: type[T]) -> Serde[T]:
     return Serde(f"json:{name}", encoder.encode, decoder.decode, immutable=_is_frozen(tp), declared=tp)
 
 
+_typed_json_once = functools.cache(typed_json)
+"""So that sources which mean the same type are seen to be the same."""
+
+
 def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:
     """The serde of ``(value,)`` and ``(None,)``: where a null is a value of its own and not an absence. One byte, 1 or 0,
     before the value's."""
@@ -149,7 +154,7 @@ def serde_of(like: Any) -> Serde[Any]:
     if isinstance(like, str) and like in names:
         return names[like]
     if isinstance(like, type) and (issubclass(like, msgspec.Struct) or dataclasses.is_dataclass(like)):
-        return typed_json(like)
+        return _typed_json_once(like)
     raise SerdeError(
         f"no serde is known for {like!r}; pass a Serde, one of {sorted(names)}, "
         "or a type among str, int, float, bytes, dict, list, a msgspec Struct or a dataclass"

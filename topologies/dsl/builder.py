@@ -76,7 +76,8 @@ class StreamsBuilder:
         the log's. ``watermark``: how far event time has come, as this source says it
         (``bounded_out_of_orderness``, ``punctuated``). ``bootstrap``: each
         time a task starts, this topic is read to its end before the others; ``priority``: while a topic of a higher one
-        has records, the others wait. The operator is called ``name``, or as the topic."""
+        has records, the others wait. The operator is called ``name``, or as the topic; who reads a topic again in the
+        same way gets the same operator, so that it is read and decoded once for all."""
         flow = self._flow(topic, key, value, name)
         spec = Source(
             topic=topic,
@@ -87,7 +88,7 @@ class StreamsBuilder:
             bootstrap=bootstrap,
             priority=priority,
         )
-        self._wiring.add_source(flow.operator, spec)
+        flow = self._flow(topic, key, value, self._wiring.source(spec, name))
         return KStream(dataclasses.replace(flow, watermarked=watermark is not None))
 
     def table(

@@ -59,6 +59,7 @@ class Wiring:
         self.combines = combines
         """Whether aggregations combine before repartition topics where nothing else is said."""
         self.topics: dict[str, str] = {}
+        self._sources: dict[str, Source] = {}
         """Topics that are read: topic → operator."""
         self._parts: list[str] = []
         self._all_parts: set[str] = set()
@@ -124,6 +125,16 @@ class Wiring:
             )
         self.graph.add_operator(name, spec)
         self.topics[spec.topic] = name
+        self._sources[name] = spec
+
+    def source(self, spec: Source, name: str | None) -> str:
+        """The operator that reads the topic in this way: a new one called ``name`` (``None``: as the topic), or the one
+        that is there, so that queries which know nothing of each other share its reading and decoding."""
+        there = self.topics.get(spec.topic)
+        if there is None or self._sources[there] != spec or name not in (None, there):
+            there = name or spec.topic
+            self.add_source(there, spec)
+        return there
 
     def by_key(self, flow: Flow) -> Flow:
         """The same records with equal keys in one partition: as they are, or through a repartition topic, one

@@ -43,9 +43,13 @@ TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
 TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
 """See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
 
-YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
 """While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
-thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU."""
+thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU. Looking at
+50,000 takes 40 ms, at 5,000 four, and the polls of a worker that keeps up are small."""
+
+OLDER_ROUNDS = 100
+"""And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
 
 
 class SystemClock:
@@ -152,7 +156,9 @@ class Worker:
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without
-                gc.set_threshold(max(young, YOUNG_OBJECTS), *older)
+                gc.set_threshold(
+                    max(young, YOUNG_OBJECTS[self.settings.latency]), max(older[0], OLDER_ROUNDS), *older[1:]
+                )
             try:
                 runtime.start()
                 self._ready.set()

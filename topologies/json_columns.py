@@ -193,10 +193,7 @@ def _shape(tp: Any) -> _Shape | str:
         if isinstance(found, str):
             return f"its field {field.name} {found}"
         fields.append(found)
-    mapping = isinstance(info, inspect.TypedDictType)
-    if mapping and not all(f.required for f in fields):
-        return "some of its keys may be missing"
-    return _Shape(fields, unknown_allowed, mapping)
+    return _Shape(fields, unknown_allowed, isinstance(info, inspect.TypedDictType))
 
 
 def _field(field: inspect.Field) -> _Field | str:
@@ -208,7 +205,9 @@ def _field(field: inspect.Field) -> _Field | str:
         return "is not a plain text, number or truth value"
     if field.default_factory is not msgspec.NODEFAULT:
         return "has a default_factory"
-    default = None if field.default is msgspec.NODEFAULT else field.default
+    if not field.required and field.default is msgspec.NODEFAULT:
+        return "may be missing and has no default"
+    default = None if field.required else field.default
     if kind != "any" and default is not None and type(default) is not _KINDS[kind]:
         return "has a default of another type"
     if kind == "int" and default is not None and not _INT64_MIN <= default <= _INT64_MAX:

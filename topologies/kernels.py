@@ -38,9 +38,11 @@ class Coder:
     def code(self, column: BytesColumn) -> CodedColumn:
         """The column's values as codes; all the values are used."""
         if self._interner is None:
-            return CodedColumn.of(column.to_list())
-        codes, values = self._interner.encode(*column.raw())
-        return CodedColumn(np.frombuffer(codes, np.int32), values)
+            values = column.to_list()
+            index = {value: code for code, value in enumerate(dict.fromkeys(values))}
+            return CodedColumn(np.fromiter(map(index.__getitem__, values), np.int32, len(values)), list(index))
+        codes, distinct = self._interner.encode(*column.raw())
+        return CodedColumn(np.frombuffer(codes, np.int32), distinct)
 
 
 def partitions_of(keys: BytesColumn, partitions: int) -> NDArray[np.int32]:

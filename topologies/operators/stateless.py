@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from penstock.topologies.batch import Batch
@@ -13,6 +14,7 @@ from penstock.topologies.edges import ANY_KIND, EdgeKind
 from penstock.topologies.expressions.row_function import OfRecord
 from penstock.topologies.needs import ROWS, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.children import children_of
 from penstock.topologies.operators.columnar import stateless as columnar
 from penstock.topologies.operators.rows import map_rows
 
@@ -183,29 +185,24 @@ class _FlatMaps(Operator):
         self._values_only = spec.values_only
         self._with_key = spec.with_key or not spec.values_only
         fn = spec.fn
-        if spec.values_only:
-            self._fn: Callable[..., Sequence[Any]] = lambda *row: _listed(fn(*row))
-        else:
+        self._fn: Callable[..., Iterable[Any]] = fn
+        if not spec.values_only:
             self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
 
     def process(self, port: int, batch: Batch) -> None:
         columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
         children, batch = map_rows(self.ctx, batch, self._fn, *columns)
-        places = [i for i, c in enumerate(children) for _ in c]
-        flat = [c for some in children for c in some]
+        if not set(map(type, children)) <= {list, tuple}:
+            # generators are run here, so that their errors belong to their rows
+            children, batch = map_rows(self.ctx, batch, list, children)
+        flat = list(chain.from_iterable(children))
         if not flat:
             return
-        picked = batch.pick(places)
         if self._values_only:
-            self.ctx.emit(picked.replace(values=flat))
+            self.ctx.emit(children_of(batch, children, flat))
         else:
             keys, values = zip(*flat, strict=True)
-            self.ctx.emit(picked.replace(keys=list(keys), values=list(values)))
-
-
-def _listed(children: Iterable[Any]) -> Sequence[Any]:
-    """A list or tuple as it is; anything else (a generator) is run here, so that its errors belong to its row."""
-    return children if isinstance(children, (list, tuple)) else list(children)
+            self.ctx.emit(children_of(batch, children, list(values)).replace(keys=list(keys)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class KafkaConsumer:
     """``LogConsumer`` on a real cluster. ``config`` is what ``client_config.consumer_config`` made.
 
     ``request_timeout_s`` bounds every call that asks the broker something; it must exceed the transaction time-out,
-    since ``committed`` waits for pending transactions. ``native``: see ``NativeMode``.
+    since ``committed`` waits for pending transactions. ``native``: see ``native.open_reader``.
     """
 
     def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 60.0, native: str = "auto") -> None:

@@ -1,9 +1,9 @@
 """Whether the compiled reader and writer work on this client, found out before they are used.
 
-``penstock_native`` (folder ``native/``) is optional. It works on the client's own librdkafka handle, so it is used only
-with releases of the client whose sources were read for what it relies on, and only after it has found the handle to be
-what it should be; both without touching anything that could end the process. Whatever is not as expected means the plain
-path and one line in the log.
+``penstock_native`` (folder ``native/``, see ``penstock.state.native``) is optional. It works on the client's own librdkafka
+handle, so it is used only with releases of the client whose sources were read for what it relies on, and only after it
+has found the handle to be what it should be; both without touching anything that could end the process. Whatever is not
+as expected means the plain path and one line in the log.
 
 What is relied on: the handle is the first field of ``Consumer`` and ``Producer``; the delivery callback passes by records
 without an opaque; records and errors of a partition lie on its queue, and callbacks never do.
@@ -12,27 +12,23 @@ without an opaque; records and errors of a partition lie on its queue, and callb
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.metadata
 import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import confluent_kafka
 from confluent_kafka import cimpl
 
+from penstock.state import native
 from penstock.state.errors import EnvironmentFault, SettingsError
 
 if TYPE_CHECKING:
     import penstock_native
 
-NativeMode = Literal["auto", "off", "require"]
-"""``auto``: where it is there and works. ``require``: or else ``EnvironmentFault``."""
-
 MODE_ENV = "PENSTOCK_NATIVE"
-INTERFACE = 1
 _CLIENTS = ((2, 13), (2, 17))
 """Releases of the client that are used: from the first one on, below the second."""
 
@@ -43,7 +39,9 @@ _T = TypeVar("_T")
 def open_reader(
     client: confluent_kafka.Consumer, config: Mapping[str, Any], mode: str = "auto"
 ) -> penstock_native.Reader | None:
-    """A reader on this consumer; ``None``: read plainly. Raises ``EnvironmentFault`` if ``mode`` requires one."""
+    """A reader on this consumer; ``None``: read plainly. ``mode`` as ``penstock.state.native.Choice``: ``auto`` where the
+    part is there and fits, ``require`` raises ``EnvironmentFault`` where it does not. ``PENSTOCK_NATIVE`` says what
+    ``auto`` is."""
     return _opened("reading", mode, lambda module: module.Reader(client, *_known(config)))
 
 
@@ -65,9 +63,7 @@ def _opened(doing: str, mode: str, open_on: Callable[[Any], _T]) -> _T | None:
         except RuntimeError as exc:
             why = f"the client is not built as expected: {exc}"
     if chosen == "require":
-        raise EnvironmentFault(
-            f"{doing} natively is required and cannot be done: {why}; run make native, or set native to auto"
-        )
+        raise EnvironmentFault(f"{doing} natively is required, and {why}; or set native='auto'")
     _say(f"{doing} without the native part: {why}")
     return None
 
@@ -75,8 +71,8 @@ def _opened(doing: str, mode: str, open_on: Callable[[Any], _T]) -> _T | None:
 def _chosen(mode: str) -> str:
     """The mode that holds: the environment decides where the settings leave it open."""
     chosen = os.environ.get(MODE_ENV, "auto") if mode == "auto" else mode
-    if chosen not in get_args(NativeMode):
-        raise SettingsError(f"native={chosen!r}; choose one of {', '.join(get_args(NativeMode))}")
+    if chosen not in get_args(native.Choice):
+        raise SettingsError(f"native={chosen!r}; choose one of {', '.join(get_args(native.Choice))}")
     return chosen
 
 
@@ -86,24 +82,20 @@ def _say(line: str) -> None:
     _log.info(line)
 
 
-@functools.cache
 def _module() -> tuple[Any, str]:
     """The module, or why it is not used."""
-    try:
-        module = importlib.import_module("penstock_native")
-    except ImportError as exc:
-        return None, f"the module is not there ({exc})"
-    if (seen := getattr(module, "INTERFACE", None)) != INTERFACE:
-        return (
-            None,
-            f"penstock_native was built from other sources (interface {seen}, not {INTERFACE}); run make native",
-        )
+    if (module := native.compiled()) is None:
+        return None, native.why_not() or "it is turned off for this process"
+    return (module, "") if (why := _why_not_this_client()) is None else (None, why)
+
+
+@functools.cache
+def _why_not_this_client() -> str | None:
     version = importlib.metadata.version("confluent-kafka")
-    if (number := re.match(r"(\d+)\.(\d+)", version)) is None:
-        return None, f"confluent-kafka {version} has no number that could be known"
-    if not _CLIENTS[0] <= (int(number[1]), int(number[2])) < _CLIENTS[1]:
-        return None, f"confluent-kafka {version} is not one of the releases that it was tried with"
-    return module, ""
+    number = re.match(r"(\d+)\.(\d+)", version)
+    if number is None or not _CLIENTS[0] <= (int(number[1]), int(number[2])) < _CLIENTS[1]:
+        return f"confluent-kafka {version} is not one of the releases whose sources were read for it"
+    return None
 
 
 def _known(config: Mapping[str, Any]) -> tuple[str, int, str]:

@@ -76,7 +76,8 @@ class NativeReader:
                 out.disordered.append(TopicPartition(chunk[0], chunk[1]))
         for topic, partition, code, offset, text in told:
             if not _is_for_callback(topic, partition, text):
-                out.events.append(Event(TopicPartition(topic or "", partition), offset, KafkaError(code, text)))
+                err = KafkaError(code, text) if text else KafkaError(code)
+                out.events.append(Event(TopicPartition(topic or "", partition), offset, err))
         return out
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ class KafkaProducer:
     """``LogProducer`` on a real cluster. ``config`` is what ``client_config.producer_config`` made.
 
     ``full_queue_timeout_s`` bounds how long ``send`` waits for room while no broker takes records. ``native``: see
-    ``NativeMode``.
+    ``native.open_writer``.
     """
 
     def __init__(self, config: Mapping[str, Any], *, full_queue_timeout_s: float = 120.0, native: str = "auto") -> None:

@@ -1,4 +1,4 @@
-"""Each contract test runs in the in-memory world and, marked ``integration``, on a real cluster."""
+"""Each contract test runs in the in-memory world and, marked ``integration``, on a real cluster, plainly and natively."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.streams.kafka.embedded import EmbeddedKafka
-from tests.contract.worlds import POLL_INTERVAL_MAX_MS, KafkaWorld, MemoryWorld, World
+from tests.contract.worlds import NATIVE_MODES, POLL_INTERVAL_MAX_MS, KafkaWorld, MemoryWorld, World
 
 
 @pytest.fixture(scope="session")
@@ -19,10 +19,16 @@ def bootstrap_servers() -> Iterator[str]:
         yield kafka.bootstrap_servers
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
+_ON_KAFKA = [pytest.param(mode, marks=pytest.mark.integration, id=f"kafka-native-{mode}") for mode in NATIVE_MODES]
+
+
+@pytest.fixture(params=["memory", *_ON_KAFKA])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """The world under test."""
     made: MemoryWorld | KafkaWorld
-    made = MemoryWorld() if request.param == "memory" else KafkaWorld(request.getfixturevalue("bootstrap_servers"))
+    if request.param == "memory":
+        made = MemoryWorld()
+    else:
+        made = KafkaWorld(request.getfixturevalue("bootstrap_servers"), native=request.param)
     yield made
     made.close()

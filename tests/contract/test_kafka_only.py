@@ -17,14 +17,14 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports import Committed
 from tests.contract.reading import Membership, until
-from tests.contract.worlds import KafkaWorld, topic
+from tests.contract.worlds import NATIVE_MODES, KafkaWorld, topic
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def kafka(bootstrap_servers: str) -> Iterator[KafkaWorld]:
-    world = KafkaWorld(bootstrap_servers)
+@pytest.fixture(params=NATIVE_MODES)
+def kafka(bootstrap_servers: str, request: pytest.FixtureRequest) -> Iterator[KafkaWorld]:
+    world = KafkaWorld(bootstrap_servers, native=request.param)
     yield world
     world.close()
 
@@ -43,7 +43,7 @@ def test_brokers_group_protocol_moves_only_what_must_move(kafka: KafkaWorld, boo
 
     def member() -> Membership:
         config = consumer_config(bootstrap_servers, group, {"group.protocol": "consumer"})
-        return Membership(kafka.keep(KafkaConsumer(config)), [a, b])
+        return Membership(kafka.keep(KafkaConsumer(config, native=kafka.native)), [a, b])
 
     first = member()
     until(lambda: len(first.read.ends) == 8, first.poll)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import random
 import time
@@ -20,6 +21,8 @@ from penstock.streams.ports import LogAdmin, LogConsumer, LogProducer, TopicSpec
 POLL_INTERVAL_MAX_MS = 3_000
 MESSAGE_MAX_BYTES = 100_000
 QUEUE_MAX_RECORDS = 10
+NATIVE_MODES = ["off", *(["require"] if importlib.util.find_spec("penstock_native") else [])]
+"""How Kafka's clients are tried: plainly, and natively where the native part was built."""
 BROKER_MAX_BYTES = "20000"
 TOO_LARGE = random.Random(1).randbytes(50_000)
 """Taken by the client and refused by a topic with ``BROKER_MAX_BYTES``, which counts compressed bytes."""
@@ -101,10 +104,11 @@ class MemoryWorld(Names):
 
 
 class KafkaWorld(Names):
-    """Real clients on a real cluster."""
+    """Real clients on a real cluster. ``native``: see ``native.open_reader``."""
 
-    def __init__(self, bootstrap_servers: str, common: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, bootstrap_servers: str, common: Mapping[str, Any] | None = None, native: str = "auto") -> None:
         super().__init__()
+        self.native = native
         self._bootstrap_servers = bootstrap_servers
         self._common = dict(common or {})
 
@@ -115,7 +119,7 @@ class KafkaWorld(Names):
             {**self._common, "max.poll.interval.ms": POLL_INTERVAL_MAX_MS},
             session_timeout_ms=POLL_INTERVAL_MAX_MS,
         )
-        made: LogConsumer = self.keep(KafkaConsumer(config, request_timeout_s=15.0))
+        made: LogConsumer = self.keep(KafkaConsumer(config, request_timeout_s=15.0, native=self.native))
         return made
 
     def producer(self, transactional_id: str | None = None) -> LogProducer:
@@ -125,7 +129,7 @@ class KafkaWorld(Names):
             {**self._common, **keys, "batch.size": MESSAGE_MAX_BYTES},
             transactional_id=transactional_id,
         )
-        made: LogProducer = self.keep(KafkaProducer(config))
+        made: LogProducer = self.keep(KafkaProducer(config, native=self.native))
         return made
 
     def admin(self) -> LogAdmin:

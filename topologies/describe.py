@@ -14,6 +14,8 @@ from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.plan import plan_of
+from penstock.topologies.planning import as_lines
 
 _APPLICATION = "<application.id>"
 
@@ -39,6 +41,16 @@ def as_text(topology: Topology) -> str:
             lines += ["  internal topics", *(f"    {t}" for t in internal)]
         if sub.stores:
             lines += ["  stores", *map(_store_line, sub.stores)]
+    return "\n".join(lines) + "\n"
+
+
+def plan_as_text(topology: Topology) -> str:
+    """Sub-topology by sub-topology: which operators run on columns, what their sources decode, and which run on rows,
+    and why."""
+    lines = [f"topology {topology.name}"]
+    for sub in topology.subtopologies:
+        plan = plan_of(topology, sub)
+        lines += ["", f"sub-topology {sub.number}", *(f"  {line}" for line in as_lines(plan.names, plan.specs, plan.ways))]
     return "\n".join(lines) + "\n"
 
 

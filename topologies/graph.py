@@ -100,11 +100,11 @@ class Topology:
         """All stores, in order of sub-topology and declaration."""
         return tuple(s for sub in self.subtopologies for s in sub.stores)
 
-    def describe(self) -> str:
-        """The graph as text."""
-        from penstock.topologies.describe import as_text
+    def describe(self, *, plan: bool = False) -> str:
+        """The graph as text. ``plan``: in place of it, how each operator runs, on columns or on rows, and why."""
+        from penstock.topologies.describe import as_text, plan_as_text
 
-        return as_text(self)
+        return plan_as_text(self) if plan else as_text(self)
 
     def mermaid(self) -> str:
         """The graph as a Mermaid flowchart."""

@@ -1,4 +1,4 @@
-"""``penstock describe``: a topology as text or as a Mermaid chart."""
+"""``penstock describe``: a topology as text or as a Mermaid chart, or how its operators run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ def register(subparsers: Any) -> None:
     """Add the command."""
     parser = subparsers.add_parser("describe", help="print a topology as text, or as a Mermaid chart")
     parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
-    parser.add_argument("--mermaid", action="store_true", help="a Mermaid flowchart instead of text")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--mermaid", action="store_true", help="a Mermaid flowchart instead of text")
+    shown.add_argument(
+        "--plan", action="store_true", help="which operators run on columns, which on rows and why, and what is decoded"
+    )
     parser.set_defaults(run=run)
 
 
@@ -19,5 +23,5 @@ def run(args: argparse.Namespace) -> int:
     from penstock.streams.loading import load_topology
 
     topology = load_topology(args.topology)
-    print(topology.mermaid() if args.mermaid else topology.describe())
+    print(topology.mermaid() if args.mermaid else topology.describe(plan=args.plan))
     return 0

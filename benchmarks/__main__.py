@@ -6,28 +6,23 @@ Progress goes to standard error, the tables to standard output, every run as a l
 from __future__ import annotations
 
 import argparse
-import contextlib
-import signal
 import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.ceiling import Ceilings
 from benchmarks.drain import drain, summary
-from benchmarks.latency import latency
-from benchmarks.machine import machine
-from benchmarks.restore import restore_pair
-from benchmarks.systems import DEFAULT_SYSTEMS, GUARANTEES, PEERS, ROOT, SYSTEMS, System
-from benchmarks.topics import Log
+from benchmarks.harness import add_common, open_bench, say
+from benchmarks.latency import Load, latency
+from benchmarks.restore import RESTORE_SIZES, restore_pair
+from benchmarks.systems import DEFAULT_SYSTEMS, GUARANTEES, SYSTEMS, System
 from benchmarks.workloads import WORKLOADS, Variant
 
 EXTRA_WORKLOADS = ("restore", "latency")
-RESTORE_SIZES = (500_000, 2_000_000)
 RESTORING = ("penstock", "kafka-streams")
+LATENT = ("penstock", "kafka-streams", "kafka-streams-tuned", "quix")
 LATENCY_RATE_PER_S = 5_000
 
 
@@ -45,33 +40,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=Variant.keys, help="users of clicks (default: %(default)s)")
     parser.add_argument("--partitions", type=int, default=Variant.partitions, help="of every topic (%(default)s)")
     parser.add_argument("--window-ms", type=int, default=Variant.window_ms, help="windows of ysb (%(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="Kafka Streams threads, Penstock processes (default: 1)")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run is given up")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for every program's environment")
-    parser.add_argument("--peers-dir", type=Path, default=PEERS, help="where the peers' programs are")
-    parser.add_argument(
-        "--bootstrap", help="a running broker on this machine, instead of one started for the benchmark"
-    )
-    parser.add_argument("--broker-pid", type=int, help="that broker's process, so that its CPU is counted")
-    parser.add_argument("--work", type=Path, default=ROOT / "var" / "benchmarks", help="scratch folder (%(default)s)")
+    add_common(parser)
     return parser.parse_args(argv)
-
-
-@contextlib.contextmanager
-def broker(options: argparse.Namespace) -> Iterator[tuple[str, int | None]]:
-    """Address and process of the broker."""
-    if options.bootstrap:
-        yield options.bootstrap, options.broker_pid
-        return
-    from penstock.streams.kafka.embedded import EmbeddedKafka
-
-    with EmbeddedKafka(heap="768m") as kafka:
-        yield kafka.bootstrap_servers, kafka.pid(0)
-
-
-def say(text: str) -> None:
-    """One line of progress."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def drains(bench: Bench, systems: list[System], options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -99,30 +69,21 @@ def drains(bench: Bench, systems: list[System], options: argparse.Namespace) -> 
 def extras(bench: Bench, systems: list[System], options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
     """Restores and latencies."""
     for guarantee in options.guarantees:
-        for system in (system for system in systems if system.name in RESTORING):
-            if "restore" in options.workloads:
+        for system in (system for system in systems if guarantee in system.guarantees):
+            if "restore" in options.workloads and system.name in RESTORING:
                 say(f"restore {guarantee} {system.name}")
                 yield "restore", restore_pair(bench, system, guarantee, RESTORE_SIZES)
-            if "latency" in options.workloads:
+            if "latency" in options.workloads and system.name in LATENT:
                 say(f"latency {guarantee} {system.name}")
-                yield "latency", latency(bench, system, guarantee, LATENCY_RATE_PER_S)
+                yield "latency", latency(bench, system, guarantee, Load(LATENCY_RATE_PER_S))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark; 1 if any of Penstock's results is void."""
     options = arguments(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so that programs are stopped
-    work: Path = options.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
-    results_path = work / f"results-{time.strftime('%Y-%m-%d-%H%M%S')}.jsonl"
     found: dict[str, list[dict[str, Any]]] = {"drain": [], "restore": [], "latency": []}
-    variant = Variant(options.keys, options.partitions, options.window_ms)
-    with broker(options) as (bootstrap, pid):
-        bench = Bench(
-            Log(bootstrap, work, variant), pid, work, options.peers_dir.resolve(), results_path, options.threads,
-            options.limit, dict(setting.split("=", 1) for setting in options.set),
-        )  # fmt: skip
-        bench.write("machine", machine())
+    with open_bench(options) as opened:
+        bench = opened.bench(Variant(options.keys, options.partitions, options.window_ms))
         systems = [SYSTEMS[name] for name in options.systems]
         found["drain"] = drains(bench, systems, options)
         for kind, result in extras(bench, systems, options):
@@ -132,7 +93,6 @@ def main(argv: list[str] | None = None) -> int:
     for kind, results in found.items():
         if results:
             print(f"{kind.capitalize()}\n\n{tables[kind](results)}\n")
-    say(f"every run: {results_path}")
     return int(
         any(result["void"] for results in found.values() for result in results if result["system"] == "penstock")
     )

@@ -21,7 +21,7 @@ from benchmarks.workloads import WORKLOADS, Variant
 @dataclasses.dataclass
 class Bench:
     """``broker_pid`` is the broker's process, whose CPU is counted apart; ``extra`` is added to every program's
-    environment; ``results`` gets one line of JSON per run and per pair."""
+    environment; ``results`` gets one line of JSON per run and per figure, ``kept`` the figures only."""
 
     log: Log
     broker_pid: int | None
@@ -31,6 +31,7 @@ class Bench:
     threads: int = 1
     limit_s: float = 300.0
     extra: dict[str, str] = dataclasses.field(default_factory=dict)
+    kept: Path | None = None
     _commands: dict[str, list[str] | UnavailableError] = dataclasses.field(default_factory=dict)
     _started: int = 0
 
@@ -107,5 +108,8 @@ class Bench:
     def write(self, kind: str, result: Mapping[str, Any]) -> None:
         """Add a line to the results."""
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with self.results.open("a") as out:
-            out.write(json.dumps({"kind": kind, "at": at, **result}) + "\n")
+        line = json.dumps({"kind": kind, "at": at, **result}) + "\n"
+        for path in (self.results, self.kept if kind != "run" else None):
+            if path is not None:
+                with path.open("a") as out:
+                    out.write(line)

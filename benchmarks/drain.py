@@ -177,6 +177,7 @@ def summary(bench: Bench, run: Run) -> dict[str, Any]:
         "threads": bench.threads,
         "variant": dataclasses.asdict(bench.variant),
         "set": bench.extra,
+        "session": bench.results.stem,
     }
     if run.steady is not None and not run.void:
         facts |= {

@@ -16,15 +16,14 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from benchmarks.__main__ import RESTORE_SIZES, broker, say
 from benchmarks.bench import Bench
 from benchmarks.drain import drain
+from benchmarks.harness import add_common, open_bench, say
 from benchmarks.machine import kind, machine
 from benchmarks.regression import THRESHOLD, Costs, Finding, judge, missing, stored
 from benchmarks.report import markdown
-from benchmarks.restore import restore_pair
-from benchmarks.systems import PEERS, PENSTOCK, ROOT
-from benchmarks.topics import Log
+from benchmarks.restore import RESTORE_SIZES, restore_pair
+from benchmarks.systems import PENSTOCK
 from benchmarks.workloads import WORKLOADS
 
 BASELINES = Path(__file__).parent / "baselines"
@@ -44,9 +43,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--part", type=float, default=0.5, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
-    parser.add_argument("--bootstrap", help="a running broker on this machine, instead of one started for this")
-    parser.add_argument("--broker-pid", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--work", type=Path, default=ROOT / "var" / "benchmarks", help="scratch folder (%(default)s)")
+    add_common(parser)
     return parser.parse_args(argv)
 
 
@@ -114,12 +111,10 @@ def main(argv: list[str] | None = None) -> int:
     if not options.update and (absent := missing(kept, options.workloads)):
         print(f"{path.name} stores no cost of {', '.join(absent)}: run once with --update, and commit the file")
         return 2
-    work: Path = options.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
     found: dict[str, Costs] = {}
     findings: list[Finding] = []
-    with broker(options) as (bootstrap, pid):
-        bench = Bench(Log(bootstrap, work), pid, work, PEERS, work / f"gate-{time.strftime('%Y-%m-%d-%H%M%S')}.jsonl")
+    with open_bench(options) as opened:
+        bench = opened.bench()
         try:
             for workload in options.workloads:
                 costs = costs_of(bench, workload, options.repetitions, options.part)

@@ -1,7 +1,7 @@
 """Latency of ``enrich`` at a steady rate: from handing a click to the producer until its enriched click is received.
 
 The click carries the microsecond at which it was due, so a producer that falls behind is counted too. The receiver
-reads committed records only. Measuring begins when the table is loaded and ``WARM_S`` seconds have passed.
+reads committed records only. Measuring begins when the table is loaded and a while has passed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import json
 import subprocess
 import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -21,8 +22,8 @@ from benchmarks.processes import stop, tree, usage
 from benchmarks.systems import System, UnavailableError
 from benchmarks.workloads import WORKLOADS
 
-WARM_S, MEASURED_S, AFTER_S = 10.0, 30.0, 5.0
-FIRST_OUTPUT_S = 90.0
+AFTER_S = 5.0
+FIRST_OUTPUT_S = 120.0
 TICK_S = 0.005
 
 
@@ -84,15 +85,30 @@ class Sender:
         self._producer.flush()
 
 
-def latency(bench: Bench, system: System, guarantee: str, rate_per_s: int, commit_ms: int = 100) -> dict[str, Any]:
+class Load(NamedTuple):
+    """Clicks a second, and how long they are sent before and while it is measured."""
+
+    rate_per_s: int
+    warm_s: float = 10.0
+    measured_s: float = 30.0
+
+
+def latency(
+    bench: Bench,
+    system: System,
+    guarantee: str,
+    load: Load,
+    commit_ms: int = 100,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """One measurement, as plain values; void unless every measured click came back exactly once (``ALO``: at least
     once)."""
     bench.log.load("users", WORKLOADS["enrich"].table_rows(bench.variant))
     application = bench.new_application(system, "latency")
     for suffix in ("in", "out"):
         bench.log.create(f"{application}-{suffix}")
-    facts: dict[str, Any] = {"system": system.name, "guarantee": guarantee, "rate_per_s": rate_per_s, "void": ""}
-    more = {"COMMIT_MS": str(commit_ms)}
+    facts: dict[str, Any] = {"system": system.name, "guarantee": guarantee, "rate_per_s": load.rate_per_s, "void": ""}
+    more = {"COMMIT_MS": str(commit_ms), **(environment or {})}
     try:
         process = bench.start(system, "enrich", guarantee, application, f"{application}-in", more)
     except UnavailableError as error:
@@ -101,7 +117,7 @@ def latency(bench: Bench, system: System, guarantee: str, rate_per_s: int, commi
     receiver = Receiver(bench.log.bootstrap, f"{application}-out", bench.variant.partitions)
     receiver.start()
     try:
-        facts |= _measure(bench, process, receiver, Sender(bench.log.bootstrap, f"{application}-in"), rate_per_s)
+        facts |= _measure(bench, process, receiver, Sender(bench.log.bootstrap, f"{application}-in"), load)
     finally:
         receiver.halt.set()
         receiver.join()
@@ -111,7 +127,7 @@ def latency(bench: Bench, system: System, guarantee: str, rate_per_s: int, commi
 
 
 def _measure(
-    bench: Bench, process: subprocess.Popen[bytes], receiver: Receiver, sender: Sender, rate_per_s: int
+    bench: Bench, process: subprocess.Popen[bytes], receiver: Receiver, sender: Sender, load: Load
 ) -> dict[str, Any]:
     patience = time.monotonic() + FIRST_OUTPUT_S
     while len(receiver.received) < 20:
@@ -119,9 +135,9 @@ def _measure(
             return {"void": f"no output within {FIRST_OUTPUT_S:.0f} s (exit code {process.returncode}), see its log"}
         sender.send(10)
         time.sleep(0.5)
-    _send_steadily(sender, rate_per_s, WARM_S)
+    _send_steadily(sender, load.rate_per_s, load.warm_s)
     began_us, before, broker_before_s = time.time_ns() // 1000, usage(tree(process.pid)), bench.broker_cpu_s()
-    sent = _send_steadily(sender, rate_per_s, MEASURED_S)
+    sent = _send_steadily(sender, load.rate_per_s, load.measured_s)
     after, broker_after_s = usage(tree(process.pid)), bench.broker_cpu_s()
     sender.flush()
     time.sleep(AFTER_S)
@@ -131,8 +147,8 @@ def _measure(
     quantiles = {"p50_ms": 50, "p90_ms": 90, "p99_ms": 99, "max_ms": 100}
     return {
         **{name: float(np.percentile(waits, part)) for name, part in quantiles.items()},
-        "cpu_share": (after.cpu_s - before.cpu_s) / MEASURED_S,
-        "broker_share": (broker_after_s - broker_before_s) / MEASURED_S,
+        "cpu_share": (after.cpu_s - before.cpu_s) / load.measured_s,
+        "broker_share": (broker_after_s - broker_before_s) / load.measured_s,
         "peak_bytes": after.resident_bytes,
     }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
 from benchmarks.steady import spread
+from benchmarks.workloads import Variant
 
 REFERENCE = "kafka-streams"
 Row = dict[str, Any]
@@ -32,11 +34,27 @@ def one_line(result: Row) -> str:
     )
 
 
+def label(result: Row) -> str:
+    """The workload, and what of its variant or its threads is not as usual: ``enrich, 10 M keys``."""
+    variant, usual = result.get("variant", {}), dataclasses.asdict(Variant())
+    words = [result["workload"]]
+    if variant.get("keys", usual["keys"]) != usual["keys"]:
+        words.append(f"{variant['keys'] / 1e6:g} M keys")
+    if variant.get("partitions", usual["partitions"]) != usual["partitions"]:
+        words.append(f"{variant['partitions']} partitions")
+    if variant.get("window_ms", usual["window_ms"]) != usual["window_ms"]:
+        words.append(f"windows of {variant['window_ms'] / 1e3:g} s")
+    if result.get("threads", 1) != 1:
+        words.append(f"{result['threads']} threads")
+    words += [f"{key}={value}" for key, value in result.get("set", {}).items()]
+    return ", ".join(words)
+
+
 def grouped(results: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
     """Drains by workload, guarantee and system."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for result in results:
-        groups.setdefault((result["workload"], result["guarantee"], result["system"]), []).append(result)
+        groups.setdefault((label(result), result["guarantee"], result["system"]), []).append(result)
     return groups
 
 
@@ -46,9 +64,13 @@ def valid(results: Iterable[Row]) -> list[Row]:
 
 
 def ratios(results: Iterable[Row], reference: Iterable[Row], field: str) -> list[float]:
-    """Of each repetition that both have, the figure as a multiple of the reference's."""
-    beside = {result["repetition"]: result[field] for result in valid(reference)}
-    return [r[field] / beside[r["repetition"]] for r in valid(results) if beside.get(r["repetition"])]
+    """Of each turn of a run that both have, the figure as a multiple of the reference's."""
+    beside = {_turn(result): result[field] for result in valid(reference)}
+    return [r[field] / beside[_turn(r)] for r in valid(results) if beside.get(_turn(r))]
+
+
+def _turn(result: Row) -> tuple[str, int]:
+    return result.get("session", ""), result["repetition"]
 
 
 def _ratio(results: Sequence[Row], reference: Sequence[Row], field: str) -> str:

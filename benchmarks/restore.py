@@ -21,6 +21,7 @@ from benchmarks.systems import System, UnavailableError
 
 # Enough users that every partition gets some.
 NEW_CLICKS = 64
+RESTORE_SIZES = (500_000, 2_000_000)
 # Without this a Kafka Streams member stays in the group until its session ends, which hides the restore.
 LEAVE_GROUP = {"KS_EXTRA": "internal.leave.group.on.close=true"}
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ceilings_local, ceilings_log
-from benchmarks.__main__ import broker, say
 from benchmarks.ceiling import FILE
+from benchmarks.harness import add_broker, broker, kept_path, say, work_folder
 from benchmarks.machine import kind, machine
 from benchmarks.measured import Ceiling
 from benchmarks.report import markdown
-from benchmarks.systems import ROOT
 from benchmarks.topics import Log
 
 GROUPS = ("memory", "disk", "decode", "rocksdb", "log", "commit")
@@ -30,9 +29,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description="Ceilings of this machine.")
     parser.add_argument("--quick", action="store_true", help="about a minute instead of four")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="of: %(choices)s (all)")
-    parser.add_argument("--bootstrap", help="a running broker on this machine, instead of one started for this")
-    parser.add_argument("--broker-pid", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--work", type=Path, default=ROOT / "var" / "benchmarks", help="scratch folder (%(default)s)")
+    parser.add_argument(
+        "--keep", metavar="NAME", help="add the figures to benchmarks/results/NAME.jsonl, for the report"
+    )
+    add_broker(parser)
     return parser.parse_args(argv)
 
 
@@ -77,8 +77,7 @@ def table(rows: list[Ceiling]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Measure, print, keep."""
     options = arguments(argv)
-    work: Path = options.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
+    work = work_folder(options)
     rows: list[Ceiling] = []
     began = time.monotonic()
     for row in ceilings(options, work):
@@ -90,6 +89,9 @@ def main(argv: list[str] | None = None) -> int:
         path = work / FILE.format(machine=kind())
         path.write_text(json.dumps(kept, indent=1) + "\n")
         say(f"{time.monotonic() - began:.0f} s; kept in {path}")
+    if options.keep:
+        with kept_path(options.keep).open("a") as out:
+            out.write(json.dumps(kept) + "\n")
     return 0
 
 

@@ -2,19 +2,22 @@
 
 Every program reads ``APP_ID``, ``STATE_DIR``, ``BOOTSTRAP``, ``TOPIC_IN``, ``TOPIC_TABLE``, ``TOPIC_OUT``,
 ``GUARANTEE`` (``at_least_once`` or ``exactly_once_v2``), ``COMMIT_MS`` and ``THREADS``, takes the workload as its
-argument, and ends on SIGTERM. A directory of peers holds ``kafka-streams/`` (Maven), ``quix/app.py`` and
-``faust/app.py``; ``benchmarks/peers`` is one.
+argument, and ends on SIGTERM. A directory of peers holds ``kafka-streams/`` (Maven), ``quix/app.py``, ``faust/app.py``
+and ``spark/app.py``; ``benchmarks/peers`` is one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import platformdirs
 
 from benchmarks import oracle
 
@@ -56,6 +59,12 @@ def _execute(command: list[str], log: Path, advice: str) -> None:
 
 def _penstock(work: Path, peers: Path) -> Command:
     return [sys.executable, "-m", "benchmarks.penstock_app"]
+
+
+def _spark(work: Path, peers: Path) -> Command:
+    if importlib.util.find_spec("pyspark") is None:
+        raise UnavailableError("no pyspark found: install penstock[spark]")
+    return [sys.executable, str(peers / "spark" / "app.py")]
 
 
 def _kafka_streams(work: Path, peers: Path) -> Command:
@@ -132,6 +141,8 @@ QUIX = System(
 FAUST = System(
     "faust", "faust", _python_peer("faust"), guarantees=("ALO",), words=_COUNT, count_value=oracle.json_count
 )
+_IVY = str(platformdirs.user_cache_path("penstock") / "ivy")
+SPARK = System("spark", "spark", _spark, {"IVY_DIR": _IVY}, guarantees=("ALO",))
 SYSTEMS = {
     system.name: system
     for system in (
@@ -142,6 +153,7 @@ SYSTEMS = {
         QUIX,
         dataclasses.replace(QUIX, name="quix-tuned", environment={"LINGER_MS": "50", "QUEUED_MESSAGES": "200000"}),
         FAUST,
+        SPARK,
     )
 }
 DEFAULT_SYSTEMS = ("penstock", "penstock-rows", "kafka-streams", "kafka-streams-tuned", "quix", "faust")

@@ -1,0 +1,174 @@
+"""What Penstock is to show, and whether the results show it. Pure.
+
+A goal against a peer must hold against its defaults and, where that was measured, against it tuned by its own documents; the
+least favourable ratio counts. Ratios are of the same turn of the same run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from benchmarks.report import label, ratios, valid
+
+Result = dict[str, Any]
+Verdict = Literal["reached", "not reached", "not measured"]
+PEERS = {
+    "Kafka Streams": ("kafka-streams", "kafka-streams-tuned"),
+    "Quix Streams": ("quix", "quix-tuned"),
+    "Faust": ("faust",),
+}
+
+
+class Finding(NamedTuple):
+    """One goal: what, its bound in words, what was measured."""
+
+    what: str
+    needed: str
+    measured: str
+    verdict: Verdict
+
+
+class Results:
+    """All results by kind."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._of: dict[str, list[Result]] = {}
+        for result in results:
+            self._of.setdefault(result["kind"], []).append(result)
+
+    def of(self, kind: str) -> list[Result]:
+        """In the order in which they were measured."""
+        return self._of.get(kind, [])
+
+    def drains(self, workload: str, system: str, guarantee: str = "ALO") -> list[Result]:
+        """Of the workload as ``label`` names it."""
+        found = [r for r in self.of("drain") if label(r) == workload and r["system"] == system]
+        return [r for r in found if r["guarantee"] == guarantee]
+
+
+def _at_least(what: str, needed: float, values: Sequence[float], of: str = "×") -> Finding:
+    """The least of the medians must reach it."""
+    if not values:
+        return Finding(what, f"≥ {needed:g}{of}", "-", "not measured")
+    worst = min(values)
+    return Finding(
+        what, f"≥ {needed:g}{of}", " / ".join(f"{value:.2f}{of}" for value in values), _verdict(worst >= needed)
+    )
+
+
+def _at_most(what: str, needed: float, values: Sequence[float], of: str = "×") -> Finding:
+    """The largest must not pass it."""
+    if not values:
+        return Finding(what, f"≤ {needed:g}{of}", "-", "not measured")
+    said = " / ".join(f"{value:.2f}{of}" for value in values)
+    return Finding(what, f"≤ {needed:g}{of}", said, _verdict(max(values) <= needed))
+
+
+def _verdict(holds: bool) -> Verdict:
+    return "reached" if holds else "not reached"
+
+
+def faster(results: Results, workload: str, peer: str, needed: float, system: str = "penstock") -> Finding:
+    """Records per second, as a multiple of the peer's."""
+    ours = results.drains(workload, system)
+    found = [ratios(ours, results.drains(workload, name), "records_per_s") for name in PEERS[peer]]
+    said = "" if system == "penstock" else ", row functions and plain clients"
+    return _at_least(f"{workload}{said}: records/s against {peer}", needed, [statistics.median(f) for f in found if f])
+
+
+def cheaper(results: Results, workload: str, peer: str, needed: float, system: str = "penstock") -> Finding:
+    """CPU-seconds per million of the peer, as a multiple of Penstock's."""
+    ours = results.drains(workload, system)
+    found = [ratios(results.drains(workload, name), ours, "cpu_s_per_million") for name in PEERS[peer]]
+    said = "" if system == "penstock" else ", row functions and plain clients"
+    return _at_least(f"{workload}{said}: CPU against {peer}", needed, [statistics.median(f) for f in found if f])
+
+
+def share(results: Results, workload: str, needed: float) -> Finding:
+    """Per cent of the ceiling."""
+    shares = [
+        r["records_per_s"] / r["ceiling"] * 100 for r in valid(results.drains(workload, "penstock")) if r["ceiling"]
+    ]
+    return _at_least(f"{workload}: share of its ceiling", needed, [statistics.median(shares)] if shares else [], " %")
+
+
+def memory(results: Results, workload: str, needed: float) -> list[Finding]:
+    """Against Kafka Streams with the smallest heap that keeps 90 % of its rate, at peak and at rest."""
+    some = [r for r in results.of("heap") if r["workload"] == workload and not r["void"]]
+    return [
+        _at_most(
+            f"{workload}: memory {where} against Kafka Streams' smallest heap",
+            needed,
+            [r["penstock"][field] / r["smallest"][field] for r in some[-1:]],
+        )
+        for where, field in (("at peak", "peak_bytes"), ("at rest", "rest_bytes"))
+    ]
+
+
+def memory_of_quix(results: Results, workload: str, needed: float) -> Finding:
+    """At peak."""
+    ours, theirs = (valid(results.drains(workload, system)) for system in ("penstock", "quix"))
+    values = [statistics.median(r["peak_bytes"] for r in some) for some in (ours, theirs) if some]
+    found = [values[0] / values[1]] if len(values) == 2 else []
+    return _at_most(f"{workload}: memory at peak against Quix Streams", needed, found)
+
+
+def latency(results: Results, guarantee: str, rate_per_s: int) -> list[Finding]:
+    """p99 of ``enrich``, with the better of Penstock's two settings, against Kafka Streams with and without linger."""
+    points = [
+        r
+        for r in results.of("latencies")
+        if r["guarantee"] == guarantee and r["rate_per_s"] == rate_per_s and not r["void"]
+    ]
+    p99 = {r["series"]: r["p99_ms"] for r in points}
+    ours = [p99[name] for name in ("adaptive", "adaptive, low latency") if name in p99]
+    theirs = [p99[name] for name in ("Kafka Streams", "Kafka Streams, linger 5 ms") if name in p99]
+    what = f"p99 of enrich at {rate_per_s:,}/s, 100 ms commits, {guarantee}"
+    against = [min(ours) / one for one in theirs] if ours else []
+    found = [_at_most(f"{what}: against Kafka Streams", 1.0, against)]
+    if guarantee == "ALO":
+        found.append(_at_most(f"{what}: milliseconds", 20.0, [min(ours)] if ours else [], " ms"))
+    return found
+
+
+def curve(results: Results, part: str, workload: str, needed: float, ends: tuple[int, int]) -> Finding:
+    """Cost at the far end as a multiple of that at the near one."""
+    costs: dict[int, list[float]] = {}
+    for r in results.of("curve"):
+        if r["part"] == part and r["workload"] == workload and r["system"] == "penstock" and not r["void"]:
+            costs.setdefault(r["x"], []).append(r["cpu_s_per_million"])
+    middle = {x: statistics.median(some) for x, some in costs.items()}
+    grown = [middle[ends[1]] / middle[ends[0]]] if all(end in middle for end in ends) else []
+    return _at_most(
+        f"{workload}: cost per record from {ends[0] // 10**6} M to {ends[1] // 10**6} M {part}", needed, grown
+    )
+
+
+def findings(results: Results) -> list[Finding]:
+    """Every goal in turn."""
+    found: list[Finding] = []
+    against: list[tuple[str, float, float, float]] = [
+        ("ysb", 3, 2.5, 30), ("wordcount", 8, 8, 50), ("enrich", 2.5, 2.5, 10), ("keyed-count", 3, 3, 8)
+    ]  # fmt: skip
+    for workload, cpu, rate, quix in against:
+        found += [cheaper(results, workload, "Kafka Streams", cpu), faster(results, workload, "Kafka Streams", rate)]
+        found.append(faster(results, workload, "Quix Streams", quix))
+        if workload in ("enrich", "keyed-count"):
+            large = f"{workload}, 10 M keys"
+            found += [cheaper(results, large, "Kafka Streams", cpu), faster(results, large, "Kafka Streams", rate)]
+    found += [faster(results, "wordcount", "Faust", 100), faster(results, "keyed-count", "Faust", 50)]
+    for workload in ("pass-through", "filter", "project"):
+        found += [cheaper(results, workload, "Kafka Streams", 2), share(results, workload, 60)]
+        found.append(faster(results, workload, "Quix Streams", 20))
+    per_row: list[Callable[..., Finding]] = [cheaper, faster]
+    for workload in ("ysb", "wordcount", "enrich", "keyed-count"):
+        found += [compare(results, workload, "Kafka Streams", 1.8, "penstock-rows") for compare in per_row]
+        found.append(faster(results, workload, "Quix Streams", 5, "penstock-rows"))
+    for workload in ("ysb", "wordcount", "enrich", "keyed-count"):
+        found += [*memory(results, workload, 0.5), memory_of_quix(results, workload, 1.0)]
+    found += [*latency(results, "ALO", 5_000), *latency(results, "EOS", 5_000)]
+    found.append(curve(results, "records", "ysb", 1.3, (1_000_000, 50_000_000)))
+    found += [curve(results, "keys", w, 2.0, (1_000_000, 10_000_000)) for w in ("keyed-count", "enrich")]
+    return found

@@ -1,0 +1,117 @@
+"""``python -m benchmarks.heap``: the smallest heap with which Kafka Streams keeps 90 % of its rate, and the memory that it
+and Penstock then take. The heap is halved from the benchmark's own until the rate falls, and the step in between is tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from benchmarks.bench import Bench
+from benchmarks.drain import drain
+from benchmarks.harness import add_common, open_bench, say
+from benchmarks.report import markdown
+from benchmarks.systems import GUARANTEES, KAFKA_STREAMS, PENSTOCK, System
+from benchmarks.workloads import WORKLOADS
+
+FIRST_MB, LEAST_MB = 2_048, 16
+KEPT = 0.9
+
+
+class Try(NamedTuple):
+    """One heap; the rate is 0 if it did not get through."""
+
+    heap_mb: int
+    records_per_s: float
+    peak_bytes: int
+    rest_bytes: int
+
+
+def smallest(rate: Callable[[int], Try], kept: float = KEPT) -> tuple[list[Try], Try | None]:
+    """All tries, and the smallest heap among them that keeps the part of the first one's rate. ``None`` if the first did
+    not get through."""
+    tries = [rate(FIRST_MB)]
+    if not tries[0].records_per_s:
+        return tries, None
+    needed, good, heap = kept * tries[0].records_per_s, tries[0], FIRST_MB // 2
+    while heap >= LEAST_MB:
+        tries.append(rate(heap))
+        if tries[-1].records_per_s < needed:
+            tries.append(rate(heap * 3 // 2))
+            break
+        good, heap = tries[-1], heap // 2
+    return tries, tries[-1] if tries[-1].records_per_s >= needed else good
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.heap", description="The smallest heap that is enough.")
+    known = [name for name, workload in WORKLOADS.items() if "kafka-streams" in workload.records]
+    parser.add_argument("--workloads", nargs="+", choices=known, metavar="NAME", default=["ysb", "wordcount", "enrich",
+                        "keyed-count"], help="of: %(choices)s (default: the first four)")  # fmt: skip
+    parser.add_argument("--guarantee", choices=list(GUARANTEES), default="ALO")
+    parser.add_argument("--part", type=float, default=0.5, help="of the benchmark's records (default: %(default)s)")
+    add_common(parser)
+    return parser.parse_args(argv)
+
+
+def tried(bench: Bench, system: System, workload: str, options: argparse.Namespace, heap_mb: int = 0) -> Try:
+    """One run."""
+    if heap_mb:
+        bench.extra["JDK_JAVA_OPTIONS"] = f"-Xmx{heap_mb}m"
+    run = drain(
+        bench, system, workload, options.guarantee, int(WORKLOADS[workload].records[system.program] * options.part)
+    )
+    rate = 0.0 if run.void or run.steady is None else run.steady.records_per_s
+    say(f"{workload} {system.name} {f'-Xmx{heap_mb}m' if heap_mb else ''}: {run.void or format(rate, ',.0f')}")
+    return Try(heap_mb, rate, run.peak_bytes, run.rest_bytes)
+
+
+def searched(bench: Bench, workload: str, options: argparse.Namespace) -> dict[str, Any]:
+    """One workload, as plain values."""
+    ours = tried(bench, PENSTOCK, workload, options)
+    tries, found = smallest(lambda heap_mb: tried(bench, KAFKA_STREAMS, workload, options, heap_mb))
+    del bench.extra["JDK_JAVA_OPTIONS"]
+    return {
+        "workload": workload,
+        "guarantee": options.guarantee,
+        "tries": [one._asdict() for one in tries],
+        "smallest": found._asdict() if found else None,
+        "penstock": ours._asdict(),
+        "void": "" if found and ours.records_per_s else "a run did not get through",
+    }
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Resident megabytes of both."""
+    rows = []
+    for result in results:
+        if result["void"]:
+            rows.append([result["workload"], *["-"] * 6, f"VOID: {result['void']}"])
+            continue
+        ours, theirs = result["penstock"], result["smallest"]
+        memory = [f"{one[which] / 1e6:,.0f}" for which in ("peak_bytes", "rest_bytes") for one in (ours, theirs)]
+        ratio = f"{ours['peak_bytes'] / theirs['peak_bytes']:.2f}"
+        tries = ", ".join(f"{one['heap_mb']}: {one['records_per_s']:,.0f}/s" for one in result["tries"])
+        rows.append([result["workload"], f"-Xmx{theirs['heap_mb']}m", *memory, ratio, tries])
+    head = ["workload", "smallest heap that keeps 90 %", "peak MB, penstock", "peak MB, kafka-streams"]
+    return markdown([*head, "at rest MB, penstock", "at rest MB, kafka-streams", "peak ratio", "tries"], rows)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Search and print."""
+    options = arguments(argv)
+    found = []
+    with open_bench(options) as opened:
+        bench = opened.bench()
+        for workload in options.workloads:
+            found.append(searched(bench, workload, options))
+            bench.write("heap", found[-1])
+    print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""``python -m benchmarks.publish``: ``benchmarks/REPORT.md`` and its plots, from the results in ``benchmarks/results``.
+
+Results are lines of JSON with a ``kind``: ``machine``, ``roofline``, ``drain``, ``restore``, ``latency``, ``latencies``,
+``heap`` and ``curve`` come from the benchmark's own commands. Any other benchmark takes part by writing lines of kind
+``table`` (``title``, ``text``, ``head``, ``rows``) and ``chart`` (``title``, ``text``, ``x_label``, ``y_label``, ``lines``:
+name to points, ``log_x``, ``log_y``); of equal titles the last counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import goals, heap, plots, report, roofline
+from benchmarks.goals import Result, Results
+from benchmarks.harness import RESULTS
+from benchmarks.measured import Ceiling
+from benchmarks.plots import Line
+from benchmarks.report import markdown
+from penstock.streams.demo.svg import number
+
+HERE = Path(__file__).parent
+METHOD = """A system drains a topic that is full already, under an application id that was never used; broker and
+system share the machine. **records/s** and **CPU s/M** (CPU-seconds of the whole process tree per million input
+records) are taken from the steady part of a run: from the first commit behind 40 % of its records to the last before
+its end. **±** is half the range of the repetitions, as a part of the median. Systems take turns within a repetition,
+in the other order in every second one; ratios are of the same turn. **Of ceiling** is the part of `min(F(i), P(o) ÷
+w)` that is reached: F and P are the fastest fetch and produce of the roofline at the workload's bytes per record, w
+is how many records are written per input record. Every answer is held against one that is counted without any of the
+systems; a run whose answer differs is void. [README.md](README.md) says the rest, and how to run it.
+
+`kafka-streams` runs with its defaults (its record cache on, one thread), `kafka-streams-tuned` with what its
+documents advise for throughput; `penstock-rows` is Penstock with Python functions only, without its native part.
+Above 0.1 or so of **others' cores**, the machine had other work to do, and the rates of that row say little."""
+CURVES = {
+    "records": ("Cost against records drained", "records drained"),
+    "keys": ("Cost against keys", "keys"),
+    "partitions": ("Cost against partitions", "partitions of every topic"),
+    "windows": ("Cost against the size of windows", "milliseconds of a window"),
+}
+
+
+class Report:
+    """The text, and the plots beside it by file name."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.plots: dict[str, str] = {}
+
+    def add(self, text: str) -> None:
+        """A paragraph, heading or table."""
+        self._parts.append(text)
+
+    def plot(self, title: str, svg: str) -> None:
+        """A plot, under a name made of its title."""
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") + ".svg"
+        self.plots[name] = svg
+        self.add(f"![{title}](plots/{name})")
+
+    def text(self) -> str:
+        """The whole."""
+        return "\n\n".join(self._parts) + "\n"
+
+
+def read(folder: Path) -> Iterator[Result]:
+    """Every result, the files by name. Raises ``ValueError`` naming a line that is none."""
+    for path in sorted(folder.glob("*.jsonl")):
+        for place, line in enumerate(path.read_text().splitlines(), 1):
+            try:
+                found = json.loads(line)
+                yield {**found, "kind": found["kind"]}
+            except (json.JSONDecodeError, KeyError, TypeError) as exc:
+                raise ValueError(f"{path.name}:{place} is no result ({exc}); remove the line") from exc
+
+
+def machines(results: Results) -> str:
+    """Each machine and set of versions once."""
+    seen: dict[str, dict[str, Any]] = {}
+    for found in results.of("machine") + [r["machine"] for r in results.of("roofline")]:
+        facts = {key: value for key, value in found.items() if key not in ("kind", "at")}
+        seen[json.dumps(facts, sort_keys=True)] = facts
+    rows = []
+    for facts in seen.values():
+        what = f"{facts['cpu']}, {facts['cores']} cores, {facts['memory_gb']} GB, Linux {facts['kernel']}"
+        known = ("machine", "cpu", "cores", "memory_gb", "kernel", "commit")
+        versions = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in known)
+        rows.append([facts["commit"], what, versions])
+    return markdown(["commit", "machine", "versions"], rows)
+
+
+def curves(results: Results, report_: Report) -> None:
+    """One plot per part."""
+    points = [r for r in results.of("curve") if not r["void"]]
+    for part, (title, x_label) in CURVES.items():
+        lines = []
+        of_part = [r for r in points if r["part"] == part]
+        for workload, system in sorted({(r["workload"], r["system"]) for r in of_part}):
+            costs: dict[int, list[float]] = {}
+            for r in of_part:
+                if (r["workload"], r["system"]) == (workload, system):
+                    costs.setdefault(r["x"], []).append(r["cpu_s_per_million"])
+            middle = [(float(x), statistics.median(some)) for x, some in costs.items()]
+            lines.append(Line(f"{workload}, {system}", middle, system != "penstock"))
+        if lines:
+            report_.add(f"### {title}")
+            report_.plot(title, plots.chart(title, lines, x_label, "CPU-seconds per million records"))
+            cells = [[line.name, *(f"{y:.2f} at {number(x)}" for x, y in sorted(line.points))] for line in lines]
+            width = max(map(len, cells))
+            report_.add(
+                markdown(["series", *["CPU s/M"] * (width - 1)], [row + [""] * (width - len(row)) for row in cells])
+            )
+
+
+def latencies(results: Results, report_: Report) -> None:
+    """p50 and p99 against the rate, one plot per guarantee and quantile, and the figures."""
+    points = results.of("latencies")
+    for guarantee in sorted({r["guarantee"] for r in points}):
+        some = [r for r in points if r["guarantee"] == guarantee]
+        fine = [r for r in some if not r["void"]]
+        for name, field in (("p50", "p50_ms"), ("p99", "p99_ms")):
+            lines = []
+            for series in dict.fromkeys(r["series"] for r in fine):
+                found = {float(r["rate_per_s"]): r[field] for r in fine if r["series"] == series}
+                lines.append(Line(series, list(found.items()), not series.startswith(("batches", "adaptive"))))
+            if lines:
+                title = f"{name} of enrich against rate, {guarantee}"
+                report_.plot(title, plots.chart(title, lines, "clicks per second", f"{name}, milliseconds", log_y=True))
+        report_.add(report.latency_table([{**r, "system": r["series"]} for r in some]))
+
+
+def charts(results: Results, report_: Report) -> None:
+    """What other benchmarks brought, by title, tables and charts in the order of their first lines."""
+    brought = {(r["title"], r["kind"]): r for kind in ("table", "chart") for r in results.of(kind)}
+    titles = dict.fromkeys(r["title"] for kind in ("table", "chart") for r in results.of(kind))
+    for title in titles:
+        report_.add(f"## {title}")
+        for kind in ("table", "chart"):
+            found = brought.get((title, kind))
+            if found is None:
+                continue
+            if found.get("text"):
+                report_.add(found["text"])
+            if kind == "table":
+                report_.add(markdown(found["head"], [[str(cell) for cell in row] for row in found["rows"]]))
+            else:
+                lines = [Line(name, [(x, y) for x, y in points]) for name, points in found["lines"].items()]
+                scales = {"log_x": found.get("log_x", True), "log_y": found.get("log_y", False)}
+                report_.plot(title, plots.chart(title, lines, found["x_label"], found["y_label"], **scales))
+
+
+def goals_table(found: Sequence[goals.Finding]) -> str:
+    """Every goal and what was measured."""
+    return markdown(["goal", "needed", "measured (default / tuned peer)", "verdict"], [list(row) for row in found])
+
+
+def not_reached(found: Sequence[goals.Finding]) -> str:
+    """What was measured and falls short, a line each; and what was not measured."""
+    short = [f"- {row.what}: {row.measured}, {row.needed} needed" for row in found if row.verdict == "not reached"]
+    unknown = [row.what for row in found if row.verdict == "not measured"]
+    parts = ["\n".join(short) or "Nothing of what was measured falls short."]
+    if unknown:
+        parts.append(f"Not measured: {'; '.join(unknown)}.")
+    return "\n\n".join(parts)
+
+
+def render(every: Iterable[Result]) -> Report:
+    """The report of these results."""
+    results, made = Results(every), Report()
+    found = goals.findings(results)
+    counts = {
+        verdict: sum(row.verdict == verdict for row in found) for verdict in ("reached", "not reached", "not measured")
+    }
+    made.add("# Penstock beside its peers: the report")
+    made.add("Made by `make bench-report` from the files in `results/`; a change by hand is lost.")
+    made.add("**Goals:** " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
+    made.add(f"## Method\n\n{METHOD}")
+    made.add(f"## Machine and versions\n\n{machines(results)}")
+    made.add(f"## Goals\n\n{goals_table(found)}")
+    made.add(f"## What is not reached\n\n{not_reached(found)}")
+    if drains := results.of("drain"):
+        made.add(f"## Throughput, cost and memory\n\n{report.drain_table(drains)}")
+    if heaps := results.of("heap"):
+        made.add(f"## Memory: the smallest heap that keeps 90 % of the rate\n\n{heap.table(heaps)}")
+    if some := results.of("latencies"):
+        made.add(f"## Latency\n\nFrom handing a click to the producer to receiving it enriched; {len(some)} points.")
+        latencies(results, made)
+    if some := results.of("latency"):
+        made.add(f"### At the benchmark's own rate\n\n{report.latency_table(some)}")
+    if restores := results.of("restore"):
+        made.add(f"## Restore\n\n{report.restore_table(restores)}")
+    if results.of("curve"):
+        made.add("## Cost curves\n\nPenstock's CPU-seconds per million records; flat is good.")
+        curves(results, made)
+    charts(results, made)
+    if rooflines := results.of("roofline"):
+        rows = [Ceiling(**row) for row in rooflines[-1]["rows"]]
+        made.add(f"## Roofline\n\nWhat the machine can do at most, one thing at a time.\n\n{roofline.table(rows)}")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the report; 1 if there are no results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.publish", description="The report from the results.")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of result files (%(default)s)")
+    parser.add_argument("--to", type=Path, default=HERE, help="folder of REPORT.md and plots/ (%(default)s)")
+    options = parser.parse_args(argv)
+    every = list(read(options.results))
+    if not every:
+        print(f"no results in {options.results}: run the benchmarks with --keep NAME first")
+        return 1
+    made = render(every)
+    folder = options.to / "plots"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for name, svg in made.plots.items():
+        (folder / name).write_text(svg)
+    (options.to / "REPORT.md").write_text(made.text())
+    print(f"{options.to / 'REPORT.md'}: {len(every)} results, {len(made.plots)} plots")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

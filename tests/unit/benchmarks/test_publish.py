@@ -1,0 +1,170 @@
+"""The report from result files: goals with their verdicts, tables, plots; wrong files are refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import goals, plots, publish
+from benchmarks.goals import Finding, Results
+from benchmarks.plots import Line
+
+MACHINE = {
+    "kind": "machine", "machine": "a-2-cores", "cpu": "A", "cores": 2, "memory_gb": 24, "kernel": "6.1", "python": "3.11",
+    "java": "17", "commit": "abc1234",
+}  # fmt: skip
+
+
+def drained(workload: str, system: str, rate: float, cpu: float, *, repetition: int = 0, **more: Any) -> dict[str, Any]:
+    """A drain at least once."""
+    return {
+        "kind": "drain", "workload": workload, "system": system, "guarantee": "ALO", "records": 1_000, "void": "",
+        "records_per_s": rate, "cpu_s_per_million": cpu, "broker_cpu_s_per_million": 0.5, "peak_bytes": 10**8,
+        "rest_bytes": 10**8, "writes_per_input": 1.0, "others_cores": 0.0, "steady_s": 5.0, "ceiling": 1e6,
+        "repetition": repetition, "session": "one", "threads": 1, "set": {},
+        "variant": {"keys": 1_000_000, "partitions": 4, "window_ms": 10_000}, **more,
+    }  # fmt: skip
+
+
+def latency(series: str, p99_ms: float, rate: int = 5_000, **more: Any) -> dict[str, Any]:
+    """A point of the latency plot."""
+    quantiles = {"p50_ms": p99_ms / 2, "p90_ms": p99_ms, "p99_ms": p99_ms, "max_ms": p99_ms, "cpu_share": 0.5}
+    found = {"kind": "latencies", "series": series, "system": "x", "guarantee": "ALO", "rate_per_s": rate, "void": ""}
+    return {**found, **quantiles, "broker_share": 0.2, **more}
+
+
+def curve(part: str, x: int, cost: float) -> dict[str, Any]:
+    """A point of a cost curve."""
+    return drained("ysb", "penstock", 1e6, cost, kind="curve", part=part, x=x)
+
+
+def verdicts(results: list[dict[str, Any]]) -> dict[str, Finding]:
+    """Goals by what they say."""
+    return {finding.what: finding for finding in goals.findings(Results(results))}
+
+
+def test_without_results_nothing_is_claimed() -> None:
+    assert {finding.verdict for finding in verdicts([]).values()} == {"not measured"}
+
+
+@pytest.mark.parametrize(("rate", "cpu", "verdict"), [(2_600.0, 0.9, "reached"), (2_400.0, 1.1, "not reached")])
+def test_a_goal_is_held_against_the_peer_of_the_same_turn(rate: float, cpu: float, verdict: str) -> None:
+    found = verdicts([drained("ysb", "penstock", rate, cpu), drained("ysb", "kafka-streams", 1_000.0, 3.0)])
+    assert found["ysb: records/s against Kafka Streams"].verdict == verdict
+    assert found["ysb: CPU against Kafka Streams"].verdict == verdict
+
+
+def test_the_tuned_peer_counts_too_and_another_runs_figures_do_not() -> None:
+    ours, theirs = drained("ysb", "penstock", 4_000.0, 1.0), drained("ysb", "kafka-streams", 1_000.0, 4.0)
+    tuned = drained("ysb", "kafka-streams-tuned", 2_000.0, 2.0)
+    found = verdicts([ours, theirs, tuned])["ysb: records/s against Kafka Streams"]
+    assert (found.verdict, found.measured) == ("not reached", "4.00× / 2.00×")
+    elsewhere = verdicts([ours, {**theirs, "session": "two"}])
+    assert elsewhere["ysb: records/s against Kafka Streams"].verdict == "not measured"
+
+
+def test_a_variant_is_a_goal_of_its_own() -> None:
+    large = {"variant": {"keys": 10_000_000, "partitions": 4, "window_ms": 10_000}}
+    found = verdicts(
+        [
+            drained("enrich", "penstock", 3_000.0, 1.0, **large),
+            drained("enrich", "kafka-streams", 1_000.0, 3.0, **large),
+        ]
+    )
+    assert found["enrich, 10 M keys: records/s against Kafka Streams"].verdict == "reached"
+    assert found["enrich: records/s against Kafka Streams"].verdict == "not measured"
+
+
+def test_void_runs_reach_nothing() -> None:
+    found = verdicts([drained("ysb", "penstock", 9e9, 0.1, void="wrong"), drained("ysb", "kafka-streams", 1.0, 9.0)])
+    assert found["ysb: records/s against Kafka Streams"].verdict == "not measured"
+
+
+def test_latency_memory_share_and_curves_have_verdicts() -> None:
+    heap = {"kind": "heap", "workload": "ysb", "guarantee": "ALO", "void": "", "tries": []}
+    sizes = {"heap_mb": 64, "records_per_s": 1.0, "peak_bytes": 200, "rest_bytes": 100}
+    found = verdicts(
+        [
+            *(latency(name, p99) for name, p99 in [("adaptive", 30.0), ("adaptive, low latency", 18.0)]),
+            *(latency(name, p99) for name, p99 in [("Kafka Streams", 115.0), ("Kafka Streams, linger 5 ms", 17.0)]),
+            {**heap, "smallest": sizes, "penstock": {**sizes, "peak_bytes": 90}},
+            drained("filter", "penstock", 610_000.0, 1.0),
+            *(curve("records", x, cost) for x, cost in [(1_000_000, 2.0), (50_000_000, 2.5)]),
+        ]
+    )
+    p99 = "p99 of enrich at 5,000/s, 100 ms commits, ALO"
+    assert found[f"{p99}: milliseconds"].verdict == "reached"
+    assert found[f"{p99}: against Kafka Streams"].measured == "0.16× / 1.06×"
+    assert found[f"{p99}: against Kafka Streams"].verdict == "not reached"
+    assert found["ysb: memory at peak against Kafka Streams' smallest heap"].verdict == "reached"
+    assert found["ysb: memory at rest against Kafka Streams' smallest heap"].verdict == "not reached"
+    assert found["filter: share of its ceiling"].verdict == "reached"
+    assert found["ysb: cost per record from 1 M to 50 M records"].verdict == "reached"
+
+
+def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:
+    row = {
+        "group": "disk",
+        "name": "fsync",
+        "unit": "fsync",
+        "per_s": 10.0,
+        "cpu_us": 1.0,
+        "bytes": 0.0,
+        "note": "slow",
+    }
+    point = latency("batches ≤ 10", 0.0, 40_000, void="late")
+    brought = [
+        {"kind": "table", "title": "Nexmark", "text": "All queries.", "head": ["query"], "rows": [["q0"]]},
+        {"kind": "table", "title": "Nexmark", "text": "All queries.", "head": ["query"], "rows": [["q1"]]},
+        {"kind": "chart", "title": "Burst", "x_label": "s", "y_label": "ms", "lines": {"p99": [[1, 2], [2, 3]]}},
+    ]
+    lines = [
+        MACHINE, MACHINE, {"kind": "roofline", "machine": MACHINE, "rows": [row]},
+        drained("ysb", "penstock", 2_000.0, 1.0), latency("adaptive", 20.0), point,
+        *(curve("windows", x, 2.0) for x in (10_000, 600_000)), *brought,
+    ]  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert publish.main(["--results", str(tmp_path), "--to", str(tmp_path)]) == 0
+    text = (tmp_path / "REPORT.md").read_text()
+    assert text.count("abc1234") == 1
+    assert "q1" in text and "q0" not in text
+    assert "VOID: late" in text
+    assert "fsync" in text
+    plotted = {path.name for path in (tmp_path / "plots").iterdir()}
+    assert plotted == {
+        "burst.svg", "p50-of-enrich-against-rate-alo.svg", "p99-of-enrich-against-rate-alo.svg",
+        "cost-against-the-size-of-windows.svg",
+    }  # fmt: skip
+    for name in plotted:
+        assert f"(plots/{name})" in text
+        ElementTree.fromstring((tmp_path / "plots" / name).read_text())
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"kind": "machine"}\n{"at": 1}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl:2"):
+        list(publish.read(tmp_path))
+
+
+def test_without_files_there_is_no_report(tmp_path: Path) -> None:
+    assert publish.main(["--results", str(tmp_path), "--to", str(tmp_path)]) == 1
+    assert not (tmp_path / "REPORT.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(3, 40, [2, 5, 10, 20, 50]), (1, 1, [1]), (10, 1_000, [10, 20, 50, 100, 200, 500, 1_000])],
+)
+def test_marks_reach_over_both_ends(low: float, high: float, expected: list[float]) -> None:
+    assert plots.marks(low, high) == expected
+
+
+def test_one_point_and_equal_points_can_be_drawn() -> None:
+    for points in ([(5.0, 3.0)], [(5.0, 3.0), (5.0, 3.0)]):
+        ElementTree.fromstring(plots.chart("t & t", [Line("<a>", points)], "x", "y", log_y=True))
+    with pytest.raises(ValueError, match="no points"):
+        plots.chart("t", [Line("a", [])], "x", "y")

@@ -52,6 +52,9 @@ roofline: java venv ## what this machine can do at most: disk, RocksDB, decoding
 bench-gate: java venv ## has a cost of Penstock's grown against the stored one? About ten minutes
 	@$(BIN)/python -m benchmarks.gate $(ARGS)
 
+bench-report: venv ## benchmarks/REPORT.md and its plots from benchmarks/results
+	@$(BIN)/python -m benchmarks.publish $(ARGS)
+
 lock: venv ## resolve the locks anew: development, and what the two images install
 	$(RESOLVE) --all-extras --group dev --upgrade --output-file $(LOCK)
 	$(RESOLVE) --constraints $(LOCK) --output-file requirements/worker.lock

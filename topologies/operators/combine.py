@@ -24,7 +24,7 @@ from bisect import bisect_left
 from typing import Any, Final
 
 from penstock.state.serde import BYTES, STRING, Serde
-from penstock.topologies.batch import Batch
+from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
 from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.combine_partials import CountPartials, FoldPartials, Partials
@@ -89,7 +89,7 @@ class Combines(Operator):
     # -- records -------------------------------------------------------------------------------------------------
 
     def process(self, port: int, batch: Batch) -> None:
-        batch = without_nulls(self.ctx, without_nulls(self.ctx, batch, "key"), "value")
+        batch = without_nulls(self.ctx, batch, "value")
         keys, batch = self._grouping_keys(self._partials.readable(batch))
         if not keys:
             return
@@ -101,7 +101,7 @@ class Combines(Operator):
         """What to group by, equal exactly where the keys' bytes are, and the batch of the rows whose key can be
         written."""
         keys, serde = batch.keys, self._key_serde
-        if self._keeps_keys and set(map(type, keys)) == {serde.exact}:
+        if self._keeps_keys and set(map(type, keys)) == {serde.exact}:  # and so none is null
             if serde.exact is bytes:
                 return keys, batch
             try:
@@ -109,22 +109,24 @@ class Combines(Operator):
                 return keys, batch
             except UnicodeEncodeError:
                 pass
+        batch = without_nulls(self.ctx, batch, "key")
         written, batch = serialize_keys(self.ctx, batch, serde)
         return (list(map(serde.deserialize, written)) if self._keeps_keys else written), batch
 
     def take(self, keys: list[Any], batch: Batch) -> None:
         """Take records in, by runs that have the same windows; send first what they would make late."""
-        times = batch.timestamps
-        if not self._span.low <= times[0] < self._span.high:
-            self._span = self._span_of(times[0])
+        earliest, latest = _bounds(batch)
+        if not self._span.low <= earliest < self._span.high:
+            self._span = self._span_of(earliest)
         low, high, _ = self._span
-        if low <= min(times) and max(times) < high:
+        if latest < high:
             self._take_run(keys, batch)
             return
-        start = 0
+        start, times = 0, batch.timestamps
         for i, ts in enumerate(times):
             if not low <= ts < high:
-                self._take_run(keys[start:i], batch.slice(start, i))
+                if i > start:
+                    self._take_run(keys[start:i], batch.slice(start, i))
                 low, high, _ = self._span = self._span_of(ts)
                 start = i
         self._take_run(keys[start:], batch.slice(start, len(times)))
@@ -132,8 +134,8 @@ class Combines(Operator):
     def _take_run(self, keys: list[Any], batch: Batch) -> None:
         """Records of the present span, which close no window of their own."""
         low, high, closes_ms = self._span
-        times = batch.timestamps
-        if self._closed_by_records and self.limit_ms < high and max(times) >= self.limit_ms:
+        if self._closed_by_records and self.limit_ms < high and _bounds(batch)[1] >= self.limit_ms:
+            times = batch.timestamps
             closing = next(i for i, ts in enumerate(times) if ts >= self.limit_ms)
             if closing:
                 self._partials.add(low, keys[:closing], batch.slice(0, closing))
@@ -154,6 +156,13 @@ class Combines(Operator):
         self.send(0)
 
 
+def _bounds(batch: Batch) -> tuple[int, int]:
+    """The earliest and the latest timestamp."""
+    if isinstance(batch, ColumnBatch):
+        return int(batch.times.min()), int(batch.times.max())
+    return min(batch.timestamps), max(batch.timestamps)
+
+
 class CombinesByWatermark(Combines):
     """Sends what is held also before the topic's readers are told of a watermark that passes it by."""
 
@@ -165,7 +174,7 @@ class CombinesByWatermark(Combines):
 
     def take(self, keys: list[Any], batch: Batch) -> None:
         order, stride = batch.order, self.ctx.time.stride
-        if not self._due(order[-1] // stride, min(self.limit_ms, self._passed_at(min(batch.timestamps)))):
+        if not self._due(order[-1] // stride, min(self.limit_ms, self._passed_at(_bounds(batch)[0]))):
             self._take(keys, batch)
             return
         start = 0
@@ -180,7 +189,7 @@ class CombinesByWatermark(Combines):
     def _take(self, keys: list[Any], batch: Batch) -> None:
         super().take(keys, batch)
         if not self._windowed:
-            self.limit_ms = min(self.limit_ms, min(batch.timestamps) + 1)
+            self.limit_ms = min(self.limit_ms, _bounds(batch)[0] + 1)
 
     def _passed_at(self, ts: int) -> int:
         """The limit that a record of this timestamp, and any later one, leaves at least."""

@@ -1,17 +1,19 @@
 """Entries of one store that are held in memory before the database: what was written since the last write-out, and, if
 there is room, what was read.
 
-``EntryMap`` is the interface; ``WrittenEntries`` its Python form, a dictionary of what was written, which keeps nothing
-that was merely read: the views above keep that already, decoded.
+``EntryMap`` is the interface. Its compiled form (``penstock_native.EntryMap``) keeps both, an entry of 9 + 16 bytes in 55,
+and finds a key in 0.2 us. Its Python form is a dictionary of what was written, such an entry in 190 bytes; it keeps nothing
+that was merely read, which the views above do already, decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 from operator import add
 from typing import Protocol
 
+from penstock.state.native import compiled
 from penstock.state.sizes import SLOT_BYTES
 
 _UNKNOWN = object()
@@ -27,7 +29,11 @@ class EntryMap(Protocol):
 
     @property
     def used_bytes(self) -> int:
-        """Memory taken, no less than is really taken but for the allocator's own."""
+        """Memory taken; no less than is really taken, but for the allocator's own."""
+
+    @property
+    def written_bytes(self) -> int:
+        """What of it the written entries take."""
 
     def get_many(self, keys: Sequence[bytes]) -> tuple[list[bytes | None], list[int]]:
         """The values of the keys, and the places of those of which nothing is known here (their values are
@@ -42,8 +48,12 @@ class EntryMap(Protocol):
     def forget_below(self, bound: bytes) -> None:
         """Nothing is known of keys below the bound any more, written ones included."""
 
-    def written(self, prefix: bytes) -> tuple[list[bytes], list[bytes | None]]:
-        """The entries that are written and not settled, their keys with the prefix in front, ascending."""
+    def sort_written(self) -> int:
+        """Sort what is written and not settled by key; returns how many entries that are."""
+
+    def written_part(self, prefix: bytes, start: int, stop: int) -> tuple[list[bytes], list[bytes | None]]:
+        """Of the sorted entries those with these numbers, their keys with the prefix in front; nothing was put or
+        forgotten since they were sorted."""
 
     def settle(self) -> None:
         """What was written is in the database: it may be forgotten, as what was read."""
@@ -61,6 +71,7 @@ class WrittenEntries:
 
     def __init__(self) -> None:
         self._entries: dict[bytes, bytes | None] = {}
+        self._sorted: list[bytes] = []
         self._counted_bytes = 0
         self._exact_bytes = 0
 
@@ -72,6 +83,10 @@ class WrittenEntries:
         if self._counted_bytes > 2 * self._exact_bytes:
             self._counted_bytes = self._exact_bytes = _taken_bytes(self._entries, self._entries.values())
         return self._counted_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        return self.used_bytes
 
     def get_many(self, keys: Sequence[bytes]) -> tuple[list[bytes | None], list[int]]:
         if not self._entries:
@@ -94,8 +109,12 @@ class WrittenEntries:
         for key in [k for k in entries if k < bound]:
             del entries[key]
 
-    def written(self, prefix: bytes) -> tuple[list[bytes], list[bytes | None]]:
-        keys = sorted(self._entries)
+    def sort_written(self) -> int:
+        self._sorted = sorted(self._entries)
+        return len(self._sorted)
+
+    def written_part(self, prefix: bytes, start: int, stop: int) -> tuple[list[bytes], list[bytes | None]]:
+        keys = self._sorted[start:stop]
         return list(map(add, repeat(prefix), keys)), list(map(self._entries.__getitem__, keys))
 
     def settle(self) -> None:
@@ -105,9 +124,15 @@ class WrittenEntries:
         """What is written stays."""
 
     def clear(self) -> None:
-        self._entries = {}
+        self._entries, self._sorted = {}, []
         self._counted_bytes = self._exact_bytes = 0
 
 
 def _taken_bytes(keys: Collection[bytes], values: Iterable[bytes | None]) -> int:
     return sum(map(len, keys)) + sum(map(len, filter(None, values))) + len(keys) * _HEADERS_BYTES
+
+
+def new_entries() -> EntryMap:
+    """An empty map, compiled where that is there."""
+    make: Callable[[], EntryMap] = getattr(compiled(), "EntryMap", WrittenEntries)
+    return make()

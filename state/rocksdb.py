@@ -22,16 +22,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from rocksdict import ColumnFamily, IngestExternalFileOptions, Rdict, ReadOptions, WriteBatch
 
+from penstock.state.entries import new_entries
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TopologyError
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_files import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
 from penstock.state.rocksdb_options import RocksDBOptions, database_options, unlogged_writes
 from penstock.state.store import StoreSpec, StoreWrites
-from penstock.state.write_buffer import StoreBuffer, new_entries, shared_bound
+from penstock.state.write_buffer import StoreBuffer, shared_bound
 
 FILE_ENTRIES_MIN = 2_000
 """A write-out of fewer entries is a write batch. Of a million sorted entries a table file took 0.48 CPU-us each, and no
@@ -63,7 +65,7 @@ class RocksDBBackend:
         self._names = [s if isinstance(s, str) else s.name for s in stores]
         self._closed = False
         self._write_options = unlogged_writes()
-        self._bound = shared_bound(self._options.write_buffer_bytes)
+        self._bound = shared_bound(self._options.entries_bytes)
         with translated(self._path, "create the folder"):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._path / PENDING_FILE).unlink(missing_ok=True)  # of a process that was killed
@@ -169,17 +171,14 @@ class RocksDBBackend:
                 self._direct[store] -= 1
                 if not self._direct[store]:
                     del self._direct[store]
-        self._shrink()
-        if self._used_bytes() > self._bound.part_bytes:
+        if 2 * sum(b.entries.written_bytes for b in self._buffers.values()) > self._bound.part_bytes:
             self._write_out(self._names)
-            self._shrink()
-
-    def _used_bytes(self) -> int:
-        return sum(b.entries.used_bytes for b in self._buffers.values())
+        self._shrink()
 
     def _shrink(self) -> None:
-        """Keep what was merely read within the bound, each store in proportion."""
-        part, used = self._bound.part_bytes, self._used_bytes()
+        """Keep all entries within the bound, each store in proportion. What is written takes half of it at most."""
+        part = self._bound.part_bytes
+        used = sum(b.entries.used_bytes for b in self._buffers.values())
         if used > part:
             for buffer in self._buffers.values():
                 buffer.entries.shrink(buffer.entries.used_bytes * part // used * 9 // 10)
@@ -191,33 +190,40 @@ class RocksDBBackend:
             buffer = self._buffers[store]
             if buffer.position is None:
                 continue
-            keys, values = buffer.entries.written(USER_PREFIX)
-            if len(keys) >= FILE_ENTRIES_MIN and buffer.dropped_below is None:
-                self._take_in(store, keys, values, buffer.position)
+            if len(buffer.entries) >= FILE_ENTRIES_MIN and buffer.dropped_below is None:
+                self._take_in(store, buffer, buffer.position)
                 buffer.settle()
-            else:
-                batch.set_default_column_family(self._handles[store])
-                if buffer.dropped_below is not None:
-                    self._drop(batch, store, buffer.dropped_below)
+                continue
+            batch.set_default_column_family(self._handles[store])
+            if buffer.dropped_below is not None:
+                self._drop(batch, store, buffer.dropped_below)
+            for keys, values in self._parts(store, buffer):
                 fill(batch, keys, values)
-                batch[POSITION_KEY] = buffer.position
-                batched.append(store)
-            if keys:
-                self._floors[store] = min(self._floors.get(store, b""), keys[0][1:])
+            batch[POSITION_KEY] = buffer.position
+            batched.append(store)
         if batched:
             with translated(self._path, "write"):
                 self._db.write(batch, self._write_options)
             for store in batched:
                 self._buffers[store].settle()
 
-    def _take_in(self, store: str, keys: list[bytes], values: list[bytes | None], position: bytes) -> None:
-        """Put entries, ascending and with their prefix, and the position into the database as one table file."""
+    def _parts(self, store: str, buffer: StoreBuffer) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        """What was written to a store, ascending; the search for expired keys begins below it from now on."""
+        parts = buffer.parts(USER_PREFIX)
+        first = next(parts, None)
+        if first is None:
+            return iter(())
+        self._floors[store] = min(self._floors.get(store, b""), first[0][0][1:])
+        return chain((first,), parts)
+
+    def _take_in(self, store: str, buffer: StoreBuffer, position: bytes) -> None:
+        """Put a store's buffer into the database as one table file."""
         path = self._path / PENDING_FILE
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         try:
             with translated(self._path, "write out a table file"):
-                write_sorted(path, keys, values, position, self._options)
+                write_sorted(path, self._parts(store, buffer), position, self._options)
                 self._families[store].ingest_external_file([str(path)], options)
         finally:
             path.unlink(missing_ok=True)
@@ -266,8 +272,7 @@ class RocksDBBackend:
         with translated(self._path, "ask for the size"):
             on_disk = family.property_int_value("rocksdb.total-sst-files-size") or 0
             in_memory = family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        entries = self._buffers[store].entries
-        return on_disk + in_memory + (entries.used_bytes if len(entries) else 0)
+        return on_disk + in_memory + self._buffers[store].entries.written_bytes
 
     def reset(self, store: str) -> None:
         """Drop everything of one store, its position included: it is then as if it had never been written."""

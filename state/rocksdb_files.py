@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rocksdict import SstFileWriter, WriteBatch
@@ -28,11 +28,15 @@ def fill(target: WriteBatch | SstFileWriter, keys: Sequence[bytes], values: Sequ
 
 
 def write_sorted(
-    path: Path, keys: Sequence[bytes], values: Sequence[bytes | None], position: bytes, options: RocksDBOptions
+    path: Path,
+    parts: Iterable[tuple[Sequence[bytes], Sequence[bytes | None]]],
+    position: bytes,
+    options: RocksDBOptions,
 ) -> None:
     """A table file of the position and of entries whose keys have their prefix and ascend strictly."""
     writer = SstFileWriter(table_options(options))
     writer.open(str(path))
     writer[POSITION_KEY] = position
-    fill(writer, keys, values)
+    for keys, values in parts:
+        fill(writer, keys, values)
     writer.finish()

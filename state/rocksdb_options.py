@@ -32,14 +32,18 @@ _TABLE_FORMAT_VERSION = 5
 class RocksDBOptions:
     """Limits, in bytes unless the name says otherwise.
 
-    ``block_cache_bytes`` and ``write_buffer_bytes`` are shared by every database in the process that asks for
-    the same two numbers: blocks read, and memtables not yet written to disk. ``memtable_bytes`` is the size
-    at which one store's memtable is written to disk.
+    Three of them are shared by every database in the process that asks for the same numbers, and their sum is the
+    memory that the stores' bytes take (decoded entries are cached beside it: ``state_cache_max_bytes``).
+    ``entries_bytes``: entries that are committed and not in the database yet, at most half of it, and, where the
+    compiled part is there, entries written or read lately. ``block_cache_bytes``: blocks of files, with their
+    filters and indexes. ``write_buffer_bytes``: RocksDB's own buffers (memtables), through which the stores go whose
+    ranges are read. ``memtable_bytes`` is the size at which one store's memtable is written to disk.
     """
 
+    entries_bytes: int = 128 << 20
     block_cache_bytes: int = 64 << 20
-    write_buffer_bytes: int = 64 << 20
-    memtable_bytes: int = 32 << 20
+    write_buffer_bytes: int = 32 << 20
+    memtable_bytes: int = 16 << 20
     block_bytes: int = 4096
     bloom_bits_per_key: int = 10
     memtable_bloom_ratio: float = 0.02
@@ -47,6 +51,7 @@ class RocksDBOptions:
 
     def __post_init__(self) -> None:
         floors = {
+            "entries_bytes": 1 << 20,  # below it commits are hardly held together
             "block_cache_bytes": 1 << 20,  # below it not even the indexes of a small store stay
             "write_buffer_bytes": 1 << 20,
             "memtable_bytes": 64 << 10,  # RocksDB raises anything smaller to this

@@ -10,10 +10,12 @@ All databases of a process share one bound, in equal parts.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from penstock.state.entries import EntryMap, WrittenEntries
+from penstock.state.entries import EntryMap
+
+_PART = 8_192
 
 
 class StoreBuffer:
@@ -43,6 +45,11 @@ class StoreBuffer:
             if self.dropped_below is None or drop_below > self.dropped_below:
                 self.dropped_below = drop_below
         self.position = position
+
+    def parts(self, prefix: bytes) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        """What was written, by key, in parts, so that not all of it becomes Python objects at once."""
+        for start in range(0, self.entries.sort_written(), _PART):
+            yield self.entries.written_part(prefix, start, start + _PART)
 
     def settle(self) -> None:
         """All of it is in the database."""
@@ -83,11 +90,3 @@ class SharedBound:
 def shared_bound(total_bytes: int) -> SharedBound:
     """The process's bound of this size."""
     return SharedBound(total_bytes)
-
-
-def new_entries() -> EntryMap:
-    """Where a store's entries are held."""
-    return WrittenEntries()
-
-
-MakeEntries = Callable[[], EntryMap]

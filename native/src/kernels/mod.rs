@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod buffers;
+mod entry_map;
 mod group;
 mod interner;
 mod json;
@@ -12,6 +13,7 @@ mod words;
 
 /// Adds the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<entry_map::EntryMap>()?;
     module.add_class::<interner::Interner>()?;
     module.add_class::<json::JsonProjector>()?;
     module.add_class::<words::WordSplitter>()?;

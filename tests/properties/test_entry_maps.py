@@ -1,0 +1,133 @@
+"""Both forms of a store's entries in memory are a dictionary, whatever they forget."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from penstock.state.entries import EntryMap, WrittenEntries
+from penstock.state.native import compiled
+
+MAKERS: list[Callable[[], EntryMap]] = [WrittenEntries]
+if (made := getattr(compiled(), "EntryMap", None)) is not None:
+    MAKERS.append(made)
+
+
+def some_key(rng: random.Random, keys: int) -> bytes:
+    number = rng.randrange(keys)
+    return number.to_bytes(1 + number % 12, "big", signed=False) if number < 256 else b"key %d" % number
+
+
+def some_value(rng: random.Random) -> bytes | None:
+    kind = rng.random()
+    if kind < 0.2:
+        return None
+    return rng.randbytes(16) if kind < 0.8 else rng.randbytes(rng.choice([0, 1, 40, 3_000]))
+
+
+class Model:
+    """What is stored, and what of it is written and not settled."""
+
+    def __init__(self) -> None:
+        self.stored: dict[bytes, bytes | None] = {}
+        self.written: dict[bytes, bytes | None] = {}
+
+    def check_reads(self, entries: EntryMap, keys: list[bytes]) -> list[bytes]:
+        """Values are right where they are known; returns the keys that are not."""
+        values, unknown = entries.get_many(keys)
+        assert unknown == sorted(set(unknown))
+        for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if i in unknown:
+                assert value is None
+                assert key not in self.written
+            else:
+                assert value == self.stored.get(key)
+        return [keys[i] for i in unknown]
+
+    def check_written(self, entries: EntryMap, part: int) -> None:
+        assert len(entries) == len(self.written)
+        assert entries.sort_written() == len(self.written)
+        found: list[tuple[bytes, bytes | None]] = []
+        for start in range(0, len(self.written) + 1, part):
+            found += zip(*entries.written_part(b"\x01", start, start + part), strict=True)
+        assert found == [(b"\x01" + k, v) for k, v in sorted(self.written.items(), key=lambda item: item[0])]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("keys", [5, 300, 5_000])
+def test_what_is_known_is_right_and_what_is_written_is_known(make: Callable[[], EntryMap], keys: int) -> None:
+    for seed in range(25):
+        rng = random.Random(seed)
+        entries, model = make(), Model()
+        for _ in range(120):
+            some = [some_key(rng, keys) for _ in range(rng.randrange(40))]
+            action = rng.random()
+            if action < 0.35:
+                values = [some_value(rng) for _ in some]
+                entries.put_many(some, values)
+                model.stored.update(zip(some, values, strict=True))
+                model.written.update(zip(some, values, strict=True))
+            elif action < 0.65:
+                unknown = model.check_reads(entries, some)
+                entries.keep_many(unknown, [model.stored.get(k) for k in unknown])
+            elif action < 0.75:
+                entries.shrink(rng.choice([0, 1_000, 20_000, 100_000]))
+            elif action < 0.8:
+                bound = some_key(rng, keys)[:2]
+                entries.forget_below(bound)
+                model.written = {k: v for k, v in model.written.items() if k >= bound}
+                model.stored = {k: v for k, v in model.stored.items() if k >= bound}
+                unknown = model.check_reads(entries, some)
+                assert {k for k in some if k < bound} <= set(unknown)
+            elif action < 0.9:
+                model.check_written(entries, rng.choice([1, 7, 10_000]))
+            elif action < 0.98:
+                entries.settle()
+                model.written.clear()
+            else:
+                entries.clear()
+                model = Model()
+                assert entries.used_bytes < 10_000
+            assert len(entries) == len(model.written)
+            assert 0 <= entries.written_bytes <= entries.used_bytes
+        model.check_written(entries, 100)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_bytes_are_counted_and_forgotten(make: Callable[[], EntryMap]) -> None:
+    entries = make()
+    keys = [b"%08d" % i for i in range(20_000)]
+    for value in (b"a" * 16, b"b" * 16, b"c" * 30):
+        for start in range(0, len(keys), 500):
+            entries.put_many(keys[start : start + 500], [value] * 500)
+    assert entries.written_bytes > 20_000 * 38
+    entries.shrink(0)
+    assert len(entries) == 20_000, "what is written stays"
+    before = entries.used_bytes
+    entries.settle()
+    assert (len(entries), entries.written_bytes) == (0, 0)
+    for _ in range(2):
+        entries.shrink(before // 4)
+    assert entries.used_bytes <= before // 4 + (1 << 20)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_asked_for_stays_where_reads_are_kept(make: Callable[[], EntryMap]) -> None:
+    entries = make()
+    hot = [b"hot %d" % i for i in range(100)]
+    entries.keep_many(hot, [b"v" * 100] * 100)
+    for batch in range(300):
+        entries.get_many(hot)
+        cold = [b"cold %d" % (batch * 100 + i) for i in range(100)]
+        entries.keep_many(cold, [b"v" * 100] * 100)
+        entries.shrink(400_000)
+        assert entries.used_bytes <= 400_000
+    assert entries.get_many(hot)[1] == (list(range(100)) if make is WrittenEntries else [])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_columns_of_different_lengths_are_refused(make: Callable[[], EntryMap]) -> None:
+    with pytest.raises(ValueError, match="as many|argument"):
+        make().put_many([b"k"], [])

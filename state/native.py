@@ -6,6 +6,8 @@ so that the choice holds for all of a process at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Literal, TypeAlias
 
@@ -47,3 +49,14 @@ def choose(choice: Choice) -> None:
 def compiled() -> ModuleType | None:
     """The compiled part, if it is there, fits and is not turned off."""
     return _in_use[0]
+
+
+@contextmanager
+def without() -> Iterator[None]:
+    """Where the compiled part is not in use, whatever was chosen. For checks, while nothing else runs."""
+    before = _in_use[0]
+    _in_use[0] = None
+    try:
+        yield
+    finally:
+        _in_use[0] = before

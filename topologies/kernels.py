@@ -1,7 +1,22 @@
 """Work on columns and arrays, row by row without Python objects where the compiled part is there.
 
-Each function gives the same with and without it; the twin in Python is the definition. Nanoseconds per row, compiled and
-not, in batches of 2,000: see the functions.
+Each function gives the same with and without it; the twin in Python is the definition. Nanoseconds per row in batches of
+2,000, keys of 11 bytes:
+
+===========================  ========  ======
+                             compiled  Python
+===========================  ========  ======
+coding, 100 distinct         12        250
+coding, all distinct, known  22        310
+coding, all distinct, new    60        310
+partitions                   8         335
+groups, dense                3         13
+groups, sparse               32        84
+highest of a group           2         2
+highest, count so far        3         124
+sum of a group               2         76
+words, each                  23        293
+===========================  ========  ======
 """
 
 from __future__ import annotations

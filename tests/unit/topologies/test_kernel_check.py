@@ -1,0 +1,54 @@
+"""The check before compiled kernels are used: it finds none wrong, and would find one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.state import native
+from penstock.topologies.kernel_check import why_not_trusted
+
+
+def test_the_compiled_part_is_trusted() -> None:
+    assert why_not_trusted() is None
+
+
+def test_without_it_there_is_nothing_to_check() -> None:
+    with native.without():
+        assert native.compiled() is None
+        assert why_not_trusted() is None
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (SimpleNamespace(), "fails at columns of bytes"),
+        (SimpleNamespace(pack_rows=lambda values: (b"", bytes(8 * len(values) + 8), None), list_rows=list), "fails at"),
+        (
+            SimpleNamespace(
+                pack_rows=lambda values: (b"", bytes(8 * len(values) + 8), None),
+                list_rows=lambda data, offsets, nulls: [data] * (len(offsets) - 1),
+                take_rows=lambda data, offsets, nulls, places: (b"", bytes(8 * len(places) + 8), None),
+            ),
+            "wrong at columns of bytes",
+        ),
+    ],
+)
+def test_a_module_that_fails_or_differs_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, module: Any, words: str
+) -> None:
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and words in found
+
+
+def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitting: Any = SimpleNamespace()
+    monkeypatch.setattr(native, "_in_use", [None])
+    monkeypatch.setattr(native, "_FITTING", fitting)
+    native.choose("auto")
+    assert native.compiled() is fitting
+    native.choose("off")
+    assert native.compiled() is None

@@ -1,0 +1,118 @@
+"""Whether the compiled kernels answer as their twins in Python do, found out on a small batch before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock.state import native
+from penstock.topologies import kernels
+from penstock.topologies.columns import BytesColumn
+from penstock.topologies.json_columns import JsonProjection
+
+
+class _Sample(msgspec.Struct):
+    s: str | None
+    i: int = -1
+    f: float = 0.5
+    b: bool = True
+
+
+_TEXTS: list[bytes | None] = [
+    *(
+        b"two Words",
+        b"",
+        None,
+        b" \x1cTwo\tWORDS\x1f",
+        "é É".encode(),
+        b"\xff",
+        b"\x00",
+        b"two",
+        b"a key of some length" * 3,
+    ),
+    *(b'{"s":"x","i":12,"f":1.5,"b":false}', b'{"s":"y","i":-7,"f":1e-7,"b":true}', b'{"s":"x","i":0,"f":-0.0}'),
+    *(
+        b' { "b" : false , "s" : null } ',
+        b'{"s":"\\u0041","f":3}',
+        b'{"s":"x","s":"y"}',
+        b'{"s":"x","i":1.0}',
+        b'{"s":"x"',
+    ),
+    *(
+        '{"s":"é","z":[{"":[null]}]}'.encode(),
+        b'{"s":"\xe9"}',
+        b'{"s":"x","i":9223372036854775808}',
+        b'{"s":"x","f":1e400}',
+    ),
+]
+
+
+def why_not_trusted() -> str | None:
+    """What the compiled kernels got wrong; ``None`` when they are right, or not in use. A few milliseconds."""
+    module = native.compiled()
+    if module is None:
+        return None
+    for name, run in _CHECKS.items():
+        try:
+            with native.without():
+                expected = run()
+            found = run()
+        except Exception as exc:  # whatever it is, the twins work
+            return f"the compiled part fails at {name}: {type(exc).__name__}: {exc}"
+        if found != expected:
+            return f"the compiled part is wrong at {name}: {found!r:.200}, not {expected!r:.200}"
+    return None
+
+
+def _columns() -> Any:
+    column = BytesColumn.of(_TEXTS)
+    return [column.to_list(), column.take(np.array([4, 2, 2, 0], np.intp)).to_list()]
+
+
+def _codes() -> Any:
+    coder = kernels.Coder()
+    found = [coder.code(BytesColumn.of(_TEXTS[start:] + _TEXTS)) for start in (0, 5)]
+    return [(column.codes.tolist(), column.values) for column in found]
+
+
+def _partitions() -> Any:
+    return kernels.partitions_of(BytesColumn.of(_TEXTS), 7).tolist()
+
+
+def _groups() -> Any:
+    out: list[Any] = []
+    values = np.array([3, -1, 1 << 62, 1 << 62, 5, -2], np.int64)
+    for codes, bound in (([2, 0, 2, 2, 1, 0], 3), ([1 << 40, 0, 7, 1 << 40, 7, 0], 1 << 41)):
+        groups = kernels.grouped(np.array(codes, np.int64), bound)
+        out += [part.tolist() for part in groups]
+        out += [kernels.highest(groups, values).tolist(), kernels.highest_so_far(groups, values).tolist()]
+        out.append(kernels.counted_so_far(groups).tolist())
+        sums = kernels.summed(groups, values)
+        out.append(None if sums is None else sums.tolist())
+    return out
+
+
+def _words() -> Any:
+    words, counts, failed = kernels.WordSplitter(lower=True).split(BytesColumn.of(_TEXTS))
+    return words.to_list(), counts.tolist(), [(row, str(exc)) for row, exc in failed]
+
+
+def _fields() -> Any:
+    projection = JsonProjection(_Sample, ["s", "i", "f", "b"], msgspec.json.Decoder(_Sample).decode)
+    columns, failed = projection.read(BytesColumn.of(_TEXTS * 3))
+    bad = [row for row, _ in failed]
+    # by their text, which tells -0.0 from 0.0
+    return [repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad
+
+
+_CHECKS: dict[str, Callable[[], Any]] = {
+    "columns of bytes": _columns,
+    "codes": _codes,
+    "partitions": _partitions,
+    "groups": _groups,
+    "words": _words,
+    "fields of JSON": _fields,
+}

@@ -10,7 +10,7 @@ from itertools import compress
 from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
 from penstock.state.errors import ProcessingError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.store import StoreSpec, StoreWrites
+from penstock.state.store import Puts, StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
 from penstock.streams import journal
 from penstock.streams.metadata import CommitMetadata
@@ -110,6 +110,6 @@ def store_writes(
 ) -> list[StoreWrites]:
     """What a commit puts into the stores. ``positions``: encoded, by store."""
     return [
-        StoreWrites(name, list(zip(keys, values, strict=True)), positions[name], states[name].drop_below)
+        StoreWrites(name, Puts(keys, values), positions[name], states[name].drop_below)
         for name, (keys, values) in work.pending.items()
     ]

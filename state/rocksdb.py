@@ -31,9 +31,9 @@ from penstock.state.entries import new_entries
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TopologyError
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_files import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
-from penstock.state.rocksdb_options import RocksDBOptions, database_options, unlogged_writes
+from penstock.state.rocksdb_options import RocksDBOptions, database_options, shared_bound, unlogged_writes
 from penstock.state.store import StoreSpec, StoreWrites
-from penstock.state.write_buffer import StoreBuffer, shared_bound
+from penstock.state.write_buffer import StoreBuffer
 
 FILE_ENTRIES_MIN = 2_000
 """A write-out of fewer entries is a write batch. Of a million sorted entries a table file took 0.48 CPU-us each, and no

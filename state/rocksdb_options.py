@@ -11,6 +11,7 @@ Three choices are not obvious:
 from __future__ import annotations
 
 import dataclasses
+import threading
 from functools import lru_cache
 
 from rocksdict import (
@@ -72,6 +73,36 @@ def _shared_memory(block_cache_bytes: int, write_buffer_bytes: int) -> tuple[Cac
     # Charge 0: the cache learns the size of its entries. No stall: a full buffer starts a flush and lets
     # writes go on.
     return Cache.new_hyper_clock_cache(block_cache_bytes, 0), WriteBufferManager(write_buffer_bytes, False)
+
+
+class SharedBound:
+    """A number of bytes, in equal parts for all that share it. Thread-safe."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self._total_bytes = total_bytes
+        self._sharers = 0
+        self._lock = threading.Lock()
+
+    @property
+    def part_bytes(self) -> int:
+        """What one of them may take now."""
+        return self._total_bytes // max(self._sharers, 1)
+
+    def join(self) -> None:
+        """One more shares it."""
+        with self._lock:
+            self._sharers += 1
+
+    def leave(self) -> None:
+        """One less does."""
+        with self._lock:
+            self._sharers -= 1
+
+
+@lru_cache(maxsize=8)
+def shared_bound(total_bytes: int) -> SharedBound:
+    """The process's bound of this size."""
+    return SharedBound(total_bytes)
 
 
 def database_options(options: RocksDBOptions) -> Options:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
-from sys import getsizeof
 from typing import Any
 
 SLOT_BYTES = 80
 """A place in a dictionary, between two doublings: hash, two pointers, and its share of the index."""
 _NUMBER_BYTES = 32
+_TRACKED_BYTES = 16
 _SAMPLED = 32
 
 
@@ -26,9 +26,9 @@ def entries_bytes(entries: Mapping[bytes, Any]) -> int:
     some: Iterable[tuple[bytes, Any]] = entries.items()
     if count > 2 * _SAMPLED:
         some = chain(islice(entries.items(), _SAMPLED), islice(reversed(entries.items()), _SAMPLED))  # type: ignore[call-overload]  # items of a dict
-        total = sum(getsizeof(key) + _of(entry) for key, entry in some) // (2 * _SAMPLED)
+        total = sum(_size(key) + _of(entry) for key, entry in some) // (2 * _SAMPLED)
     else:
-        total = sum(getsizeof(key) + _of(entry) for key, entry in some) // count
+        total = sum(_size(key) + _of(entry) for key, entry in some) // count
     return count * (SLOT_BYTES + total)
 
 
@@ -41,5 +41,9 @@ def _of(entry: Any) -> int:
     if entry is None:
         return 0
     if isinstance(entry, tuple):
-        return getsizeof(entry) + getsizeof(entry[0]) + _NUMBER_BYTES
-    return getsizeof(entry)
+        return _TRACKED_BYTES + _size(entry) + _size(entry[0]) + _NUMBER_BYTES
+    return _size(entry)
+
+
+def _size(found: Any) -> int:
+    return int(found.__sizeof__())

@@ -3,15 +3,11 @@
 A key that is changed by every commit reaches the database once per write-out instead of once per commit. What that saves
 is the number of distinct keys per commit over that of distinct keys per write-out; a key that is written once gains
 nothing, because sorting it costs as much here as there.
-
-All databases of a process share one bound, in equal parts.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from penstock.state.entries import EntryMap
 
@@ -60,33 +56,3 @@ class StoreBuffer:
         """The store is empty, and so is the database."""
         self.entries.clear()
         self.position = self.dropped_below = None
-
-
-class SharedBound:
-    """A number of bytes, in equal parts for all that share it. Thread-safe."""
-
-    def __init__(self, total_bytes: int) -> None:
-        self._total_bytes = total_bytes
-        self._sharers = 0
-        self._lock = threading.Lock()
-
-    @property
-    def part_bytes(self) -> int:
-        """What one of them may take now."""
-        return self._total_bytes // max(self._sharers, 1)
-
-    def join(self) -> None:
-        """One more shares it."""
-        with self._lock:
-            self._sharers += 1
-
-    def leave(self) -> None:
-        """One less does."""
-        with self._lock:
-            self._sharers -= 1
-
-
-@lru_cache(maxsize=8)
-def shared_bound(total_bytes: int) -> SharedBound:
-    """The process's bound of this size."""
-    return SharedBound(total_bytes)

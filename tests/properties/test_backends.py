@@ -20,10 +20,9 @@ from penstock.state import rocksdb
 from penstock.state.errors import StateCorruptedError
 from penstock.state.memory import MemoryBackend
 from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.state.rocksdb_options import RocksDBOptions, SharedBound
 from penstock.state.rocksdb_sst import write_ssts
 from penstock.state.store import StateBackend, StoreWrites
-from penstock.state.write_buffer import SharedBound
 
 STORES = ["a", "b"]
 KEYS = st.binary(max_size=3) | st.sampled_from([b"\x00", b"\x01", b"\xff", b"\xff\xff", b"position"])

@@ -129,5 +129,5 @@ def test_what_is_asked_for_stays_where_reads_are_kept(make: Callable[[], EntryMa
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_columns_of_different_lengths_are_refused(make: Callable[[], EntryMap]) -> None:
-    with pytest.raises(ValueError, match="as many|argument"):
+    with pytest.raises(ValueError, match=r"as many|argument"):
         make().put_many([b"k"], [])

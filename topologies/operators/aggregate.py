@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,10 +18,12 @@ from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
+from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.counting import add_counts, counted_updates
 from penstock.topologies.operators.columnar.grouping import Entries, entries_of
 from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.columnar.ways import counting_way, why_rows
 from penstock.topologies.operators.fold import Aggregation, Fold, Made
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
@@ -38,6 +40,14 @@ class Aggregate(OperatorSpec):
     def store(self) -> StoreSpec:
         """Where the aggregates are kept."""
         return self.stores[0]
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return counting_way(None, why_rows=self.why_rows)
+
+    @property
+    def why_rows(self) -> str | None:
+        """Why it takes its records one by one."""
+        return why_rows(counts=self.fold.counts, sends_olds=self.sends_olds)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -135,7 +145,7 @@ class Aggregates(Operator):
             self.ctx.emit(counted_updates(batch, found, before, self.out_keys, windowed=windowed))
         elif shows:
             self._changed.update(zip(found.store_keys, found.keys, strict=True))
-        add_counts(state, found.store_keys, found.counts(), found.latest(batch.times))
+        add_counts(state, found, batch.times)
 
     def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
         """Fold records that have a store key each, and emit."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -21,7 +21,9 @@ import numpy as np
 
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.columns import Ints
+from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operators.aggregate import Aggregate, Aggregates
+from penstock.topologies.operators.columnar.ways import counting_way
 from penstock.topologies.operators.fold import Aggregation
 from penstock.topologies.windows import SpanWindows, Windows
 
@@ -44,6 +46,9 @@ class ClosingAggregate(Aggregate):
 
     windows: Windows
     clock: Clock = "stream_time"
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return counting_way(None, why_rows="its windows are not the plain tumbling ones")
 
     def details(self) -> dict[str, Any]:
         """Store, windows and emission."""

@@ -21,12 +21,17 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.state.serde import BYTES, STRING, Serde
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
+from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.columnar.combining import counts_by_span
+from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.columnar.ways import counting_way, why_rows
 from penstock.topologies.operators.combine_partials import CountPartials, FoldPartials, Partials
 from penstock.topologies.operators.combine_spans import NEVER_MS, Span, spans_of
 from penstock.topologies.operators.fold import Fold
@@ -61,6 +66,12 @@ class Combine(OperatorSpec):
         """Whether keys of this serde are equal exactly where their bytes are."""
         return self.key_serde in (STRING, BYTES)
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        reason = why_rows(counts=self.fold.counts, sends_olds=False)
+        if reason is None and self.uses_watermark:
+            reason = "watermarks stand between its records"
+        return counting_way(None, why_rows=reason)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return CombinesByWatermark(ctx, self) if self.uses_watermark else Combines(ctx, self)
@@ -71,7 +82,10 @@ class Combine(OperatorSpec):
 
 
 class Combines(Operator):
-    """Sends what is held before a record that would close a window of it, and at commits."""
+    """Sends what is held before a record that would close a window of it, and at commits. ``in_columns``: whether batches of
+    columns may be taken at once."""
+
+    in_columns = True
 
     def __init__(self, ctx: OperatorContext, spec: Combine) -> None:
         super().__init__(ctx)
@@ -90,12 +104,32 @@ class Combines(Operator):
 
     def process(self, port: int, batch: Batch) -> None:
         batch = without_nulls(self.ctx, batch, "value")
+        if worth_columns(batch) and batch.key_column is not None and self._taken_in_columns(batch):
+            return
         keys, batch = self._grouping_keys(self._partials.readable(batch))
         if not keys:
             return
         self.take(keys, batch)
         if self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
             self.send(batch.order[-1])
+
+    def _taken_in_columns(self, batch: ColumnBatch) -> bool:
+        """Count a batch's columns, if that can be done: nothing has to be sent between its records then."""
+        partials = self._partials
+        if not self.in_columns or not isinstance(partials, CountPartials):
+            return False
+        found = counts_by_span(batch, self._key_serde, self._span_of, keeps_keys=self._keeps_keys)
+        if found is None:
+            return False
+        limit_ms = min([self.limit_ms, *(part.span.closes_ms for part in found)])
+        if self._closed_by_records and int(batch.times.max()) >= limit_ms:
+            return False
+        self.limit_ms = limit_ms
+        for part in found:
+            partials.add_counts(part.span.low, part.keys, part.counts, part.latest)
+        if partials.held > HELD_MAX:
+            self.send(int(batch.orders[-1]))
+        return True
 
     def _grouping_keys(self, batch: Batch) -> tuple[list[Any], Batch]:
         """What to group by, equal exactly where the keys' bytes are, and the batch of the rows whose key can be
@@ -165,6 +199,8 @@ def _bounds(batch: Batch) -> tuple[int, int]:
 
 class CombinesByWatermark(Combines):
     """Sends what is held also before the topic's readers are told of a watermark that passes it by."""
+
+    in_columns = False
 
     def __init__(self, ctx: OperatorContext, spec: Combine) -> None:
         super().__init__(ctx, spec)

@@ -16,6 +16,7 @@ from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
 from penstock.topologies.needs import ROWS, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.source import Decoder, decoding_way
+from penstock.topologies.operators.columnar.ways import writing_way
 from penstock.topologies.operators.rows import decode_column, without_nulls
 from penstock.topologies.operators.unpacking import unpacked
 from penstock.topologies.watermarks import WatermarkStrategy
@@ -208,6 +209,10 @@ class Sink(OperatorSpec):
     def __post_init__(self) -> None:
         if not self.topic:
             raise TopologyError("a sink has no topic; name one")
+
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        by_key = self.route == "key" and self.topic_of is None and self.inner_key is None and not self.packs
+        return writing_way(self.key_serde, self.value_serde, by_key=by_key)
 
     @property
     def resources(self) -> tuple[str, ...]:

@@ -8,16 +8,18 @@ timestamp and headers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.columnar.join import joined_per_key, meet, reading_row_alone
+from penstock.topologies.operators.columnar.join import PerKey, meet, reading_row_alone
 from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.columnar.ways import join_way
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
 
@@ -36,6 +38,9 @@ class StreamTableJoin(OperatorSpec):
         """The table's rows."""
         return self.stores[0]
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        return join_way(self.joiner, own_key=self.key_fn is None)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _JoinsRows(ctx, self)
@@ -52,7 +57,8 @@ class _JoinsRows(Operator):
         self._state = ctx.state(spec.store.name)
         self._key_serde = spec.store.key_serde
         self._decode = spec.store.value_serde.deserialize
-        self._per_key = reading_row_alone(spec.joiner)
+        alone = reading_row_alone(spec.joiner)
+        self._per_key = None if alone is None else PerKey(alone, self._rows, left=spec.left)
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
@@ -94,11 +100,10 @@ class _JoinsRows(Operator):
         met = meet(batch, self._state, self._key_serde, left=self._spec.left)
         if met is None:
             return False
-        if self._per_key is not None:
-            joined = joined_per_key(met, self._rows(met.entries), self._per_key, left=self._spec.left)
-            if joined is not None:
-                self.ctx.emit(joined)
-                return True
+        joined = None if self._per_key is None else self._per_key.joined(met)
+        if joined is not None:
+            self.ctx.emit(joined)
+            return True
         rows = self._rows([met.entries[i] for i in met.numbers.tolist()])
         values, kept = map_rows(self.ctx, met.batch, self._spec.joiner, met.batch.values, rows)
         self.ctx.emit(kept.replace(values=values))

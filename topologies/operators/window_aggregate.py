@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import struct
+from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any
 
@@ -22,10 +23,12 @@ from penstock.state.log import Windowed
 from penstock.state.views import window_floor
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.columns import Mask
+from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.closing import ClosingAggregate, ClosingAggregates
 from penstock.topologies.operators.columnar.grouping import window_entries
 from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.columnar.ways import counting_way
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
 
@@ -41,11 +44,22 @@ class WindowAggregate(ClosingAggregate):
 
     windows: SpanWindows
 
+    def way(self, port: int, out: Sequence[Needs]) -> Way:
+        reason = self.why_rows
+        if reason is None and not _aligned(self.windows):
+            reason = "its windows are not the plain tumbling ones"
+        return counting_way(out[1] if len(out) > 1 else None, why_rows=reason)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         if isinstance(self.windows, HoppingWindows):
             return HoppingAggregates(ctx, self)
         return WindowAggregates(ctx, self)
+
+
+def _aligned(windows: SpanWindows) -> bool:
+    """Whether windows start at multiples of their size."""
+    return isinstance(windows, TumblingWindows) and windows.offset_ms == 0
 
 
 class WindowAggregates(ClosingAggregates):
@@ -55,7 +69,7 @@ class WindowAggregates(ClosingAggregates):
         super().__init__(ctx, spec)
         self.close_by(spec.windows, spec.clock)
         self._size_ms = spec.windows.length_ms
-        self._aligned = isinstance(spec.windows, TumblingWindows) and spec.windows.offset_ms == 0
+        self._aligned = _aligned(spec.windows)
         self._retention_ms = spec.store.retention_ms or FOREVER_MS
         self._late_port = len(spec.out_ports) > 1
         self.looks_back = spec.emission == "on_close"

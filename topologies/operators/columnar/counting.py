@@ -16,16 +16,16 @@ OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 """The keys of emitted records, from store keys and the records' keys."""
 
 
-def add_counts(state: KeyValueState, store_keys: list[bytes], counts: list[int], timestamps: list[int]) -> None:
-    """Count records of entries that are loaded; ``timestamps``: the highest of the records of each."""
+def add_counts(state: KeyValueState, found: Entries, times: Ints) -> None:
+    """Count records of entries that are loaded."""
     entries, dirty = state.entries, state.dirty
-    for key, records, ts in zip(store_keys, counts, timestamps, strict=True):
-        found = entries[key]
-        if found is not None:
-            count, found_ts = found
+    for key, records, ts in zip(found.store_keys, found.counts().tolist(), found.latest(times).tolist(), strict=True):
+        entry = entries[key]
+        if entry is not None:
+            count, entry_ts = entry
             records += count
-            if found_ts > ts:
-                ts = found_ts
+            if entry_ts > ts:
+                ts = entry_ts
         entries[key] = (records, ts)
         dirty[key] = ts
 

@@ -32,15 +32,13 @@ class Entries(NamedTuple):
         keys = self.by_key.keys
         return keys if self.key_numbers is None else [keys[i] for i in self.key_numbers]
 
-    def counts(self) -> list[int]:
+    def counts(self) -> Ints:
         """How many records each entry has."""
-        counts: list[int] = np.bincount(self.groups.numbers, minlength=len(self.store_keys)).tolist()
-        return counts
+        return np.bincount(self.groups.numbers, minlength=len(self.store_keys))
 
-    def latest(self, times: Ints) -> list[int]:
+    def latest(self, times: Ints) -> Ints:
         """The highest timestamp of each entry's records."""
-        latest: list[int] = latest_of(self.groups, times).tolist()
-        return latest
+        return latest_of(self.groups, times)
 
 
 def entries_of(batch: ColumnBatch, serde: Serde[Any]) -> Entries | None:

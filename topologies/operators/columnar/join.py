@@ -21,13 +21,16 @@ from penstock.topologies.operators.columnar.parts import keyed, nulls_of
 
 _PLAIN = {str, bytes, int, float, bool, type(None)}
 """Types of which many records may have the same object."""
+_KEPT_MAX = 20_000
 
 
 class Met(NamedTuple):
-    """Records that have met rows. ``entries[numbers[i]]`` is the store's entry for the i-th; ``None`` without one."""
+    """Records that have met rows. ``entries[numbers[i]]`` is the store's entry for the i-th, ``None`` without one, and
+    ``store_keys`` has its key."""
 
     batch: Batch
     numbers: Places
+    store_keys: list[bytes]
     entries: list[Any]
 
 
@@ -43,9 +46,9 @@ def meet(batch: ColumnBatch, state: KeyValueState, serde: Serde[Any], *, left: b
     entries = list(map(state.entries.__getitem__, found.store_keys))
     numbers = found.groups.numbers
     if left or None not in entries:
-        return Met(batch, numbers, entries)
+        return Met(batch, numbers, found.store_keys, entries)
     places = np.flatnonzero(np.fromiter((e is not None for e in entries), np.bool_, len(entries))[numbers])
-    return Met(batch.pick(places), numbers[places], entries)
+    return Met(batch.pick(places), numbers[places], found.store_keys, entries)
 
 
 def reading_row_alone(joiner: Callable[[Any, Any], Any]) -> ExpressionFunction | None:
@@ -56,14 +59,34 @@ def reading_row_alone(joiner: Callable[[Any, Any], Any]) -> ExpressionFunction |
     return joiner if sides <= {"right"} else None
 
 
-def joined_per_key(met: Met, rows: list[Any], joiner: ExpressionFunction, *, left: bool) -> Batch | None:
-    """What the joiner makes of each row, for all records that have met it. ``rows``: of each entry. ``None``: row by row,
-    also when it fails for a row."""
-    run = joiner.plain
-    try:
-        results = [None if row is None and not left else run(None, row) for row in rows]
-    except Exception:  # met again with its record
-        return None
-    if not set(map(type, results)) <= _PLAIN:
-        return None
-    return met.batch.replace(values=CodedColumn(met.numbers.astype(np.int32), results))
+class PerKey:
+    """A joiner that reads the table's side alone, run once per distinct key. What it has made of an entry is kept as long as
+    the store's view has the very same entry."""
+
+    def __init__(self, joiner: ExpressionFunction, rows: Callable[[list[Any]], list[Any]], *, left: bool) -> None:
+        self._run = joiner.plain
+        self._rows = rows
+        self._left = left
+        self._made: dict[bytes, tuple[Any, Any]] = {}
+
+    def joined(self, met: Met) -> Batch | None:
+        """The records with what the joiner makes of their rows. ``None``: row by row, also when it fails for a row."""
+        made = self._made
+        known = [made.get(key) for key in met.store_keys]
+        results = [None if k is None else k[1] for k in known]
+        missing = [i for i, (k, e) in enumerate(zip(known, met.entries, strict=True)) if k is None or k[0] is not e]
+        if missing:
+            rows = self._rows([met.entries[i] for i in missing])
+            run = self._run
+            try:
+                new = [None if row is None and not self._left else run(None, row) for row in rows]
+            except Exception:  # met again with its record
+                return None
+            if not set(map(type, new)) <= _PLAIN:
+                return None
+            if len(made) > _KEPT_MAX:
+                made.clear()
+            for i, result in zip(missing, new, strict=True):
+                results[i] = result
+                made[met.store_keys[i]] = met.entries[i], result
+        return met.batch.replace(values=CodedColumn(met.numbers.astype(np.int32), results))

@@ -23,6 +23,7 @@ from penstock.topologies.columns import (
     Places,
     StructColumn,
 )
+from penstock.topologies.encoded import SAME_BYTES, EncodedColumn
 
 FEWEST = 32
 """In batches with fewer records the row path is faster than setting up arrays."""
@@ -38,7 +39,9 @@ def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
 def nulls_of(column: Column) -> Mask | None:
     """Which values are null; no array when none is."""
     nulls: Mask | None = None
-    if isinstance(column, CodedColumn):
+    if isinstance(column, EncodedColumn):
+        nulls = column.nulls
+    elif isinstance(column, CodedColumn):
         if None in column.values:
             nulls = np.fromiter((v is None for v in column.values), np.bool_, len(column.values))[column.codes]
     elif isinstance(column, (BytesColumn, NumberColumn, StructColumn)):
@@ -93,9 +96,9 @@ def latest_of(groups: Groups, times: Ints) -> Ints:
 
 
 def coded(column: Column) -> CodedColumn | None:
-    """The column by its distinct values, of which it has no more than rows."""
+    """The column by distinct values. They need not all be used."""
     if isinstance(column, CodedColumn):
-        return column.compact() if len(column.values) > max(len(column), FEWEST) else column
+        return column
     if isinstance(column, BytesColumn) or (isinstance(column, NumberColumn) and column.array.dtype == np.int64):
         values = column.to_list()
         index = {value: code for code, value in enumerate(dict.fromkeys(values))}
@@ -123,6 +126,8 @@ class Keyed:
 
 def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     """The rows of a key column without nulls. ``None`` also when different keys have equal bytes."""
+    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+        return _keyed_by_bytes(column)
     distinct = coded(column)
     if distinct is None:
         return None
@@ -142,6 +147,13 @@ def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     places = np.array(kept, np.intp)
     one = Groups(np.array(same, np.intp)[groups.numbers], groups.codes[places], groups.firsts[places])
     return Keyed(one, [store_keys[i] for i in kept], distinct)  # type: ignore[misc]  # no nulls here
+
+
+def _keyed_by_bytes(column: EncodedColumn) -> Keyed:
+    """Keys whose bytes in the store are those that they were read from."""
+    data = column.encoded
+    groups = grouped(data.codes, len(data.values))
+    return Keyed(groups, [data.values[c] for c in groups.codes.tolist()], column)
 
 
 def _new(same: list[int]) -> list[int]:
@@ -165,9 +177,10 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
     """The column as bytes, each distinct value written once: a ``BytesColumn``, or a ``CodedColumn`` of bytes."""
     if isinstance(column, BytesColumn):
         return column if serde is BYTES else None
+    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+        return column.raw
     if isinstance(column, CodedColumn):
-        distinct = coded(column)
-        assert distinct is not None
+        distinct = column.compact() if len(column.values) > max(len(column), FEWEST) else column
         data = written(distinct.values, serde)
         return None if data is None else CodedColumn(distinct.codes, data)
     if isinstance(column, NumberColumn):

@@ -1,0 +1,48 @@
+"""How joins, aggregations and sinks take their records, as a planner asks (``OperatorSpec.way``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.serde import FLOAT, Serde
+from penstock.topologies.encoded import SAME_BYTES
+from penstock.topologies.needs import ROWS, Needs, Way
+from penstock.topologies.operators.columnar.join import reading_row_alone
+from penstock.topologies.operators.columnar.stateless import PYTHON
+
+_KEY = Needs(key=True)
+
+
+def join_way(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> Way:
+    """A stream–table join. ``own_key``: rows are found by the record's key. The values of records that meet no row are not
+    needed."""
+    if not own_key:
+        return Way(ROWS, "a function finds the key of its row")
+    if reading_row_alone(joiner) is not None:
+        return Way(_KEY)
+    return Way(dataclasses.replace(_KEY, value=True), "it joins the values of those that have met a row one by one")
+
+
+def counting_way(late: Needs | None, *, why_rows: str | None) -> Way:
+    """An aggregation. ``late``: what is needed of late records."""
+    if why_rows is not None:
+        return Way(ROWS, why_rows)
+    return Way(_KEY if late is None else _KEY | late.later())
+
+
+def why_rows(*, counts: bool, sends_olds: bool) -> str | None:
+    """Why an aggregation takes rows."""
+    if not counts:
+        return PYTHON
+    return "a later operator asks for its old values" if sends_olds else None
+
+
+def writing_way(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> Way:
+    """A sink. ``by_key``: its topic and partitions follow from the key alone."""
+    if not by_key:
+        return Way(ROWS, "partitions, or topics, follow from whole records")
+    if value in (*SAME_BYTES, FLOAT):
+        return Way(Needs(key=True, value=True))
+    return Way(ROWS, f"it writes values with the serde {value.name}")

@@ -44,10 +44,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def drains(bench: Bench, systems: list[System], options: argparse.Namespace) -> list[dict[str, Any]]:
+def drains(
+    bench: Bench, systems: list[System], options: argparse.Namespace, ceilings: Ceilings | None
+) -> list[dict[str, Any]]:
     """Every drain of the plan; within a workload the systems take turns, so that noise falls on all alike."""
     results: list[dict[str, Any]] = []
-    ceilings = Ceilings.read(bench.work)
     for workload in (name for name in WORKLOADS if name in options.workloads):
         for guarantee in options.guarantees:
             for repetition in range(options.repetitions):
@@ -66,13 +67,16 @@ def drains(bench: Bench, systems: list[System], options: argparse.Namespace) -> 
     return results
 
 
-def extras(bench: Bench, systems: list[System], options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+def extras(
+    bench: Bench, systems: list[System], options: argparse.Namespace, ceilings: Ceilings | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Restores and latencies."""
     for guarantee in options.guarantees:
         for system in (system for system in systems if guarantee in system.guarantees):
             if "restore" in options.workloads and system.name in RESTORING:
                 say(f"restore {guarantee} {system.name}")
-                yield "restore", restore_pair(bench, system, guarantee, RESTORE_SIZES)
+                restored = restore_pair(bench, system, guarantee, RESTORE_SIZES)
+                yield "restore", {**restored, "ceiling": ceilings.of_restore() if ceilings else None}
             if "latency" in options.workloads and system.name in LATENT:
                 say(f"latency {guarantee} {system.name}")
                 yield "latency", latency(bench, system, guarantee, Load(LATENCY_RATE_PER_S))
@@ -85,8 +89,11 @@ def main(argv: list[str] | None = None) -> int:
     with open_bench(options) as opened:
         bench = opened.bench(Variant(options.keys, options.partitions, options.window_ms))
         systems = [SYSTEMS[name] for name in options.systems]
-        found["drain"] = drains(bench, systems, options)
-        for kind, result in extras(bench, systems, options):
+        ceilings = Ceilings.read(bench.work)
+        if ceilings is None:
+            say("no shares of ceilings: make roofline has not run on this kind of machine")
+        found["drain"] = drains(bench, systems, options, ceilings)
+        for kind, result in extras(bench, systems, options, ceilings):
             bench.write(kind, result)
             found[kind].append(result)
     tables = {"drain": report.drain_table, "restore": report.restore_table, "latency": report.latency_table}

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from benchmarks import data
 from benchmarks.machine import kind
-from benchmarks.workloads import Workload
+from benchmarks.workloads import WORKLOADS, Workload
 
 FILE = "roofline-{machine}.json"
 Points = Sequence[tuple[float, float]]
@@ -72,6 +72,10 @@ class Ceilings:
         if not all(best.values()):
             return None
         return cls(*(tuple(best[group].items()) for group in ("fetch", "produce")))
+
+    def of_restore(self) -> float:
+        """Changelog records per second: a restore fetches them, and writes nothing to the log."""
+        return rate_at(self.fetch, WORKLOADS["keyed-count"].written_bytes)
 
     def of(self, workload: Workload, result: Mapping[str, Any]) -> float | None:
         """The workload's ceiling in records per second, given what a run of it wrote per input record."""

@@ -138,12 +138,15 @@ def restore_table(results: Iterable[Row]) -> str:
             "-" if result["void"] else " → ".join(f"{seconds:.1f}" for seconds in result["seconds"]),
             "-" if result["void"] else f"{result['records_per_s']:,.0f}",
             "-" if result["void"] else f"{result['cpu_s_per_million']:.1f}",
+            f"{result['records_per_s'] / result['ceiling']:.0%}"
+            if result.get("ceiling") and not result["void"]
+            else "-",
             f"VOID: {result['void']}" if result["void"] else "equal",
         ]
         for result in results
     ]
     head = ["system", "guarantee", "changelog records", "seconds to the first new commit", "restored records/s"]
-    return markdown([*head, "CPU s/M", "check"], rows)
+    return markdown([*head, "CPU s/M", "of ceiling", "check"], rows)
 
 
 def latency_table(results: Iterable[Row]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report import drain_table, one_line, ratios
+from benchmarks.report import drain_table, label, one_line, ratios, restore_table
 
 
 def drained(system: str, rate: float = 1_000.0, *, void: str = "", repetition: int = 0, **more: Any) -> dict[str, Any]:
@@ -61,3 +61,25 @@ def test_without_a_roofline_there_is_no_share() -> None:
     assert cells(drain_table([drained("quix", ceiling=None)]))[0][10] == "-"
     assert "ceiling" not in one_line(drained("quix", ceiling=None))
     assert "25% of the ceiling" in one_line(drained("quix"))
+
+
+def test_a_variant_is_a_row_of_its_own() -> None:
+    usual = {"keys": 1_000_000, "partitions": 4, "window_ms": 10_000}
+    many = drained("penstock", variant={**usual, "keys": 10_000_000}, threads=2, set={"EMISSION": "every_update"})
+    assert label(drained("penstock", variant=usual)) == "ysb"
+    assert label(many) == "ysb, 10 M keys, 2 threads, EMISSION=every_update"
+    assert len(cells(drain_table([many, drained("penstock", variant=usual)]))) == 2
+
+
+def test_a_restore_has_its_share_of_the_fetch() -> None:
+    restored = {
+        "system": "penstock",
+        "guarantee": "ALO",
+        "changelog_records": [1, 9],
+        "seconds": [2.0, 4.0],
+        "void": "",
+    }
+    restored |= {"records_per_s": 500.0, "cpu_s_per_million": 2.0}
+    rows = cells(restore_table([{**restored, "ceiling": 1_000.0}, restored, {**restored, "void": "lost"}]))
+    assert [row[6] for row in rows] == ["50%", "-", "-"]
+    assert rows[2][7] == "VOID: lost"

@@ -26,6 +26,9 @@ const ABSENT: u32 = u32::MAX;
 /// A bucket of the index and its control byte.
 const BUCKET_BYTES: usize = 9;
 
+/// How many keys are looked for together.
+const AHEAD: usize = 32;
+
 /// Where an entry lies: number of its segment, offset in it.
 type Place = u64;
 
@@ -178,7 +181,27 @@ impl Entered {
     }
 
     fn find(&self, key: &[u8]) -> Option<Place> {
-        self.index.find(self.hash(key), |&p| self.log.key(p) == key).copied()
+        self.find_hashed(self.hash(key), key)
+    }
+
+    fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<Place> {
+        self.index.find(hash, |&p| self.log.key(p) == key).copied()
+    }
+
+    /// Lets the processor fetch, while it does other things, what a search for a key of this hash will read.
+    #[inline(always)]
+    fn expect(&self, hash: u64) {
+        if let Some(&place) = self.index.find(hash, |_| true) {
+            let (segment, at) = self.log.at(place);
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch reads nothing, and the address lies within the segment.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(segment.as_ptr().add(at).cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = (segment, at);
+        }
     }
 
     fn size(&self, place: Place) -> usize {
@@ -347,10 +370,16 @@ impl EntryMap {
             return Err(PyValueError::new_err("there are not as many keys as values"));
         }
         self.entered.sorted = None;
-        for (key, value) in keys.try_iter()?.zip(values.try_iter()?) {
-            let (key, value) = (key?, value?);
-            let value = if value.is_none() { None } else { Some(bytes_of(&value)?) };
-            put(&mut self.entered, bytes_of(&key)?, value);
+        let keys: Vec<Bound<'_, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
+        let values: Vec<Bound<'_, PyAny>> = values.try_iter()?.collect::<PyResult<_>>()?;
+        for (keys, values) in keys.chunks(AHEAD).zip(values.chunks(AHEAD)) {
+            for key in keys {
+                self.entered.expect(self.entered.hash(bytes_of(key)?));
+            }
+            for (key, value) in keys.iter().zip(values) {
+                let value = if value.is_none() { None } else { Some(bytes_of(value)?) };
+                put(&mut self.entered, bytes_of(key)?, value);
+            }
         }
         Ok(())
     }
@@ -378,22 +407,26 @@ impl EntryMap {
     }
 
     fn get_many<'py>(&mut self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let mut values: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(keys.len()?);
+        let keys: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
+        let mut values: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(keys.len());
         let mut unknown = vec![];
-        for (i, key) in keys.try_iter()?.enumerate() {
-            let key = key?;
-            match self.entered.find(bytes_of(&key)?) {
-                Some(place) => {
-                    let flags = self.entered.log.flags(place);
-                    if flags & USED == 0 {
-                        self.entered.log.set_flags(place, flags | USED);
-                    }
-                    values.push(self.entered.log.value(place).map(|v| PyBytes::new(py, v)));
-                }
-                None => {
-                    unknown.push(i);
+        let mut hashes = [0; AHEAD];
+        for (part, keys) in keys.chunks(AHEAD).enumerate() {
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = self.entered.hash(bytes_of(key)?);
+                self.entered.expect(*hash);
+            }
+            for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
+                let Some(place) = self.entered.find_hashed(hash, bytes_of(key)?) else {
+                    unknown.push(part * AHEAD + i);
                     values.push(None);
+                    continue;
+                };
+                let flags = self.entered.log.flags(place);
+                if flags & USED == 0 {
+                    self.entered.log.set_flags(place, flags | USED);
                 }
+                values.push(self.entered.log.value(place).map(|v| PyBytes::new(py, v)));
             }
         }
         Ok((PyList::new(py, values)?, unknown))

@@ -1,8 +1,8 @@
 """Many records in one: how partial aggregates travel through a repartition topic.
 
-A record of the log costs a client 2 to 3 µs on either side, whatever is in it, and a partial is a few bytes. Packed, a
-partial of a count costs 0.4 µs to write and 0.5 µs to read, its serdes included, so that a task may send one for every
-key that it has seen since the last commit. Rows keep their order, and each its own timestamp.
+A record of the log costs a client 1 to 3 µs on either side, whatever is in it, and a partial is a few bytes. Packed, a
+partial of a count costs 0.3 µs to write and less to read, its serdes included, so that a task may send one for every key
+that it has seen since the last commit. Rows keep their order, and each its own timestamp.
 
 Layout, big-endian: version (1) | count (4) | timestamps (8 each) | key lengths (4 each) | value lengths (4 each) | keys |
 values.
@@ -12,23 +12,34 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from penstock.state.errors import SerdeError
+from penstock.topologies.columns import BytesColumn, Ints
 
-VERSION = 1
-ROWS_MAX = 500
+VERSION: Final = 1
+ROWS_MAX: Final = 1_000
 """Rows in one record: few enough that a batch of such records stays small, many enough that the record costs nothing."""
 _HEAD = struct.Struct(">BI")
 
 
-def pack(keys: Sequence[bytes], values: Sequence[bytes], timestamps: Sequence[int]) -> bytes:
+class Packed(NamedTuple):
+    """The rows of one record."""
+
+    keys: BytesColumn
+    values: BytesColumn
+    times: Ints
+
+
+def pack(keys: Sequence[bytes], values: Sequence[bytes], times: Sequence[int] | Ints) -> bytes:
     """The rows as one value."""
     count = len(keys)
     return b"".join(
         (
             _HEAD.pack(VERSION, count),
-            struct.pack(f">{count}q", *timestamps),
+            np.asarray(times, ">i8").tobytes(),
             struct.pack(f">{2 * count}I", *map(len, keys), *map(len, values)),
             *keys,
             *values,
@@ -36,19 +47,19 @@ def pack(keys: Sequence[bytes], values: Sequence[bytes], timestamps: Sequence[in
     )
 
 
-def unpack(data: bytes | None) -> tuple[list[bytes], list[bytes], list[int]]:
-    """Keys, values and timestamps of what ``pack`` made. Raises ``SerdeError`` for anything else."""
+def unpack(data: bytes | None) -> Packed:
+    """What ``pack`` made. Raises ``SerdeError`` for anything else."""
     try:
         if data is None:
             raise ValueError("it is null")
         version, count = _HEAD.unpack_from(data)
         if version != VERSION:
             raise ValueError(f"its version is {version}")
-        at = _HEAD.size
-        timestamps = list(struct.unpack_from(f">{count}q", data, at))
-        at += 8 * count
-        lengths = struct.unpack_from(f">{2 * count}I", data, at)
-        ends = list(accumulate(lengths, initial=at + 8 * count))
+        times = np.frombuffer(data, ">i8", count, _HEAD.size).astype(np.int64)
+        at = _HEAD.size + 8 * count
+        ends = np.zeros(2 * count + 1, np.int64)
+        np.cumsum(np.frombuffer(data, ">u4", 2 * count, at), out=ends[1:])
+        ends += at + 8 * count
         if ends[-1] != len(data):
             raise ValueError(f"it has {len(data)} bytes, not {ends[-1]}")
     except (struct.error, ValueError) as exc:
@@ -56,5 +67,4 @@ def unpack(data: bytes | None) -> tuple[list[bytes], list[bytes], list[int]]:
             f"a record of partial aggregates cannot be read ({exc}): {data!r:.100}; something else wrote to this topic, or "
             "another version of Penstock"
         ) from exc
-    parts = [data[a:b] for a, b in pairwise(ends)]
-    return parts[:count], parts[count:], timestamps
+    return Packed(BytesColumn(data, ends[: count + 1]), BytesColumn(data, ends[count:]), times)

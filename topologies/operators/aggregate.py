@@ -20,7 +20,7 @@ from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.columnar.counting import add_counts, counted_updates
+from penstock.topologies.operators.columnar.counting import add_counts, counted_updates, sums_of
 from penstock.topologies.operators.columnar.grouping import Entries, entries_of
 from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.columnar.ways import counting_way, why_rows
@@ -42,12 +42,12 @@ class Aggregate(OperatorSpec):
         return self.stores[0]
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        return counting_way(None, why_rows=self.why_rows)
+        return counting_way(None, why_rows=self.why_rows, sums=self.fold.sums)
 
     @property
     def why_rows(self) -> str | None:
         """Why it takes its records one by one."""
-        return why_rows(counts=self.fold.counts, sends_olds=self.sends_olds)
+        return why_rows(counts=self.fold.counts or self.fold.sums, sends_olds=self.sends_olds)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -102,7 +102,7 @@ class Aggregates(Operator):
             and self._state.exact is int
         )
         self.in_columns = (
-            fold.counts
+            (fold.counts or (fold.sums and self._only_counts))
             and fold.result is None
             and not spec.sends_olds
             and self._state.immutable
@@ -130,13 +130,19 @@ class Aggregates(Operator):
     def process(self, port: int, batch: Batch) -> None:
         batch = self.usable(batch)
         if self.in_columns and worth_columns(batch) and (found := entries_of(batch, self._key_serde)) is not None:
-            self.count_columns(batch, found, windowed=False)
-            return
+            counts = self.counts_in(batch, found)
+            if counts is not None:
+                self.count_columns(batch, found, counts, windowed=False)
+                return
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if keys:
             self.apply(port, batch, keys)
 
-    def count_columns(self, batch: ColumnBatch, found: Entries, *, windowed: bool) -> None:
+    def counts_in(self, batch: ColumnBatch, found: Entries) -> list[int] | None:
+        """How many records each entry has; ``None``: row by row."""
+        return sums_of(batch, found) if self._sums else found.counts().tolist()
+
+    def count_columns(self, batch: ColumnBatch, found: Entries, counts: list[int], *, windowed: bool) -> None:
         """Count records by their entries, and emit, where ``in_columns``."""
         state, shows = self._state, self.ctx.heard and not self.mute
         state.load(found.store_keys)
@@ -145,7 +151,7 @@ class Aggregates(Operator):
             self.ctx.emit(counted_updates(batch, found, before, self.out_keys, windowed=windowed))
         elif shows:
             self._changed.update(zip(found.store_keys, found.keys, strict=True))
-        add_counts(state, found, batch.times)
+        add_counts(state, found, counts, batch.times)
 
     def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
         """Fold records that have a store key each, and emit."""

@@ -18,7 +18,7 @@ from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.source import Decoder, decoding_way
 from penstock.topologies.operators.columnar.ways import writing_way
 from penstock.topologies.operators.rows import decode_column, without_nulls
-from penstock.topologies.operators.unpacking import unpacked
+from penstock.topologies.operators.unpacking import Unpacker
 from penstock.topologies.watermarks import WatermarkStrategy
 
 
@@ -81,9 +81,11 @@ class _Decodes(Operator):
         super().__init__(ctx)
         self._keys = None if spec.key_serde is BYTES else spec.key_serde
         self._values = None if spec.value_serde is BYTES else spec.value_serde
-        self._packed = spec.packed
+        self._unpacker = None
         self._decoder = None
-        if ctx.needs is not None and not spec.packed:
+        if spec.packed:
+            self._unpacker = Unpacker(ctx, spec.key_serde, spec.value_serde, in_columns=ctx.needs is not None)
+        elif ctx.needs is not None:
             self._decoder = Decoder(ctx, spec.key_serde, spec.value_serde, ctx.needs)
 
     def process(self, port: int, batch: Batch) -> None:
@@ -91,8 +93,12 @@ class _Decodes(Operator):
         if read is not None:
             self.ctx.emit(read)
             return
-        batch = batch.listed()
-        decoded = unpacked(self.ctx, batch) if self._packed else batch
+        decoded = batch.listed()
+        if self._unpacker is not None:
+            decoded, whole = self._unpacker.unpacked(decoded)
+            if whole:
+                self.ctx.emit(decoded)
+                return
         if self._values is not None:
             values, decoded = decode_column(self.ctx, decoded, self._values, decoded.values, "value")
             decoded = decoded.replace(values=values)

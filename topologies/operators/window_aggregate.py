@@ -48,7 +48,7 @@ class WindowAggregate(ClosingAggregate):
         reason = self.why_rows
         if reason is None and not _aligned(self.windows):
             reason = "its windows are not the plain tumbling ones"
-        return counting_way(out[1] if len(out) > 1 else None, why_rows=reason)
+        return counting_way(out[1] if len(out) > 1 else None, why_rows=reason, sums=self.fold.sums)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -159,16 +159,17 @@ class WindowAggregates(ClosingAggregates):
         kept: Batch = batch
         if late.any():
             kept, starts = batch.where(~late), starts[~late]
-        found = None
+        found = counts = None
         if len(kept):
             assert isinstance(kept, ColumnBatch)
             found = window_entries(kept, self._key_serde, starts, size)
-            if found is None:
+            counts = None if found is None else self.counts_in(kept, found)
+            if counts is None:
                 return False
         self.report_late(batch, late)
-        if found is not None:
+        if found is not None and counts is not None:
             assert isinstance(kept, ColumnBatch)
-            self.count_columns(kept, found, windowed=True)
+            self.count_columns(kept, found, counts, windowed=True)
         return True
 
     def take(self, port: int, batch: Batch) -> None:

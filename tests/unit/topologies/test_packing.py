@@ -9,9 +9,13 @@ from penstock.topologies.packing import pack, unpack
 
 
 def test_rows_come_back_in_order() -> None:
-    keys, values, times = [b"a", b"", b"a", b"\xff" * 300], [b"", b"x", b"yy", b"z"], [3, 1 << 60, 0, 2]
-    assert unpack(pack(keys, values, times)) == (keys, values, times)
-    assert unpack(pack([], [], [])) == ([], [], [])
+    for keys, values, times in (
+        ([b"a", b"", b"a", b"\xff" * 300], [b"", b"x", b"yy", b"z"], [3, 1 << 60, 0, 2]),
+        ([], [], []),
+        ([b""], [b""], [7]),
+    ):
+        found = unpack(pack(keys, values, times))
+        assert (found.keys.to_list(), found.values.to_list(), found.times.tolist()) == (keys, values, times)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,8 @@ def test_rows_come_back_in_order() -> None:
         (b"\x02" + pack([b"a"], [b"b"], [1])[1:], "version is 2"),
         (pack([b"a"], [b"b"], [1]) + b"!", "bytes, not"),
         (pack([b"a"], [b"b"], [1])[:-1], "bytes, not"),
-        (b"\x01\x00\x00\x00\xff", "requires a buffer"),
+        (b"\x01\x00\x00\x00\xff", "buffer"),
+        (b"\x01\x00\x00\x00\x01" + b"\x00" * 9, "buffer"),
     ],
 )
 def test_anything_else_is_refused(data: bytes | None, why: str) -> None:

@@ -16,10 +16,10 @@ OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 """The keys of emitted records, from store keys and the records' keys."""
 
 
-def add_counts(state: KeyValueState, found: Entries, times: Ints) -> None:
-    """Count records of entries that are loaded."""
+def add_counts(state: KeyValueState, found: Entries, counts: list[int], times: Ints) -> None:
+    """Count records of entries that are loaded: so many of each."""
     entries, dirty = state.entries, state.dirty
-    for key, records, ts in zip(found.store_keys, found.counts().tolist(), found.latest(times).tolist(), strict=True):
+    for key, records, ts in zip(found.store_keys, counts, found.latest(times).tolist(), strict=True):
         entry = entries[key]
         if entry is not None:
             count, entry_ts = entry
@@ -28,6 +28,16 @@ def add_counts(state: KeyValueState, found: Entries, times: Ints) -> None:
                 ts = entry_ts
         entries[key] = (records, ts)
         dirty[key] = ts
+
+
+def sums_of(batch: ColumnBatch, found: Entries) -> list[int] | None:
+    """The sum of each entry's values, which are numbers of records; ``None``: row by row."""
+    column = batch.value_column
+    if not isinstance(column, NumberColumn) or column.array.dtype != np.int64 or column.nulls is not None:
+        return None
+    sums = np.zeros(len(found.store_keys), np.int64)
+    np.add.at(sums, found.groups.numbers, column.array)
+    return sums.tolist()
 
 
 def counted_updates(

@@ -10,6 +10,8 @@ from penstock.state.serde import FLOAT, Serde
 from penstock.topologies.encoded import SAME_BYTES
 from penstock.topologies.needs import ROWS, Needs, Way
 from penstock.topologies.operators.columnar.join import reading_row_alone
+from penstock.topologies.operators.columnar.join_fields import sides_of
+from penstock.topologies.operators.columnar.json_writing import encoder_of
 from penstock.topologies.operators.columnar.stateless import PYTHON
 
 _KEY = Needs(key=True)
@@ -22,14 +24,18 @@ def join_way(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> Way:
         return Way(ROWS, "a function finds the key of its row")
     if reading_row_alone(joiner) is not None:
         return Way(_KEY)
+    sides = sides_of(joiner)
+    if sides is not None:
+        return Way(Needs(key=True, fields=sides.read))
     return Way(dataclasses.replace(_KEY, value=True), "it joins the values of those that have met a row one by one")
 
 
-def counting_way(late: Needs | None, *, why_rows: str | None) -> Way:
-    """An aggregation. ``late``: what is needed of late records."""
+def counting_way(late: Needs | None, *, why_rows: str | None, sums: bool = False) -> Way:
+    """An aggregation. ``late``: what is needed of late records. ``sums``: it adds up values."""
     if why_rows is not None:
         return Way(ROWS, why_rows)
-    return Way(_KEY if late is None else _KEY | late.later())
+    needs = dataclasses.replace(_KEY, value=True) if sums else _KEY
+    return Way(needs if late is None else needs | late.later())
 
 
 def why_rows(*, counts: bool, sends_olds: bool) -> str | None:
@@ -44,5 +50,7 @@ def writing_way(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> Way:
     if not by_key:
         return Way(ROWS, "partitions, or topics, follow from whole records")
     if value in (*SAME_BYTES, FLOAT):
+        return Way(Needs(key=True, value=True))
+    if encoder_of(value) is not None:
         return Way(Needs(key=True, value=True))
     return Way(ROWS, f"it writes values with the serde {value.name}")

@@ -14,8 +14,9 @@ from penstock.streams.packed import packed_output
 from penstock.streams.task_context import NodeContext
 from penstock.streams.watermarks import Mark, TaskWatermarks
 from penstock.topologies.batch import Batch, ColumnBatch
-from penstock.topologies.columns import Column
+from penstock.topologies.columns import Column, StructColumn
 from penstock.topologies.operator import Operator, TaskTime
+from penstock.topologies.operators.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operators.columnar.parts import longest, nulls_of, serialized, worth_columns, written
 from penstock.topologies.operators.endpoints import Sink
 
@@ -309,5 +310,7 @@ def _written(
     column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]
 ) -> Column | list[bytes | None] | None:
     """The keys or values of a batch as bytes, a column if they are one that can be written; ``None``: one cannot be."""
-    data = None if column is None else serialized(column, serde)
+    data: Column | list[bytes | None] | None = None if column is None else serialized(column, serde)
+    if data is None and isinstance(column, StructColumn) and (encode := encoder_of(serde)) is not None:
+        data = written_json(column, encode)
     return data if data is not None else written(batch.keys if part == "key" else batch.values, serde)

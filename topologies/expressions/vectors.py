@@ -18,6 +18,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.inference import Inference, Scope
+from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import Row, compile_parts
 from penstock.topologies.expressions.tree import (
@@ -39,7 +40,8 @@ from penstock.topologies.expressions.types import DataType
 Leaf = tuple[str, str | None]
 """What is read of a record: a field of the value, or the value, key or timestamp."""
 PRESENCE = ("is_null", "is_not_null")
-_SHARED = (str, bytes, bool, int, float, type(None))
+_ABSENT: tuple[tuple[type, ...], ...] = ((), (type(None),))
+_SHARED = {str, bytes, bool, int, float, type(None)}
 
 
 class Vectors:
@@ -78,7 +80,7 @@ class Vectors:
             return None
         if isinstance(found, k.Distinct):
             # what could be changed in place must be of each row its own
-            if not all(type(v) in _SHARED for v in found.values):
+            if not set(map(type, found.values)) <= _SHARED:
                 return None
             return nulled(CodedColumn(found.codes, found.values), absent)
         rows = len(batch)
@@ -166,6 +168,8 @@ class Vectors:
 
     def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: _Frame) -> k.Distinct:
         """The row interpreter's answers, once per combination of what is read."""
+        if _is_leaf(e) and (same := self._as_read(e, frame.column(leaves[0]))) is not None:
+            return same
         row = self._rows.get(id(e))
         if row is None:
             row, _ = compile_parts(e, self._scope, condition=self._condition and e is self._expression)
@@ -182,6 +186,15 @@ class Vectors:
                 wrong.append(True)
         errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
         return k.Distinct(codes, values, errors)
+
+    def _as_read(self, e: Expression, column: Column) -> k.Distinct | None:
+        """A column whose values all are what a reader of its type lets pass as they are."""
+        tp = self._types.of(e)
+        exact = EXACT.get(tp.kind)
+        if exact is None or not isinstance(column, CodedColumn):
+            return None
+        seen = set(map(type, column.values))
+        return k.Distinct(column.codes, column.values) if seen <= {exact, *_ABSENT[tp.nullable]} else None
 
     def _leaves_of(self, e: Expression) -> tuple[Leaf, ...]:
         found = self._leaves.get(id(e))
@@ -321,4 +334,3 @@ class _Frame:
         if self._struct is not None and not (len(row) > len(leaves) and row[-1]):
             value = fields
         return key, value, timestamp
-

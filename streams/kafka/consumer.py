@@ -67,6 +67,7 @@ class KafkaConsumer:
         self._single_topic = False
         self._offered: dict[TopicPartition, int] | None = None
         self._touched: set[TopicPartition] = set()
+        self._rebalanced = False
         self._failure: BaseException | None = None
         try:
             self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
@@ -111,6 +112,7 @@ class KafkaConsumer:
         partitions: list[TopicPartition],
         callback: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
+        self._rebalanced = True
         try:
             step(partitions, callback)
         except BaseException as exc:  # raised again by poll, interrupts included
@@ -154,6 +156,12 @@ class KafkaConsumer:
             self._reader.leave(partitions)
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        partitions = list(partitions)
+        # The client would keep a partition paused that comes back.
+        paused = [_native(tp) for tp in partitions if tp in self._paused]
+        if paused and self._client is not None:
+            with _translating("letting go of paused partitions"):
+                self._client.resume(paused)
         for tp in partitions:
             self._positions.pop(tp, None)
             self._paused.discard(tp)
@@ -244,10 +252,18 @@ class KafkaConsumer:
         chosen = [tp for tp in partitions if tp in self._paused]
         if chosen:
             self._paused.difference_update(chosen)
-            native = [_native(tp) for tp in chosen if tp in self._positions and tp not in (self._offered or {})]
-            if native:
+            running = [tp for tp in chosen if tp in self._positions and tp not in (self._offered or {})]
+            if running:
                 with _translating(f"resuming {chosen}"):
-                    self._open().resume(native)
+                    self._open().resume([_native(tp) for tp in running])
+                self._go_on_where_we_stand(running)
+
+    def _go_on_where_we_stand(self, partitions: Iterable[TopicPartition]) -> None:
+        """After a pause, ours or the client's: the compiled reader's way of taking records makes the client's own notion
+        of the position wrong, and that is where it goes on after a pause."""
+        if self._reader is not None:
+            for tp in partitions:
+                self.seek(tp, self._positions[tp])
 
     # --- reading
 
@@ -316,6 +332,11 @@ class KafkaConsumer:
                 slipped.add(_place(message))
             else:
                 self._note(_place(message), message.offset(), err, {})
+        if self._rebalanced and self._incremental:
+            # The client paused what stays here while it moved the rest.
+            self._go_on_where_we_stand(sorted(self._positions.keys() - self._touched))
+        self._rebalanced = False
+        self._touched.clear()
         self._restart(sorted(slipped))
 
     def _take(self, count: int, timeout_s: float) -> list[Message]:

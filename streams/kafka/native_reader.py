@@ -12,6 +12,11 @@ and then takes records from the reader's, where no callback ever is; while it wa
 client's queue every ``SERVE_INTERVAL_S``. A partition is forwarded to the reader's queue before it is started, so no
 record of it ever comes by the other way; should one do so all the same, the partition is started anew where its reader
 stands, and what came is dropped.
+
+The reader's call looks at control records (the marks of transactions) before it looks whether they are outdated, and moves
+the client's notion of how far the application has come past them, records in between included. The client uses it for
+one thing only: where a paused partition goes on. So after each pause, by ``pause`` or by the client itself in the middle
+of an incremental rebalance, the partition is sought to where its reader stands.
 """
 
 from __future__ import annotations

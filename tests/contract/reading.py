@@ -30,7 +30,7 @@ class Read:
         tp = TopicPartition(chunk.topic, chunk.partition)
         columns = (chunk.keys, chunk.values, chunk.timestamps)
         assert all(len(column) == len(chunk.offsets) for column in columns)
-        assert chunk.offsets == sorted(set(chunk.offsets))
+        assert list(chunk.offsets) == sorted(set(chunk.offsets))
         self.offsets.setdefault(tp, []).extend(chunk.offsets)
         self.values.setdefault(tp, []).extend(chunk.values)
         self.keys.setdefault(tp, []).extend(chunk.keys)

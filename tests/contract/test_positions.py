@@ -88,6 +88,20 @@ def test_paused_partition_is_silent_until_resumed(world: World) -> None:
     assert read.offsets == {a: list(range(COUNT)), b: list(range(COUNT))}
 
 
+def test_partition_that_was_let_go_while_paused_is_read_when_it_comes_back(world: World) -> None:
+    name, _ = filled(world, 1)
+    tp = TopicPartition(name, 0)
+    consumer, read = world.consumer(world.name("g")), Read()
+    consumer.assign_at({tp: 0})
+    until(lambda: tp in read.ends, lambda: poll_into(consumer, read))
+    consumer.pause([tp])
+    consumer.unassign([tp])
+    consumer.assign_at({tp: 10})
+    again = Read()
+    until(lambda: tp in again.ends, lambda: poll_into(consumer, again))
+    assert again.offsets[tp] == list(range(10, COUNT))
+
+
 def test_seek_forgets_what_was_fetched_ahead(world: World) -> None:
     name, _ = filled(world, 1)
     tp = TopicPartition(name, 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from penstock.state.errors import SerdeError
@@ -36,10 +37,20 @@ def _why_whole(serde: Serde[Any], needed: Needs) -> str | None:
     """Why values are decoded whole."""
     if needed.listed:
         return "whole values are needed right behind it"
-    if serde.declared is None:
-        return "its values have no declared type" if serde == JSON else f"serde {serde.name} tells no fields"
-    why = why_not_projected(serde.declared, sorted(needed.fields))
+    if serde == JSON:
+        return "its values have no declared type"
+    decoder = _json_decoder(serde)
+    if decoder is None:
+        return f"serde {serde.name} decodes whole values only"
+    why = why_not_projected(decoder.type, sorted(needed.fields))
     return None if why is None else f"fields of {serde.name} cannot be read apart: {why}"
+
+
+def _json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
+    """The decoder of a serde that reads JSON of a type and does nothing else."""
+    decoder = getattr(serde.deserialize, "__self__", None)
+    plain = isinstance(decoder, msgspec.json.Decoder) and serde.deserialize == decoder.decode
+    return decoder if plain and decoder.strict and decoder.dec_hook is None and decoder.float_hook is None else None
 
 
 class Decoder:
@@ -50,8 +61,9 @@ class Decoder:
         self._key, self._value = key, value
         self._key_coder, self._value_coder = Coder(), Coder()
         self._projection: JsonProjection | None = None
-        if value not in _PLAIN and _why_whole(value, needed) is None:
-            self._projection = JsonProjection(value.declared, sorted(needed.fields), value.deserialize)
+        decoder = _json_decoder(value)
+        if decoder is not None and _why_whole(value, needed) is None:
+            self._projection = JsonProjection(decoder.type, sorted(needed.fields), value.deserialize)
 
     def read(self, batch: Batch) -> Batch | None:
         """The batch with keys and values decoded, as columns where they can be; ``None``: it is not worth it, or did not

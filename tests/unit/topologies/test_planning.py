@@ -1,0 +1,138 @@
+"""What operators are planned to run on, what sources decode, and how it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.state.log import Record
+from penstock.state.serde import Serde, typed_json
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.encoded import ParsedColumn
+from penstock.topologies.expressions import functions as f
+from penstock.topologies.graph import Topology
+from penstock.topologies.needs import Needs
+from penstock.topologies.operators.stateless import MapBatch
+from penstock.topologies.plan import Plan, plan_of
+
+
+class Order(msgspec.Struct, frozen=True):
+    kind: str
+    n: int
+    price: float
+    tags: list[str]
+
+
+class Flat(msgspec.Struct, frozen=True):
+    kind: str
+    n: int
+    price: float
+
+
+@dataclasses.dataclass
+class Watched:
+    n: int
+
+    def __post_init__(self) -> None:
+        assert self.n != 13
+
+
+def built(make: Callable[[KStream], Any], value: Any = Flat, key: Any = str) -> Topology:
+    builder = StreamsBuilder(value=value, key=key)
+    make(builder.stream("in"))
+    return builder.build()
+
+
+def planned(topology: Topology) -> Plan:
+    return plan_of(topology, topology.subtopologies[0])
+
+
+def reasons(topology: Topology) -> dict[str, str | None]:
+    plan = planned(topology)
+    return {name: way.rows for name, (way, *_) in zip(plan.names, plan.ways, strict=True)}
+
+
+def test_a_source_decodes_what_anybody_reads() -> None:
+    def make(stream: KStream) -> None:
+        large = stream.filter(f.col("price") > 5)
+        large.select(twice=f.col("n") * 2).to("doubled")
+        large.map_values(f.key()).to("keys", value=str)
+
+    plan = planned(built(make))
+    assert plan.needed(0) == Needs(key=True, fields=frozenset(("price", "n")))
+    assert all(way.rows is None for ways in plan.ways[:3] for way in ways)
+    assert plan.needed(1) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "operator", "reason"),
+    [
+        (lambda s: s.filter(lambda k, v: True, name="x"), "x", "it is given a Python function"),
+        (lambda s: s.filter(f.header("h") == b"", name="x"), "x", "its expression reads headers"),
+        (lambda s: s.select_key(f.value(), key=Flat, name="x"), "x", "its expression takes the value as a whole"),
+        (lambda s: s.peek(print, name="x"), "x", "it is given a Python function"),
+        (lambda s: s.map_values(lambda v: v, name="x"), "in", "whole values are needed right behind it"),
+        (lambda s: s.select(f.col("n"), value=Watched, name="x"), "x", "Watched has a __post_init__"),
+    ],
+)
+def test_reasons_for_rows(make: Callable[[KStream], Any], operator: str, reason: str) -> None:
+    assert reasons(built(make))[operator] == reason
+
+
+def test_reasons_that_lie_in_the_serde() -> None:
+    def make(stream: KStream) -> None:
+        stream.filter(f.col("n") > 1)
+
+    assert reasons(built(make, dict))["in"] == "its values have no declared type"
+    assert (reasons(built(make, Order))["in"] or "").startswith(
+        "fields of json:Order cannot be read apart: its field tags"
+    )
+    plain = typed_json(Flat)
+    shifted: Serde[Flat] = dataclasses.replace(
+        plain, name="shifted", deserialize=lambda data: plain.deserialize(data[1:])
+    )
+    assert reasons(built(make, shifted))["in"] == "serde shifted decodes whole values only"
+    assert reasons(built(make, Flat))["in"] is None
+
+
+def test_operators_in_lockstep_say_with_whom() -> None:
+    def make(stream: KStream) -> None:
+        many, few = stream.branch(f.col("n") > 1, f.col("n") > 0, name="split")
+        many.to("out", name="first")
+        few.to("out", name="second")
+
+    topology = built(make)
+    assert reasons(topology)["split"] == "runs record by record with first, second"
+    assert planned(topology).needed(0) is not None
+
+
+def test_the_plan_as_text() -> None:
+    topology = built(lambda s: s.filter(f.col("kind") == "view", name="views").peek(print, name="show"))
+    assert topology.describe(plan=True) == (
+        "topology topology\n\n"
+        "sub-topology 0\n"
+        "  in (Source): columns; decodes the key, the field kind, the value of the records that are left\n"
+        "  views (Filter): columns\n"
+        "  show (Peek): rows: it is given a Python function\n"
+    )
+
+
+@pytest.mark.parametrize("columns", ["auto", "off"])
+def test_columns_can_be_turned_off(columns: Any) -> None:
+    seen: list[Any] = []
+    builder = StreamsBuilder(value=Flat)
+    stream = builder.stream("in").filter(f.col("n") >= 0)
+    builder.add_operator("look", MapBatch(fn=lambda batch: seen.append(batch.value_column)))
+    builder.add_stream("behind", stream.out, "look")
+    driver = TopologyTestDriver(builder.build(), columns=True, options=TaskOptions(columns=columns))
+    record = msgspec.json.encode(Flat("view", 1, 2.0))
+    driver.pipe_raw({"in": [Record(b"k", record, 1)] * 100})
+    assert len(seen) == 1
+    assert isinstance(seen[0], ParsedColumn) == (columns == "auto")

@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+import numpy as np
 
 from penstock.state.errors import ProcessingError
-from penstock.state.partitioner import partitions_for
 from penstock.streams.output import Output
-from penstock.topologies.batch import Batch
+from penstock.topologies.columns import BytesColumn, Ints
+from penstock.topologies.kernels import partitions_of
 from penstock.topologies.packing import ROWS_MAX, pack
 
 
 def packed_output(
-    topic: str,
-    keys: Sequence[bytes | None],
-    values: Sequence[bytes | None],
-    batch: Batch,
-    partitions: int,
-    max_bytes: int,
+    topic: str, keys: BytesColumn, values: BytesColumn, times: Ints, orders: Ints, partitions: int, max_bytes: int
 ) -> Output:
-    """A batch's rows, given as bytes, as records of many rows each, in the partitions of their keys; rows of one partition
-    keep their order. A record has the highest timestamp of its rows, and the order of the last. Raises ``ProcessingError``
-    for a row that is larger than a record may be, or has no key or value."""
-    if None in keys or None in values:
-        raise ProcessingError("a record without a key or a value cannot go packed")
-    some_keys, some_values = cast(Sequence[bytes], keys), cast(Sequence[bytes], values)
-    timestamps, order = batch.timestamps, batch.order
-    by_partition: list[list[int]] = [[] for _ in range(partitions)]
-    for i, p in enumerate(partitions_for(some_keys, partitions)):
-        by_partition[p].append(i)
-    records: list[tuple[int, bytes, int, int]] = []
-    for p, places in enumerate(by_partition):
-        waiting = [places[i : i + ROWS_MAX] for i in range(0, len(places), ROWS_MAX)]
-        waiting.reverse()
+    """Rows as records of many rows each, in the partitions of their keys; rows of one partition keep their order. A record
+    has the highest timestamp of its rows, and the order of the last. Raises ``ProcessingError`` for a row that is larger
+    than a record may be, or has no key or value."""
+    if keys.nulls is not None or values.nulls is not None:
+        raise ProcessingError(f"topic {topic}: a record without a key or a value cannot go packed")
+    chosen = partitions_of(keys, partitions)
+    places = np.argsort(chosen, kind="stable")
+    keys, values, times, orders = keys.take(places), values.take(places), times[places], orders[places]
+    ends = np.cumsum(np.bincount(chosen, minlength=partitions)).tolist()
+    records: list[tuple[int, int, bytes, int]] = []
+    for partition, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        waiting = [(i, min(i + ROWS_MAX, end)) for i in range(begin, end, ROWS_MAX)][::-1]
         while waiting:
-            some = waiting.pop()
-            times = [timestamps[i] for i in some]
-            data = pack([some_keys[i] for i in some], [some_values[i] for i in some], times)
+            start, stop = waiting.pop()
+            data = pack(keys.slice(start, stop), values.slice(start, stop), times[start:stop])
             if len(data) <= max_bytes:
-                records.append((p, data, max(times), order[some[-1]]))
-            elif len(some) > 1:
-                half = len(some) // 2
-                waiting += [some[half:], some[:half]]
+                records.append((int(orders[stop - 1]), partition, data, int(times[start:stop].max())))
+            elif stop - start > 1:
+                half = (start + stop) // 2
+                waiting += [(half, stop), (start, half)]
             else:
                 raise ProcessingError(
                     f"a partial aggregate of {len(data)} bytes is over max_record_bytes={max_bytes}; keep less in it, or "
                     "raise the limit here, in the topic (max.message.bytes) and in the producer (message.max.bytes)"
                 )
-    records.sort(key=lambda record: record[3])
+    records.sort(key=lambda record: record[0])
     return Output(
         topic,
         [None] * len(records),
-        [data for _, data, _, _ in records],
-        [ts for _, _, ts, _ in records],
+        [data for _, _, data, _ in records],
+        [ts for _, _, _, ts in records],
         None,
-        [p for p, _, _, _ in records],
-        [at for _, _, _, at in records],
+        [p for _, p, _, _ in records],
+        [at for at, _, _, _ in records],
     )

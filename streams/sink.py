@@ -14,7 +14,7 @@ from penstock.streams.packed import packed_output
 from penstock.streams.task_context import NodeContext
 from penstock.streams.watermarks import Mark, TaskWatermarks
 from penstock.topologies.batch import Batch, ColumnBatch
-from penstock.topologies.columns import Column, StructColumn
+from penstock.topologies.columns import BytesColumn, Column, StructColumn
 from penstock.topologies.operator import Operator, TaskTime
 from penstock.topologies.operators.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operators.columnar.parts import longest, nulls_of, serialized, worth_columns, written
@@ -167,10 +167,13 @@ class SinkOperator(Operator):
             self._outputs.extend(self._teller.told_at_reading())
 
     def _write(self, port: int, batch: Batch) -> None:
-        if not self._spec.packs and worth_columns(batch) and (output := self._in_columns(batch)) is not None:
-            self._outputs.append(output)
-            return
         if not len(batch):
+            return
+        if self._spec.packs:
+            self._write_packed(port, batch)
+            return
+        if worth_columns(batch) and (output := self._in_columns(batch)) is not None:
+            self._outputs.append(output)
             return
         try:
             keys = self._spec.key_serde.serialize_all(batch.keys)
@@ -181,10 +184,7 @@ class SinkOperator(Operator):
         except (SerdeError, ProcessingError) as exc:
             self._one_by_one(port, batch, exc)
             return
-        if self._spec.packs:
-            assert self._partitions is not None
-            self._outputs.append(packed_output(self._topic, keys, values, batch, self._partitions, self._max_bytes))
-        elif self._spec.route == "broadcast":
+        if self._spec.route == "broadcast":
             self._write_to_all(batch, keys, values)
         elif keys and self._spec.topic_of is not None:
             self._write_by_topic(batch, keys, values, partition)
@@ -192,6 +192,19 @@ class SinkOperator(Operator):
             self._outputs.append(
                 Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
             )
+
+    def _write_packed(self, port: int, batch: Batch) -> None:
+        assert self._partitions is not None
+        try:
+            keys = _as_bytes(batch.key_column, batch, "key", self._spec.key_serde)
+            values = _as_bytes(batch.value_column, batch, "value", self._spec.value_serde)
+            output = packed_output(
+                self._topic, keys, values, batch.times, batch.orders, self._partitions, self._max_bytes
+            )
+        except (SerdeError, ProcessingError) as exc:
+            self._one_by_one(port, batch, exc)
+        else:
+            self._outputs.append(output)
 
     def _in_columns(self, batch: ColumnBatch) -> Output | None:
         """The batch's columns as they are, or each distinct value written once; ``None``: row by row."""
@@ -304,6 +317,14 @@ class SinkOperator(Operator):
 
 def _longest(values: list[bytes | None]) -> int:
     return max(map(len, filter(None, values)), default=0)
+
+
+def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]) -> BytesColumn:
+    """The keys or values of a batch as bytes. Raises ``SerdeError``."""
+    data = None if column is None else serialized(column, serde)
+    if isinstance(data, BytesColumn):
+        return data
+    return BytesColumn.of(serde.serialize_all(batch.keys if part == "key" else batch.values))
 
 
 def _written(

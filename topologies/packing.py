@@ -11,7 +11,6 @@ values.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,18 +32,22 @@ class Packed(NamedTuple):
     times: Ints
 
 
-def pack(keys: Sequence[bytes], values: Sequence[bytes], times: Sequence[int] | Ints) -> bytes:
-    """The rows as one value."""
-    count = len(keys)
+def pack(keys: BytesColumn, values: BytesColumn, times: Ints) -> bytes:
+    """The rows, none of which is null, as one value."""
     return b"".join(
         (
-            _HEAD.pack(VERSION, count),
-            np.asarray(times, ">i8").tobytes(),
-            struct.pack(f">{2 * count}I", *map(len, keys), *map(len, values)),
-            *keys,
-            *values,
+            _HEAD.pack(VERSION, len(times)),
+            times.astype(">i8").tobytes(),
+            np.diff(keys.offsets).astype(">u4").tobytes(),
+            np.diff(values.offsets).astype(">u4").tobytes(),
+            _data(keys),
+            _data(values),
         )
     )
+
+
+def _data(column: BytesColumn) -> memoryview:
+    return memoryview(column.data)[int(column.offsets[0]) : int(column.offsets[-1])]
 
 
 def unpack(data: bytes | None) -> Packed:

@@ -24,6 +24,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from penstock.state.serde import BYTES, STRING, Serde
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
@@ -183,8 +185,8 @@ class Combines(Operator):
     def send(self, order: int) -> None:
         """Send all that is held."""
         self.limit_ms = NEVER_MS
-        keys, values, timestamps = self._partials.taken()
-        self.ctx.emit(Batch(keys, values, timestamps, [order] * len(keys)))
+        keys, partials, times = self._partials.taken()
+        self.ctx.emit(ColumnBatch(keys, partials, times, np.full(len(keys), order, np.int64)))
 
     def flush(self) -> None:
         self.send(0)

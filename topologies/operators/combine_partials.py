@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde
 from penstock.topologies.batch import Batch
-from penstock.topologies.columns import Ints, Places
+from penstock.topologies.columns import Column, Ints, NumberColumn, Places
 from penstock.topologies.operator import NO_TIME, OperatorContext
 from penstock.topologies.operators.fold import Fold
 from penstock.topologies.operators.rows import map_rows
 
 _LEAST: Final = 64
 """Room for so many counts, at first."""
+
+
+class Taken(NamedTuple):
+    """Partials to be sent; ``times`` are the highest timestamps of their records."""
+
+    keys: list[Any]
+    partials: list[Any] | Column
+    times: Ints
 
 
 class Partials:
@@ -39,9 +47,8 @@ class Partials:
         """Take in records of one span, in task order. ``keys``: hashable, one for each."""
         raise AssertionError(type(self).__name__)
 
-    def taken(self) -> tuple[list[Any], list[Any], list[int]]:
-        """Keys, partials and timestamps of all that is held, which is held no longer; spans and keys in the order in
-        which they first had a record."""
+    def taken(self) -> Taken:
+        """All that is held, which is held no longer; spans and keys in the order in which they first had a record."""
         raise AssertionError(type(self).__name__)
 
 
@@ -66,17 +73,16 @@ class CountPartials(Partials):
         numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
         counted.add_distinct(numbers, np.asarray(counts), np.asarray(times))
 
-    def taken(self) -> tuple[list[Any], list[Any], list[int]]:
-        keys: list[Any] = []
-        counts: list[int] = []
-        timestamps: list[int] = []
-        for counted in self._spans.values():
-            size = len(counted.index)
-            keys += counted.index
-            counts += counted.counts[:size].tolist()
-            timestamps += counted.latest[:size].tolist()
+    def taken(self) -> Taken:
+        spans = list(self._spans.values())
         self._spans = {}
-        return keys, counts, timestamps
+        if not spans:
+            return Taken([], [], np.empty(0, np.int64))
+        return Taken(
+            [key for counted in spans for key in counted.index],
+            NumberColumn(np.concatenate([counted.counts[: len(counted.index)] for counted in spans])),
+            np.concatenate([counted.latest[: len(counted.index)] for counted in spans]),
+        )
 
 
 class _Counted:
@@ -180,7 +186,7 @@ class FoldPartials(Partials):
             return write
         return lambda new: new if type(new) is exact else read(write(new))
 
-    def taken(self) -> tuple[list[Any], list[Any], list[int]]:
+    def taken(self) -> Taken:
         keys: list[Any] = []
         partials: list[Any] = []
         timestamps: list[int] = []
@@ -192,4 +198,4 @@ class FoldPartials(Partials):
             partials = list(map(self._partial_serde.deserialize, partials))
         self._held = {}
         self.folded = 0
-        return keys, partials, timestamps
+        return Taken(keys, partials, np.array(timestamps, np.int64))

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from penstock.state.errors import SerdeError
+from penstock.topologies.columns import BytesColumn
 from penstock.topologies.packing import pack, unpack
+
+
+def packed(keys: list[bytes], values: list[bytes], times: list[int]) -> bytes:
+    return pack(BytesColumn.of(keys), BytesColumn.of(values), np.array(times, np.int64))
+
+
+ONE = packed([b"a"], [b"b"], [1])
 
 
 def test_rows_come_back_in_order() -> None:
@@ -14,7 +23,7 @@ def test_rows_come_back_in_order() -> None:
         ([], [], []),
         ([b""], [b""], [7]),
     ):
-        found = unpack(pack(keys, values, times))
+        found = unpack(packed(keys, values, times))
         assert (found.keys.to_list(), found.values.to_list(), found.times.tolist()) == (keys, values, times)
 
 
@@ -23,9 +32,9 @@ def test_rows_come_back_in_order() -> None:
     [
         (None, "null"),
         (b"", "requires a buffer"),
-        (b"\x02" + pack([b"a"], [b"b"], [1])[1:], "version is 2"),
-        (pack([b"a"], [b"b"], [1]) + b"!", "bytes, not"),
-        (pack([b"a"], [b"b"], [1])[:-1], "bytes, not"),
+        (b"\x02" + ONE[1:], "version is 2"),
+        (ONE + b"!", "bytes, not"),
+        (ONE[:-1], "bytes, not"),
         (b"\x01\x00\x00\x00\xff", "buffer"),
         (b"\x01\x00\x00\x00\x01" + b"\x00" * 9, "buffer"),
     ],

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.state.serde import BYTES, INT, STRING, Serde
 from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import BytesColumn
 from penstock.topologies.operators.unpacking import Unpacker
 from penstock.topologies.packing import pack
 
@@ -17,7 +19,7 @@ ONE = INT.serialize(1)
 def unpacked(
     key: Serde[Any], value: Serde[Any], *records: tuple[list[bytes], list[bytes]], in_columns: bool = True
 ) -> tuple[Batch, bool]:
-    packed = [pack(keys, values, list(range(len(keys)))) for keys, values in records]
+    packed = [pack(BytesColumn.of(keys), BytesColumn.of(values), np.arange(len(keys))) for keys, values in records]
     batch = Batch([None] * len(packed), packed, [0] * len(packed), [5 * i for i in range(len(packed))])
     ctx: Any = None  # which is asked for nothing where nothing fails
     return Unpacker(ctx, key, value, in_columns=in_columns).unpacked(batch)

@@ -4,10 +4,19 @@ The row decoder (``msgspec.json.Decoder`` of the type, by way of a serde) says w
 is there, it reads the records it is certain about, and only the others are given to the decoder, which then gives the
 values or the error; where it is not, all are. So the answers are the decoder's in any case.
 
-A record of 240 bytes and seven fields costs 0.08 µs with one text field needed and 0.19 µs with three, where the decoder
-takes 0.22 µs to make the object alone. The parser is our own. What passes for certain must be exactly what msgspec accepts,
-and of the crates that read JSON fast, those that skip what nobody asked for do so without checking it, which msgspec does;
-the others build a tape or a tree of all of it.
+The parser is our own. Nanoseconds for a record of 240 bytes and seven fields, one text needed and three:
+
+===================================  ===  ====
+own, columns included                 80   170
+sonic-rs, typed, no columns          209   214
+serde_json, typed, no columns        280   298
+simd-json, typed, no columns         289
+sonic-rs, needed fields only         124   490
+msgspec, the object alone            218
+===================================  ===  ====
+
+Of the crates, the one that skips what nobody asked for does not check it, which msgspec does, and none promises to accept
+just what msgspec accepts. What makes the difference is the guess that a record is laid out as the one before.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from penstock.topologies.columns import BytesColumn, CodedColumn, Codes, Ints, P
 _VALUES_BYTES_MAX = 4 << 20
 _SPARSE = 4
 """With so many times more possible groups than rows, groups are found by sorting, else by a table of all of them."""
+_FAR = 1 << 62
 
 
 class _Encoder(Protocol):
@@ -110,6 +111,10 @@ def highest(groups: Groups, values: Ints) -> Ints:
     count = len(groups.codes)
     if (native := compiled()) is not None:
         return np.frombuffer(native.highest_rows(groups.numbers, count, np.ascontiguousarray(values), False), np.int64)
+    if _ascending(values):
+        last = np.empty(count, np.intp)
+        last[groups.numbers] = np.arange(len(values))
+        return values[last]
     found = values[groups.firsts]
     np.maximum.at(found, groups.numbers, values)
     return found
@@ -117,30 +122,51 @@ def highest(groups: Groups, values: Ints) -> Ints:
 
 def highest_so_far(groups: Groups, values: Ints) -> Ints:
     """For each row, the highest value that its group has up to it."""
+    if _ascending(values):
+        return values
     count = len(groups.codes)
     if (native := compiled()) is not None:
         return np.frombuffer(native.highest_rows(groups.numbers, count, np.ascontiguousarray(values), True), np.int64)
+    low, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+    if span * (count + 1) >= _FAR:
+        return _highest_by_rows(groups, values)
+    by_group, _ = _runs(groups)
+    # each group's values are lifted above those of the groups before it, so that one running maximum does for all
+    lift = groups.numbers[by_group] * span
     out = np.empty(len(values), np.int64)
-    for rows in _rows_of(groups):
-        out[rows] = np.maximum.accumulate(values[rows])
+    out[by_group] = np.maximum.accumulate(values[by_group] - low + lift) - lift + low
     return out
+
+
+def _ascending(values: Ints) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _highest_by_rows(groups: Groups, values: Ints) -> Ints:
+    highest: dict[int, int] = {}
+    out: list[int] = []
+    for number, value in zip(groups.numbers.tolist(), values.tolist(), strict=True):
+        highest[number] = value = max(value, highest.get(number, value))
+        out.append(value)
+    return np.array(out, np.int64)
 
 
 def counted_so_far(groups: Groups) -> Ints:
     """For each row, how many its group has up to it, itself included."""
+    numbers = groups.numbers
     if (native := compiled()) is not None:
-        return np.frombuffer(native.count_rows_so_far(groups.numbers, len(groups.codes)), np.int64)
-    out = np.empty(len(groups.numbers), np.int64)
-    for rows in _rows_of(groups):
-        out[rows] = np.arange(1, len(rows) + 1)
+        return np.frombuffer(native.count_rows_so_far(numbers, len(groups.codes)), np.int64)
+    by_group, starts = _runs(groups)
+    out = np.empty(len(numbers), np.int64)
+    out[by_group] = np.arange(1, len(numbers) + 1) - starts[numbers[by_group]]
     return out
 
 
-def _rows_of(groups: Groups) -> list[Places]:
-    """The rows of each group, in their order."""
+def _runs(groups: Groups) -> tuple[Places, Ints]:
+    """The rows sorted by group, in their order within each, and where each group starts there."""
     by_group = np.argsort(groups.numbers, kind="stable")
     sizes = np.bincount(groups.numbers, minlength=len(groups.codes))
-    return np.split(by_group, np.cumsum(sizes)[:-1])
+    return by_group, np.cumsum(sizes) - sizes
 
 
 def summed(groups: Groups, values: Ints) -> Ints | None:

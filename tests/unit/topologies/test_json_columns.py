@@ -6,6 +6,7 @@ import typing
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from penstock.topologies.columns import BytesColumn, CodedColumn, NumberColumn
@@ -121,3 +122,16 @@ def test_records_out_of_a_larger_buffer() -> None:
     assert [row for row, _ in failed] == [1]
     assert columns["price"].take(whole.offsets[:2] * 0).to_list() == [-0.0025, -0.0025]
     assert [columns["item"].to_list()[row] for row in (0, 2)] == ["aé", None]
+
+
+def test_a_record_that_ends_early_is_not_read_on_in_the_next_one() -> None:
+    record = b'{"item":"a","price":12.5,"count":3}'
+    for cut in range(len(record)):
+        # four whole records to learn the layout from, then one in two parts; where nothing comes behind, too
+        starts = [len(record) * i for i in range(5)] + [len(record) * 4 + cut, len(record) * 5]
+        columns, failed = JsonProjection(Order, ["item", "price", "count"], msgspec.json.Decoder(Order).decode).read(
+            BytesColumn(record * 5, np.array(starts, np.int64))
+        )
+        whole = [0, 1, 2, 3] + ([5] if cut == 0 else [])
+        assert [row for row, _ in failed] == [row for row in range(6) if row not in whole]
+        assert [columns["price"].to_list()[row] for row in whole] == [12.5] * len(whole)

@@ -10,7 +10,8 @@ import numpy as np
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import ColumnBatch
 from penstock.topologies.columns import CodedColumn, Column, Ints, NumberColumn
-from penstock.topologies.operators.columnar.grouping import Entries, counted_so_far, latest_so_far
+from penstock.topologies.kernels import counted_so_far, highest_so_far
+from penstock.topologies.operators.columnar.grouping import Entries
 
 OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 """The keys of emitted records, from store keys and the records' keys."""
@@ -45,7 +46,7 @@ def counted_updates(
 ) -> ColumnBatch:
     """Every update of the counts of a batch: the records with their key's count up to them. ``before``: the store's
     entries."""
-    latest = latest_so_far(found.groups, batch.times)
+    latest = highest_so_far(found.groups, batch.times)
     counts = np.array([0 if e is None else e[0] for e in before], np.int64)
     times = np.array([-1 if e is None else e[1] for e in before], np.int64)
     numbers = found.groups.numbers

@@ -9,8 +9,9 @@ import numpy as np
 
 from penstock.state.serde import Serde
 from penstock.topologies.batch import ColumnBatch
-from penstock.topologies.columns import Ints, Places
-from penstock.topologies.operators.columnar.parts import Groups, Keyed, grouped, keyed, latest_of, nulls_of
+from penstock.topologies.columns import Ints
+from penstock.topologies.kernels import Groups, grouped, highest
+from penstock.topologies.operators.columnar.parts import Keyed, keyed, nulls_of
 
 _START = struct.Struct(">q")
 _FAR = 1 << 62
@@ -38,7 +39,7 @@ class Entries(NamedTuple):
 
     def latest(self, times: Ints) -> Ints:
         """The highest timestamp of each entry's records."""
-        return latest_of(self.groups, times)
+        return highest(self.groups, times)
 
 
 def entries_of(batch: ColumnBatch, serde: Serde[Any]) -> Entries | None:
@@ -68,43 +69,3 @@ def window_entries(batch: ColumnBatch, serde: Serde[Any], starts: Ints, size_ms:
     numbers: list[int] = key_numbers.tolist()
     store_keys = [p + by_key.store_keys[k] for p, k in zip(prefixes, numbers, strict=True)]
     return Entries(groups, store_keys, by_key.by_key, numbers)
-
-
-def counted_so_far(groups: Groups) -> Ints:
-    """For each record, how many its group has up to it, itself included."""
-    numbers = groups.numbers
-    by_group, starts = _runs(groups)
-    out = np.empty(len(numbers), np.int64)
-    out[by_group] = np.arange(1, len(numbers) + 1) - starts[numbers[by_group]]
-    return out
-
-
-def latest_so_far(groups: Groups, times: Ints) -> Ints:
-    """For each record, the highest time that its group has up to it."""
-    if bool((times[1:] >= times[:-1]).all()):
-        return times
-    low, span = int(times.min()), int(times.max()) - int(times.min()) + 1
-    if span * (len(groups.codes) + 1) >= _FAR:
-        return _latest_by_rows(groups, times)
-    by_group, _ = _runs(groups)
-    # each group's times are lifted above those of the groups before it, so that one running maximum does for all
-    lift = groups.numbers[by_group] * span - low
-    out = np.empty(len(times), np.int64)
-    out[by_group] = np.maximum.accumulate(times[by_group] + lift) - lift
-    return out
-
-
-def _latest_by_rows(groups: Groups, times: Ints) -> Ints:
-    latest: dict[int, int] = {}
-    out: list[int] = []
-    for number, ts in zip(groups.numbers.tolist(), times.tolist(), strict=True):
-        latest[number] = ts = max(ts, latest.get(number, ts))
-        out.append(ts)
-    return np.array(out, np.int64)
-
-
-def _runs(groups: Groups) -> tuple[Places, Ints]:
-    """The rows sorted by group, in their order within each, and where each group starts there."""
-    by_group = np.argsort(groups.numbers, kind="stable")
-    sizes = np.bincount(groups.numbers, minlength=len(groups.codes))
-    return by_group, np.cumsum(sizes) - sizes

@@ -5,7 +5,7 @@ Every function that gives ``None`` says that the rows must do it: nothing has be
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -15,20 +15,16 @@ from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.columns import (
     BytesColumn,
     CodedColumn,
-    Codes,
     Column,
-    Ints,
     Mask,
     NumberColumn,
-    Places,
     StructColumn,
 )
 from penstock.topologies.encoded import SAME_BYTES, EncodedColumn
+from penstock.topologies.kernels import Coder, Groups, grouped
 
 FEWEST = 32
 """In batches with fewer records the row path is faster than setting up arrays."""
-_SPARSE = 4
-"""With so many times more possible groups than rows, groups are found by sorting, else by a table of all of them."""
 
 
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
@@ -52,54 +48,13 @@ def nulls_of(column: Column) -> Mask | None:
     return nulls if nulls is not None and nulls.any() else None
 
 
-class Groups(NamedTuple):
-    """Rows with equal codes. Groups are numbered in the order in which they first appear: ``numbers`` is that of each row,
-    ``codes`` the code of each group, ``firsts`` the place of its first row."""
-
-    numbers: Places
-    codes: Places
-    firsts: Places
-
-
-def grouped(codes: Codes | Places | Ints, bound: int) -> Groups:
-    """The groups of codes from 0 to ``bound - 1``."""
-    if bound > _SPARSE * len(codes) + 1024:
-        found, firsts, sorted_numbers = np.unique(codes, return_index=True, return_inverse=True)
-        by_appearance = np.argsort(firsts, kind="stable")
-        numbers = _ranks(by_appearance, len(found))[sorted_numbers]
-        return Groups(numbers, found[by_appearance].astype(np.intp), firsts[by_appearance])
-    first_of = np.full(bound, len(codes), np.intp)
-    # of places that repeat, the last assignment stays: read backwards, the first row of each code
-    first_of[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    found = np.flatnonzero(first_of < len(codes))
-    found = found[np.argsort(first_of[found], kind="stable")]
-    return Groups(_ranks(found, bound)[codes], found, first_of[found])
-
-
-def _ranks(places: Places, bound: int) -> Places:
-    """At each place, where it stands among them."""
-    ranks = np.empty(bound, np.intp)
-    ranks[places] = np.arange(len(places))
-    return ranks
-
-
-def latest_of(groups: Groups, times: Ints) -> Ints:
-    """The highest time in each group."""
-    count = len(groups.codes)
-    if bool((times[1:] >= times[:-1]).all()):
-        last = np.empty(count, np.intp)
-        last[groups.numbers] = np.arange(len(times))
-        return times[last]
-    latest = times[groups.firsts]
-    np.maximum.at(latest, groups.numbers, times)
-    return latest
-
-
 def coded(column: Column) -> CodedColumn | None:
     """The column by distinct values. They need not all be used."""
     if isinstance(column, CodedColumn):
         return column
-    if isinstance(column, BytesColumn) or (isinstance(column, NumberColumn) and column.array.dtype == np.int64):
+    if isinstance(column, BytesColumn):
+        return Coder(0).code(column)
+    if isinstance(column, NumberColumn) and column.array.dtype == np.int64:
         values = column.to_list()
         index = {value: code for code, value in enumerate(dict.fromkeys(values))}
         return CodedColumn(np.fromiter(map(index.__getitem__, values), np.int32, len(values)), list(index))

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from penstock.state.changelog import REPARTITION_RETENTION_MS
 from penstock.state.errors import SettingsError
+from penstock.state.native import Choice
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.commit import Guarantee
 from penstock.streams.policies import Policies
@@ -40,7 +41,8 @@ class WorkerSettings:
     uncommitted writes and cached reads per task. ``snapshots``: repository (folder or fsspec URL) from which stores are
     restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes on without it.
     ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
-    whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same.
+    whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same. ``native``: whether the
+    compiled part (``make native``) is used where it was built; ``"require"`` refuses to start without it.
     """
 
     application_id: str
@@ -52,6 +54,7 @@ class WorkerSettings:
     transaction_timeout_ms: int = 10_000
     max_task_idle_ms: int = 0
     latency: Latency = "balanced"
+    native: Choice = "auto"
     columns: Columns = "auto"
     batch_max_records: int = 20_000
     buffered_max_records: int = 30_000
@@ -70,6 +73,8 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         if self.guarantee not in get_args(Guarantee):
             raise SettingsError(f"guarantee={self.guarantee!r}; choose one of {', '.join(get_args(Guarantee))}")
+        if self.native not in get_args(Choice):
+            raise SettingsError(f"native={self.native!r}; choose one of {', '.join(get_args(Choice))}")
         if self.latency not in get_args(Latency):
             raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
         if self.columns not in get_args(Columns):

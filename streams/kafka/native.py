@@ -17,7 +17,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import confluent_kafka
 from confluent_kafka import cimpl
@@ -53,8 +53,8 @@ def open_writer(
 
 
 def _opened(doing: str, mode: str, open_on: Callable[[Any], _T]) -> _T | None:
-    chosen = _chosen(mode)
-    if chosen == "off":
+    choice = chosen(mode)
+    if choice == "off":
         return None
     module, why = _module()
     if module is not None:
@@ -62,18 +62,19 @@ def _opened(doing: str, mode: str, open_on: Callable[[Any], _T]) -> _T | None:
             return open_on(module)
         except RuntimeError as exc:
             why = f"the client is not built as expected: {exc}"
-    if chosen == "require":
+    if choice == "require":
         raise EnvironmentFault(f"{doing} natively is required, and {why}; or set native='auto'")
     _say(f"{doing} without the native part: {why}")
     return None
 
 
-def _chosen(mode: str) -> str:
+def chosen(mode: str) -> native.Choice:
     """The mode that holds: the environment decides where the settings leave it open."""
-    chosen = os.environ.get(MODE_ENV, "auto") if mode == "auto" else mode
-    if chosen not in get_args(native.Choice):
-        raise SettingsError(f"native={chosen!r}; choose one of {', '.join(get_args(native.Choice))}")
-    return chosen
+    named = os.environ.get(MODE_ENV, "auto") if mode == "auto" else mode
+    for choice in get_args(native.Choice):
+        if named == choice:
+            return cast(native.Choice, choice)
+    raise SettingsError(f"native={named!r}; choose one of {', '.join(get_args(native.Choice))}")
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.state import native
 from penstock.state.directory import StateDirectory, TaskLock
 from penstock.state.errors import PenstockError, RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
@@ -25,6 +26,7 @@ from penstock.streams.commit import Committer, CommitTimeouts, Step
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.kafka.native import chosen
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
@@ -153,6 +155,7 @@ class Worker:
         restorer: Restorer | None = None
         young, *older = gc.get_threshold()
         try:
+            native.choose(chosen(self.settings.native))
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without
@@ -212,7 +215,7 @@ class Worker:
             s.application_id,
             directory,
             admin,
-            lambda: KafkaConsumer(self._consumer_config(f"{s.application_id}-restore")),
+            lambda: KafkaConsumer(self._consumer_config(f"{s.application_id}-restore"), native=s.native),
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.rocksdb,
@@ -225,7 +228,8 @@ class Worker:
             s.application_id,
             layout,
             self._options(),
-            self._open_consumer or (lambda: KafkaConsumer(self._consumer_config(s.application_id, member=True))),
+            self._open_consumer
+            or (lambda: KafkaConsumer(self._consumer_config(s.application_id, member=True), native=s.native)),
             lambda rt, partition: self._committer(rt, partition, prefix),
             restorer,
             self._clock,
@@ -288,7 +292,7 @@ class Worker:
         return Committer(
             s.guarantee,
             runtime.consumer,
-            lambda: KafkaProducer(config),
+            lambda: KafkaProducer(config, native=s.native),
             lambda: runtime.fence if partition is None else s.application_id,
             self._position_of,
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),

@@ -68,6 +68,7 @@ def test_numbers_of_the_environment_are_numbers() -> None:
         ({"state_dir": 5}, "must be str"),
         ({"guarantee": "twice"}, "exactly_once"),
         ({"latency": "none"}, "balanced, low"),
+        ({"native": "maybe"}, "auto, off, require"),
         ({"columns": "none"}, "auto, off"),
         ({"guarantee": "exactly_once", "commit_interval_ms": 9_000}, "over half of transaction_timeout_ms"),
         ({"policies": {"proccessing": "skip"}}, "did you mean processing"),

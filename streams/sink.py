@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from penstock.state.errors import ProcessingError, SerdeError
-from penstock.state.partitioner import partition_for
+from penstock.state.partitioner import partition_for, partitions_for
 from penstock.state.serde import Serde
 from penstock.streams.output import Output
 from penstock.streams.packed import packed_output
@@ -18,7 +18,7 @@ from penstock.topologies.columns import BytesColumn, Column, StructColumn
 from penstock.topologies.operator import Operator, TaskTime
 from penstock.topologies.operators.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operators.columnar.parts import longest, nulls_of, serialized, worth_columns, written
-from penstock.topologies.operators.endpoints import Sink
+from penstock.topologies.operators.endpoints import Sink, Split
 
 _TIME = struct.Struct(">q")
 BY_KEY = -1
@@ -285,7 +285,7 @@ class SinkOperator(Operator):
                 )
             )
 
-    def _routed(self, batch: Batch, values: list[bytes | None]) -> list[int]:
+    def _routed(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> list[int]:
         """Partitions that do not follow from the key."""
         count, route = self._partitions, self._spec.route
         assert count is not None
@@ -298,12 +298,16 @@ class SinkOperator(Operator):
                 )
             return chosen
         pack = _TIME.pack
-        return [partition_for((v or b"") + pack(t), count) for v, t in zip(values, batch.timestamps, strict=True)]
+        records = [(v or b"") + pack(t) for v, t in zip(values, batch.timestamps, strict=True)]
+        if not isinstance(route, Split):
+            return partitions_for(records, count)
+        ways = partitions_for(records, route.ways)
+        return partitions_for([(k or b"") + pack(way) for k, way in zip(keys, ways, strict=True)], count)
 
     def _partition(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> int | list[int] | None:
         spec = self._spec
         if spec.route not in ("key", "broadcast"):
-            return self._routed(batch, values)
+            return self._routed(batch, keys, values)
         if spec.inner_key is not None and self._partitions is not None:
             inner: Serde[Any] = spec.inner_key
             count = self._partitions

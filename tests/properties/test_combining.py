@@ -115,7 +115,7 @@ def random_trial(rng: random.Random, partitions: int) -> Trial:
     return Trial(rng.choice(list(FOLDS)), windows, emission, delay, partitions, kind, tuple(steps))
 
 
-def topology(trial: Trial, *, combine: bool) -> Topology:
+def topology(trial: Trial, *, combine: bool, ways: int | None = None) -> Topology:
     keys = KEYS[trial.key]
     builder = StreamsBuilder("t", emission="per_commit")
     strategy = None if trial.delay_ms is None else bounded_out_of_orderness(trial.delay_ms, interval=1)
@@ -123,6 +123,8 @@ def topology(trial: Trial, *, combine: bool) -> Topology:
     grouped: KGroupedStream = stream.group_by(
         lambda _, v: None if v is None or v["k"] is None else keys[v["k"]], key=trial.key, partitions=2
     )
+    if ways is not None:
+        grouped = grouped.split(ways)
     if trial.windows is not None:
         grouped = grouped.windowed_by(trial.windows)
     table = FOLDS[trial.fold](grouped, name="table", emission=trial.emission, combine=combine)
@@ -133,11 +135,11 @@ def topology(trial: Trial, *, combine: bool) -> Topology:
 Answer = tuple[list[Any], dict[bytes | None, tuple[bytes | None, int]]]
 
 
-def run(trial: Trial, size: int, *, combine: bool) -> Answer:
+def run(trial: Trial, size: int, *, combine: bool, ways: int | None = None) -> Answer:
     """The table's rows, with their timestamps, by task; and the last result under each key."""
     options = TaskOptions(batch_max_records=size, policies=Policies(processing="skip"))
     driver = TopologyTestDriver(
-        topology(trial, combine=combine), partitions=trial.partitions, options=options, auto_commit=False
+        topology(trial, combine=combine, ways=ways), partitions=trial.partitions, options=options, auto_commit=False
     )
     with driver:
         for step in trial.steps:
@@ -176,6 +178,37 @@ def test_several_tasks_answer_as_without_combining(seed: int) -> None:
     expected = run(trial, 10_000, combine=False)
     for size in SIZES:
         assert run(trial, size, combine=True) == expected, (trial, size)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_keys_that_are_split_answer_as_whole_ones(seed: int) -> None:
+    """Nothing is late here."""
+    rng = random.Random(2000 + seed)
+    trial = random_trial(rng, 3)
+    while trial.windows is not None and trial.windows.horizon_ms is not None and trial.delay_ms is None:
+        trial = random_trial(rng, 3)
+    split = topology(trial, combine=True, ways=3)
+    assert sum(isinstance(s, Combine) for s in split.operators.values()) == 1
+    assert len(split.subtopologies) == 3
+    expected = run(trial, 10_000, combine=False)
+    for size in SIZES:
+        assert run(trial, size, combine=True, ways=3) == expected, (trial, size)
+
+
+def test_split_keys_go_to_several_tasks() -> None:
+    """Records of one key are in several partitions of the topic between."""
+    trial = Trial("count", None, "per_commit", None, 1, str, ())
+    driver = TopologyTestDriver(topology(trial, combine=True, ways=8), auto_commit=False)
+    driver.pipe_all("in", [Record(None, {"n": n, "k": 0}, n, ()) for n in range(100)])
+    counted = [
+        t.feed.positions()["test-table-split-repartition"] for i, t in driver.tasks.items() if i.subtopology == 1
+    ]
+    assert sum(counted) == 100
+    assert min(counted) > 20
+    driver.commit()
+    driver.restart()
+    assert [r.value for r in driver.read("out")] == [100]
+    driver.close()
 
 
 def _differing(trials: list[Trial]) -> int:

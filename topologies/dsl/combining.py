@@ -13,7 +13,7 @@ from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.edges import ANY_KIND
 from penstock.topologies.operators.combine import Combine
-from penstock.topologies.operators.endpoints import Source
+from penstock.topologies.operators.endpoints import Source, Split
 from penstock.topologies.operators.fold import Aggregation, Fold
 from penstock.topologies.windows import SpanWindows
 
@@ -26,8 +26,18 @@ class Grouping:
     """Records with their keys, sent through a repartition topic when, and as, somebody needs them: ``flow`` as they were
     before, ``send`` sends all of them."""
 
-    def __init__(self, flow: Flow, send: Callable[[], Flow], *, partitions: int | None, sends: bool) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        send: Callable[[], Flow],
+        *,
+        partitions: int | None,
+        sends: bool,
+        ways: int | None = None,
+    ) -> None:
         self.flow = flow
+        self.ways = ways
+        """Over how many sub-keys each key's records are to be spread."""
         self.partitions = partitions
         self.sends = sends
         """Whether there is a topic between at all."""
@@ -37,9 +47,20 @@ class Grouping:
     @property
     def sent(self) -> Flow:
         """The records behind the topic."""
+        if self.ways is not None:
+            raise TopologyError(
+                f"group of {self.flow.out}: split({self.ways}) is for aggregations that merge partial ones (count, reduce, "
+                "aggregate, agg); leave split out here"
+            )
         if self._sent is None:
             self._sent = self._send()
         return self._sent
+
+    def split(self, ways: int) -> Grouping:
+        """The same with each key's records spread over sub-keys."""
+        if type(ways) is not int or ways < 2:
+            raise TopologyError(f"group of {self.flow.out}: split({ways!r:.60}) splits nothing; give at least 2")
+        return Grouping(self.flow, self._send, partitions=self.partitions, sends=True, ways=ways)
 
 
 def input_of(
@@ -49,9 +70,15 @@ def input_of(
     the user said it, ``None`` for the default. ``merge``: of two partials, where it is exact enough for the user.
 
     Raises ``TopologyError`` for ``combine=True`` where it cannot be."""
+    why_not = _obstacle(grouping.flow, request, merge)
+    if grouping.ways is not None:
+        why_not = why_not or _obstacle_to_split(request, combine)
+        if why_not is not None:
+            raise TopologyError(f"operator {request.name!r}: split({grouping.ways}), but {why_not}; leave split out")
+        assert merge is not None
+        return _combined(grouping, _spread(grouping, request, grouping.ways), request, merge)
     if not grouping.sends or combine is False:
         return grouping.sent, request
-    why_not = _obstacle(grouping.flow, request, merge)
     if why_not is not None:
         if combine:
             raise TopologyError(f"operator {request.name!r}: combine=True, but {why_not}; leave combine out")
@@ -59,7 +86,25 @@ def input_of(
     if combine is None and not _by_default(request, combines=grouping.flow.wiring.combines):
         return grouping.sent, request
     assert merge is not None
-    return _combined(grouping, request, merge)
+    return _combined(grouping, grouping.flow, request, merge)
+
+
+def _obstacle_to_split(request: Aggregation, combine: bool | None) -> str | None:
+    """Why a key's records cannot be spread over tasks that lie apart."""
+    windows = request.windows
+    if combine is False:
+        return "combine=False: its parts are what combining merges"
+    if windows is None or windows.horizon_ms is None or request.by_watermark:
+        return None
+    return "which records are late would depend on how tasks interleave (give the source a watermark strategy)"
+
+
+def _spread(grouping: Grouping, request: Aggregation, ways: int) -> Flow:
+    """The records by sub-keys."""
+    flow = grouping.flow
+    return flow.wiring.repartition(
+        flow, partitions=grouping.partitions, name=f"{request.name}-split", route=Split(ways)
+    )
 
 
 def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any] | None) -> str | None:
@@ -95,9 +140,11 @@ def _by_default(request: Aggregation, *, combines: bool) -> bool:
     return windows is None or request.by_watermark or windows.horizon_ms is None or windows.grace_ms >= LEAST_GRACE_MS
 
 
-def _combined(grouping: Grouping, request: Aggregation, merge: Callable[[Any, Any], Any]) -> tuple[Flow, Aggregation]:
-    """Wire the combining operator and the topic of partials."""
-    flow, wiring = grouping.flow, grouping.flow.wiring
+def _combined(
+    grouping: Grouping, flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
+) -> tuple[Flow, Aggregation]:
+    """Wire the combining operator behind a flow of the records, and the topic of partials."""
+    wiring = flow.wiring
     assert request.windows is None or isinstance(request.windows, SpanWindows)
     topic = f"{request.name}-partials-repartition"
     spec = Combine(

@@ -69,6 +69,14 @@ class KGroupedStream:
             raise TopologyError(f"with_ttl on {self._grouping.flow.out!r}: windows end by themselves; leave ttl out")
         return KGroupedStream(self._grouping, ttl_ms=checked_ttl(ttl, f"group of {self._grouping.flow.out}"))
 
+    def split(self, ways: int) -> KGroupedStream:
+        """Aggregate each key's records under ``ways`` sub-keys beside each other, in ``per_commit`` or ``on_close``
+        emission, and merge the partial aggregates in one task: for keys so heavy that one task cannot fold all their
+        records. The merge must be exact, and windows must be closed by a watermark or never. The answer is the same; every
+        record goes through one topic more. Cheap folds before which a repartition topic stands anyway (counts, sums) do
+        not need it: combining leaves one partial per commit of any key."""
+        return KGroupedStream(self._grouping.split(ways), self._windows, self._retention_ms, self._ttl_ms)
+
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> KGroupedStream:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
         window can be read after it started (at least, and by default, as long as it takes records)."""

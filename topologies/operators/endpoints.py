@@ -185,9 +185,16 @@ class _KeepsRows(Operator):
         return olds
 
 
-Route = Literal["key", "broadcast", "shuffle"] | Callable[[Any, Any, int], int]
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """By the key and a number below ``ways`` that follows from the whole record: so many sub-keys instead of each key."""
+
+    ways: int
+
+
+Route = Literal["key", "broadcast", "shuffle"] | Split | Callable[[Any, Any, int], int]
 """To which partition of a repartition topic a record goes: by its key; to all of them; to one that follows from the whole
-record; or to ``fn(key, value, partitions)``."""
+record; by sub-keys; or to ``fn(key, value, partitions)``."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

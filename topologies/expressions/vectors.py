@@ -87,6 +87,17 @@ class Vectors:
         nulls = None if found.nulls is None or not found.nulls.any() else _in_full(found.nulls, rows)
         return nulled(NumberColumn(_in_full(found.array, rows), nulls), absent)
 
+    def failing(self, batch: Batch, absent: Mask | None = None) -> Mask | None:
+        """The rows on which it fails; ``None``: none, or there is no telling."""
+        try:
+            found = self._part(self._expression, _Frame(batch))
+        except k.Unsure:
+            return None
+        if found.errors is None:
+            return None
+        errors = found.errors if absent is None else found.errors & ~absent
+        return _in_full(errors, len(batch)) if errors.any() else None
+
     def _sure(self, frame: _Frame, absent: Mask | None = None) -> k.Part:
         found = self._part(self._expression, frame)
         if found.failed(None if absent is None else ~absent):

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from penstock.topologies.batch import Batch
+from penstock.topologies.columns import Column, Mask
 from penstock.topologies.edges import ANY_KIND, EdgeKind
 from penstock.topologies.expressions.row_function import OfRecord
 from penstock.topologies.needs import ROWS, Needs, Way
@@ -50,15 +51,20 @@ class _Filters(Operator):
         self._mask = columnar.mask_of(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
-        chosen = None if self._mask is None else self._mask(batch)
-        if chosen is not None:
-            self.ctx.emit(batch.where(~chosen if self._spec.negate else chosen))
-            return
         fn = self._spec.fn
-        mask, batch = map_rows(self.ctx, batch, fn, *_columns(fn, batch, self._spec.values_only))
+        rest = columnar.by_columns(self.ctx, batch, self._mask, self._keep, fn, self._given)
+        if rest is None:
+            return
+        mask, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
         if self._spec.negate:
             mask = [not m for m in mask]
-        self.ctx.emit(batch.where(mask))
+        self.ctx.emit(rest.where(mask))
+
+    def _keep(self, batch: Batch, mask: Mask) -> None:
+        self.ctx.emit(batch.where(~mask if self._spec.negate else mask))
+
+    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
+        return _columns(self._spec.fn, batch, self._spec.values_only)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,13 +90,17 @@ class _MapsValues(Operator):
         self._column = columnar.values_of(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
-        column = None if self._column is None else self._column(batch)
-        if column is not None:
-            self.ctx.emit(batch.replace(values=column))
-            return
         fn = self._spec.fn
-        values, batch = map_rows(self.ctx, batch, fn, *_columns(fn, batch, not self._spec.with_key))
+        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, fn, self._given)
+        if rest is not None:
+            values, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
+            self._replace(rest, values)
+
+    def _replace(self, batch: Batch, values: list[Any] | Column) -> None:
         self.ctx.emit(batch.replace(values=values))
+
+    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
+        return _columns(self._spec.fn, batch, not self._spec.with_key)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,12 +162,16 @@ class _SelectsKeys(Operator):
         self._column = columnar.keys_of(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
-        column = None if self._column is None else self._column(batch)
-        if column is not None:
-            self.ctx.emit(batch.replace(keys=column))
-            return
-        keys, batch = map_rows(self.ctx, batch, self._fn, *_columns(self._fn, batch, False))
+        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, self._fn, self._given)
+        if rest is not None:
+            keys, rest = map_rows(self.ctx, rest, self._fn, *self._given(rest))
+            self._replace(rest, keys)
+
+    def _replace(self, batch: Batch, keys: list[Any] | Column) -> None:
         self.ctx.emit(batch.replace(keys=keys))
+
+    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
+        return _columns(self._fn, batch, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -49,8 +49,9 @@ def _why_whole(serde: Serde[Any], needed: Needs) -> str | None:
 def _json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
     """The decoder of a serde that reads JSON of a type and does nothing else."""
     decoder = getattr(serde.deserialize, "__self__", None)
-    plain = isinstance(decoder, msgspec.json.Decoder) and serde.deserialize == decoder.decode
-    return decoder if plain and decoder.strict and decoder.dec_hook is None and decoder.float_hook is None else None
+    if not isinstance(decoder, msgspec.json.Decoder) or serde.deserialize != decoder.decode:
+        return None
+    return decoder if decoder.strict and decoder.dec_hook is None and decoder.float_hook is None else None
 
 
 class Decoder:

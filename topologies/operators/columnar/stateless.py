@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -12,11 +12,13 @@ import numpy as np
 from penstock.topologies.batch import Batch
 from penstock.topologies.columns import Column, Mask, StructColumn
 from penstock.topologies.expressions.inference import Inference
+from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend, Field, Header, Input, StructOf, walk
 from penstock.topologies.expressions.types import DataType, schema_of
 from penstock.topologies.expressions.vectors import PRESENCE, Vectors
 from penstock.topologies.needs import NOTHING, ROWS, Needs, Way
+from penstock.topologies.operator import OperatorContext
 from penstock.topologies.operators.columnar.json_writing import DictOf
 from penstock.topologies.operators.columnar.parts import nulls_of, worth_columns
 
@@ -74,16 +76,82 @@ def filter_way(fn: Any, values_only: bool, out: Needs) -> Way:
     return Way(found | out.later())
 
 
-def mask_of(fn: Any) -> Callable[[Batch], Mask | None] | None:
-    """The filter's mask of a batch; ``None`` where the function has none."""
-    if isinstance(reads(fn), str):
+class MaskOf:
+    """The mask of a filter, of a batch; ``None``: by rows."""
+
+    def __init__(self, fn: ExpressionFunction) -> None:
+        self._vectors = Vectors.of(fn)
+
+    def __call__(self, batch: Batch) -> Mask | None:
+        return self._vectors.mask(batch) if worth_columns(batch) else None
+
+    def failing(self, batch: Batch) -> Mask | None:
+        """The rows on which the function fails, as far as it is known."""
+        return self._vectors.failing(batch) if worth_columns(batch) else None
+
+
+def mask_of(fn: Any) -> MaskOf | None:
+    """The filter's mask; ``None`` where the function has none."""
+    return None if isinstance(reads(fn), str) else MaskOf(fn)
+
+
+class Form(Protocol):
+    """A function over columns: a mask, or new keys or values, of a batch; ``None``: by rows."""
+
+    def __call__(self, batch: Batch) -> Any:
+        """What it gives."""
+
+    def failing(self, batch: Batch) -> Mask | None:
+        """Those rows; ``None``: none, or there is no telling."""
+
+
+def by_columns(
+    ctx: OperatorContext,
+    batch: Batch,
+    form: Form | None,
+    emit: Callable[[Batch, Any], None],
+    fn: Callable[..., Any],
+    given: Callable[[Batch], tuple[Sequence[Any], ...]],
+) -> Batch | None:
+    """``emit`` the batch with what the form gives, less the rows on which ``fn``, of what it is ``given``, fails: they meet
+    the policy. Returns what is left for the rows: the batch, or the rest of it; ``None``: nothing."""
+    if form is None or not worth_columns(batch):
+        return batch
+    found = form(batch)
+    if found is None:
+        left = _without_failing(ctx, batch, form, fn, given)
+        found = None if left is None else form(left)
+        if left is not None:
+            batch = left
+    if found is None:
+        return batch
+    emit(batch, found)
+    return None
+
+
+def _without_failing(
+    ctx: OperatorContext,
+    batch: Batch,
+    form: Form,
+    fn: Callable[..., Any],
+    given: Callable[[Batch], tuple[Sequence[Any], ...]],
+) -> Batch | None:
+    """The batch without the rows that fail; ``None``: it is not known which, and nothing was done."""
+    failing = form.failing(batch)
+    if failing is None:
         return None
-    vectors = Vectors.of(fn)
-
-    def mask(batch: Batch) -> Mask | None:
-        return vectors.mask(batch) if worth_columns(batch) else None
-
-    return mask
+    places = np.flatnonzero(failing)
+    errors: list[Exception] = []
+    for row in zip(*given(batch.pick(places).listed()), strict=True):
+        try:
+            fn(*row)
+        except Exception as exc:  # not swallowed: it meets the policy below
+            errors.append(exc)
+        else:
+            return None
+    for place, error in zip(places.tolist(), errors, strict=True):
+        ctx.failed(batch, place, error)
+    return batch.where(~failing)
 
 
 def branch_way(predicates: Sequence[Any], out: Sequence[Needs]) -> Way:
@@ -182,14 +250,14 @@ def _why_not_built(python: type, given: dict[str, DataType]) -> str | None:
     return None
 
 
-def values_of(fn: Any) -> Callable[[Batch], Column | None] | None:
+def values_of(fn: Any) -> Form | None:
     """The new values of a batch; ``None`` where the function makes none of columns."""
     if isinstance(_read_by_values(fn), str):
         return None
     fields = _fields(fn)
     assert not isinstance(fields, str)
     if fields is None:
-        return _single(fn)
+        return _Single(fn)
     e = _plain(fn.expression)
     return _Structs(fn, fields, e.python if isinstance(e, StructOf) else None, isinstance(e, Extend) or _null_kept(e))
 
@@ -198,13 +266,18 @@ def _null_kept(e: Expression) -> bool:
     return isinstance(e, StructOf) and e.of is not None
 
 
-def _single(fn: ExpressionFunction) -> Callable[[Batch], Column | None]:
-    vectors = Vectors.of(fn)
+class _Single:
+    """The result itself."""
 
-    def column(batch: Batch) -> Column | None:
-        return vectors.column(batch) if worth_columns(batch) else None
+    def __init__(self, fn: ExpressionFunction) -> None:
+        self._vectors = Vectors.of(fn)
 
-    return column
+    def __call__(self, batch: Batch) -> Column | None:
+        return self._vectors.column(batch) if worth_columns(batch) else None
+
+    def failing(self, batch: Batch) -> Mask | None:
+        """The rows on which the function fails, as far as it is known."""
+        return self._vectors.failing(batch) if worth_columns(batch) else None
 
 
 class _Structs:
@@ -233,6 +306,13 @@ class _Structs:
             made[name] = column
         return StructColumn(made, self._build, absent)
 
+    def failing(self, batch: Batch) -> Mask | None:
+        """The rows on which the function fails, as far as it is known."""
+        if not worth_columns(batch) or batch.value_column is None:
+            return None
+        absent = nulls_of(batch.value_column) if self._null_kept else None
+        return either(*(vectors.failing(batch, absent) for _, vectors in self._fields))
+
 
 def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
     if python is None:
@@ -256,6 +336,6 @@ def key_way(fn: Any, out: Needs) -> Way:
     return Way(found | passed)
 
 
-def keys_of(fn: Any) -> Callable[[Batch], Column | None] | None:
+def keys_of(fn: Any) -> Form | None:
     """The new keys of a batch; ``None`` where the function makes none of columns."""
-    return None if isinstance(reads(fn), str) else _single(fn)
+    return None if isinstance(reads(fn), str) else _Single(fn)

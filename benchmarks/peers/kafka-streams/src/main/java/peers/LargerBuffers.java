@@ -8,9 +8,15 @@ import org.rocksdb.Cache;
 import org.rocksdb.Filter;
 import org.rocksdb.LRUCache;
 import org.rocksdb.Options;
+import org.rocksdb.RocksDB;
 
 /** RocksDB as the memory page of Kafka Streams shows it: one block cache for all stores, larger memtables, a filter. */
 public final class LargerBuffers implements RocksDBConfigSetter {
+    static {
+        // The settings are read before the first store loads it.
+        RocksDB.loadLibrary();
+    }
+
     private static final Cache CACHE = new LRUCache(256L << 20);
     private static final Filter FILTER = new BloomFilter(10);
 

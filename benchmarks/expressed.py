@@ -7,11 +7,11 @@ import msgspec
 
 from penstock.state.log import Windowed
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.examples.word_count import words
 from penstock.topologies.examples.ysb import Ad, Event
 from penstock.topologies.expressions.functions import col, left, lit, right, struct, value
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
+from penstock.topologies.texts import words
 from penstock.topologies.windows import tumbling
 
 

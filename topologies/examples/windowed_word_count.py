@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.examples.word_count import words
 from penstock.topologies.graph import Topology
+from penstock.topologies.texts import words
 from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import TumblingWindows, tumbling
 

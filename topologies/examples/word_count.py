@@ -5,11 +5,7 @@ from __future__ import annotations
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission
-
-
-def words(line: str) -> list[str]:
-    """The line's words in lower case."""
-    return line.lower().split()
+from penstock.topologies.texts import words
 
 
 def build(source: str = "lines", output: str = "word-counts", *, emission: Emission = "every_update") -> Topology:

@@ -17,6 +17,7 @@ from penstock.topologies.needs import ROWS, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.children import children_of
 from penstock.topologies.operators.columnar import stateless as columnar
+from penstock.topologies.operators.columnar.splitting import children_way, words_of
 from penstock.topologies.operators.rows import map_rows
 
 
@@ -186,7 +187,7 @@ class FlatMap(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        return Way(Needs(out[0].key or self.with_key or not self.values_only, value=True, listed=True), columnar.PYTHON)
+        return children_way(self.fn, self.values_only, self.with_key, out[0])
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -200,10 +201,16 @@ class _FlatMaps(Operator):
         self._with_key = spec.with_key or not spec.values_only
         fn = spec.fn
         self._fn: Callable[..., Iterable[Any]] = fn
+        self._words = words_of(fn) if spec.values_only else None
         if not spec.values_only:
             self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
 
     def process(self, port: int, batch: Batch) -> None:
+        found = None if self._words is None else self._words(batch)
+        if found is not None:
+            if len(found):
+                self.ctx.emit(found)
+            return
         columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
         children, batch = map_rows(self.ctx, batch, self._fn, *columns)
         if not set(map(type, children)) <= {list, tuple}:

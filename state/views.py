@@ -277,6 +277,11 @@ class KeyValueState:
         if self.size_bytes() > max_bytes:
             self._old = {}
 
+    def uncommitted_bytes(self) -> int:
+        """Estimated memory of what the next commit writes."""
+        dirty = len(self.dirty)
+        return marks_bytes(dirty) + (entries_bytes(self.entries) * dirty // len(self.entries) if dirty else 0)
+
     def size_bytes(self) -> int:
         """Estimated memory of what is cached and of what is not committed."""
         return entries_bytes(self.entries) + entries_bytes(self._old) + marks_bytes(len(self.dirty))

@@ -130,11 +130,18 @@ class Assignment:
         task = self._open_task(task_id, state.backend, self._starts[task_id])
         self._states[task_id] = state
         self.tasks[task_id] = task
+        self._share_cache()
         for topic in task.topics:
             end = self._held.pop(TopicPartition(topic, task_id.partition), None)
             if end is not None:
                 task.feed.set_end(topic, end)
         self._on_run(task)
+
+    def _share_cache(self) -> None:
+        """The bound of cached entries is one for all tasks that have stores, in equal parts."""
+        sharing = [task for task in self.tasks.values() if task.stores]
+        for task in sharing:
+            task.cache_max_bytes = task.options.state_cache_max_bytes // len(sharing)
 
     # -- going ---------------------------------------------------------------------------------------------------
 
@@ -161,6 +168,7 @@ class Assignment:
         task = self.tasks.pop(task_id, None)
         self._on_drop(task_id)
         if task is not None:
+            self._share_cache()
             self._starts.pop(task_id, None)
             self._states.pop(task_id).close()
 

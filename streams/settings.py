@@ -38,8 +38,9 @@ class WorkerSettings:
     ``latency``: ``"low"`` makes turns of the loop shorter and lets no record wait for company, at the price of more and
     smaller requests; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
     ``batch_max_records``; ``buffered_max_records`` bounds what waits per input partition, ``state_cache_max_bytes``
-    uncommitted writes and cached reads per task. ``snapshots``: repository (folder or fsspec URL) from which stores are
-    restored. ``max_task_idle_ms``: how long a task waits for a caught-up input before it goes on without it.
+    uncommitted writes and decoded entries of all tasks, beside the memory that ``rocksdb`` sets (``RocksDBOptions``).
+    ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
+    waits for a caught-up input before it goes on without it.
     ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
     whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same. ``native``: whether the
     compiled part (``make native``) is used where it was built; ``"require"`` refuses to start without it.

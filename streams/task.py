@@ -92,6 +92,8 @@ class Task:
         self.application_id = application_id
         self.backend = backend
         self.options = options
+        self.cache_max_bytes = options.state_cache_max_bytes
+        """What uncommitted writes and cached entries may take: the option, or this task's part of it."""
         self._plan = plan_of(topology, subtopology)
         self._topology = topology
         self._sources = {
@@ -267,7 +269,7 @@ class Task:
         self._engine.run(batches, count)
         self._write_dead_letters()
         self.uncommitted_records += count
-        if sum(s.size_bytes() for s in self.stores.values()) > self.options.state_cache_max_bytes:
+        if sum(s.size_bytes() for s in self.stores.values()) > self.cache_max_bytes:
             self._relieve_memory()
         return count
 
@@ -386,7 +388,7 @@ class Task:
         """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
         if writes := store_writes(work, self.stores, positions):
             self.backend.commit(writes)
-        share = self.options.state_cache_max_bytes // max(len(self.stores), 1)
+        share = self.cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
             state.committed()
             state.trim(share)
@@ -406,11 +408,10 @@ class Task:
 
     def _relieve_memory(self) -> None:
         """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
-        limit = self.options.state_cache_max_bytes
-        share = limit // max(len(self.stores), 1)
+        share = self.cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
             state.trim(share)
-        if sum(s.size_bytes() for s in self.stores.values()) > limit // 2:
+        if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:
             self.requests.commit = True
 
     def close(self) -> None:

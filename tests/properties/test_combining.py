@@ -6,12 +6,17 @@ from __future__ import annotations
 import dataclasses
 import operator
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
 from penstock.state.log import Record
+from penstock.state.serde import INT
+from penstock.streams.metadata import decode
+from penstock.streams.output import Output
 from penstock.streams.policies import Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
@@ -21,8 +26,11 @@ from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.combine import Combine, Combines, CombinesByWatermark
+from penstock.topologies.packing import unpack
 from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import CalendarWindows, UnlimitedWindows, Windows, global_window, hopping, tumbling
+from tests.properties.oracle import Input
+from tests.properties.running import Runner, chunk_of
 
 SIZES = (1, 2, 7, 10_000)
 
@@ -103,7 +111,7 @@ def random_trial(rng: random.Random, partitions: int) -> Trial:
             steps.pop()
         at = rng.randrange(partitions)
         rows = []
-        for _ in range(rng.choice((1, 3, 30))):
+        for _ in range(rng.choice((1, 3, 30, 90))):
             now[at] += rng.choice((0, 0, 1, 2, 9))
             ts = max(now[at] - rng.choice(late), 0) * scale
             key = None if rng.random() < 0.05 else rng.choice(range(len(KEYS[kind])))
@@ -135,11 +143,15 @@ def topology(trial: Trial, *, combine: bool, ways: int | None = None) -> Topolog
 Answer = tuple[list[Any], dict[bytes | None, tuple[bytes | None, int]]]
 
 
-def run(trial: Trial, size: int, *, combine: bool, ways: int | None = None) -> Answer:
+def run(trial: Trial, size: int, *, combine: bool, ways: int | None = None, columns: bool = False) -> Answer:
     """The table's rows, with their timestamps, by task; and the last result under each key."""
     options = TaskOptions(batch_max_records=size, policies=Policies(processing="skip"))
     driver = TopologyTestDriver(
-        topology(trial, combine=combine, ways=ways), partitions=trial.partitions, options=options, auto_commit=False
+        topology(trial, combine=combine, ways=ways),
+        partitions=trial.partitions,
+        options=options,
+        auto_commit=False,
+        columns=columns,
     )
     with driver:
         for step in trial.steps:
@@ -169,6 +181,7 @@ def test_one_task_answers_as_without_combining(seed: int) -> None:
     expected = run(trial, 10_000, combine=False)
     for size in SIZES:
         assert run(trial, size, combine=True) == expected, (trial, size)
+    assert run(trial, 10_000, combine=True, columns=True) == expected, trial
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -233,3 +246,35 @@ def test_a_record_that_overtakes_partials_is_caught(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Combines, "__init__", never_closing)
     assert _differing(trials) > 0
+
+
+def test_what_is_held_is_gone_with_an_abort() -> None:
+    """What an aborted transaction held is held again when its records come again, and nothing else."""
+    for seed in range(20):
+        rng = random.Random(3000 + seed)
+        runner = Runner(topology(Trial("count", None, "per_commit", None, 1, str, ()), combine=True), 0)
+        rows = [Input("in", i, None, b'{"n": 1, "k": %d}' % rng.randrange(3), rng.randrange(99), ()) for i in range(60)]
+        sent: list[Output] = []
+        while runner.committed["in"].offset < len(rows):
+            at = runner.committed["in"].offset
+            some = rows[at : at + rng.randint(1, 20)]
+            runner.task.add(chunk_of(some, 0), some[-1].offset + 1)
+            while runner.task.process(0, rng.choice((1, 2, 7))):
+                pass
+            work = runner.task.prepare_commit()
+            outputs = runner.task.take_outputs()
+            if rng.random() < 0.4:
+                start = {"in": (at, decode(runner.committed["in"].metadata))}
+                runner.task.discard(start)
+                continue
+            sent += outputs
+            runner.committed = {tp.topic: c for tp, c in runner.task.offsets(work, {}).items()}
+            runner.task.committed(work, {})
+        counts: Counter[bytes | None] = Counter()
+        for output in sent:
+            for data in output.values:
+                found = unpack(data)
+                for key, value in zip(found.keys.to_list(), found.values.to_list(), strict=True):
+                    counts[key] += INT.deserialize(value or b"")
+        expected = Counter(KEYS[str][orjson.loads(r.value or b"")["k"]].encode() for r in rows)
+        assert counts == expected, seed

@@ -206,7 +206,7 @@ class CombinesByWatermark(Combines):
 
     def __init__(self, ctx: OperatorContext, spec: Combine) -> None:
         super().__init__(ctx, spec)
-        self._windowed = spec.windows is not None
+        self._windows = spec.windows
         self._place = 0
         """The first place of the batch whose watermark was not seen yet."""
 
@@ -226,12 +226,14 @@ class CombinesByWatermark(Combines):
 
     def _take(self, keys: list[Any], batch: Batch) -> None:
         super().take(keys, batch)
-        if not self._windowed:
+        if self._windows is None:
             self.limit_ms = min(self.limit_ms, _bounds(batch)[0] + 1)
 
     def _passed_at(self, ts: int) -> int:
         """The limit that a record of this timestamp, and any later one, leaves at least."""
-        return self._span_of(ts).closes_ms if self._windowed else ts + 1
+        windows = self._windows
+        # not the span's: where windows leave gaps, later records may be in a window that an earlier one is not in
+        return ts + 1 if windows is None else windows.end_of(windows.open_from(ts)) + windows.grace_ms
 
     def _due(self, place: int, limit_ms: int) -> bool:
         """Whether the places before this one would have to send what has this limit."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.state import native
 from penstock.state.directory import StateDirectory, TaskLock
 from penstock.state.errors import PenstockError, RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
@@ -26,7 +25,7 @@ from penstock.streams.commit import Committer, CommitTimeouts, Step
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.kafka.native import chosen
+from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
@@ -155,7 +154,7 @@ class Worker:
         restorer: Restorer | None = None
         young, *older = gc.get_threshold()
         try:
-            native.choose(chosen(self.settings.native))
+            choose(self.settings.native)
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without

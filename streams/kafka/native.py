@@ -24,6 +24,7 @@ from confluent_kafka import cimpl
 
 from penstock.state import native
 from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.topologies.kernel_check import why_not_trusted
 
 if TYPE_CHECKING:
     import penstock_native
@@ -75,6 +76,25 @@ def chosen(mode: str) -> native.Choice:
         if named == choice:
             return cast(native.Choice, choice)
     raise SettingsError(f"native={named!r}; choose one of {', '.join(get_args(native.Choice))}")
+
+
+def choose(mode: str) -> None:
+    """Let this process use the compiled part from now on, or not, as ``chosen`` says. Where its kernels do not answer as
+    their twins in Python do, it is not used, or ``EnvironmentFault`` raised under ``require``."""
+    choice = chosen(mode)
+    native.choose(choice)
+    if (wrong := _why_not_trusted()) is None:
+        return
+    if choice == "require":
+        raise EnvironmentFault(f"native='require', and {wrong}: run make native, or set native='auto'")
+    native.choose("off")
+    _say(f"going on without the native part: {wrong}")
+
+
+@functools.cache
+def _why_not_trusted() -> str | None:
+    """Once per process: the module stays the same."""
+    return why_not_trusted()
 
 
 @functools.cache

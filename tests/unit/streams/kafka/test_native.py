@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,3 +75,29 @@ def test_a_client_whose_sources_nobody_read_is_left_alone(monkeypatch: pytest.Mo
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(SettingsError, match="native='sometimes'"):
         are_native("sometimes")
+
+
+def test_a_part_whose_kernels_are_wrong_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compiled_part, "_in_use", [None])
+    monkeypatch.setattr(compiled_part, "_FITTING", SimpleNamespace())
+    monkeypatch.setattr(compiled_part, "why_not", lambda: None)
+    native._why_not_trusted.cache_clear()
+    native._say.cache_clear()
+    with caplog.at_level(logging.INFO, "penstock.kafka"):
+        native.choose("auto")
+    assert compiled_part.compiled() is None
+    assert "going on without the native part: the compiled part fails at" in caplog.text
+    with pytest.raises(EnvironmentFault, match="make native"):
+        native.choose("require")
+    native._why_not_trusted.cache_clear()
+
+
+def test_choosing_holds_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_part, "_in_use", [None])
+    monkeypatch.delenv(native.MODE_ENV, raising=False)
+    native.choose("auto")
+    assert compiled_part.compiled() is compiled_part._FITTING
+    native.choose("off")
+    assert compiled_part.compiled() is None

@@ -296,6 +296,7 @@ class _Runs(Operator):
     def process(self, port: int, batch: Batch) -> None:
         if not len(batch):
             return
+        batch = batch.listed()
         if self._batched:
             self._process_batch(batch)
             return

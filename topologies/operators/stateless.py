@@ -334,6 +334,7 @@ class _MapsBatches(Operator):
         self._fn = spec.fn
 
     def process(self, port: int, batch: Batch) -> None:
+        batch = batch.listed()  # a plain batch, as a user's function makes them
         try:
             out = self._fn(batch)
         except Exception as exc:

@@ -13,13 +13,14 @@ from penstock.state.log import Record
 from penstock.state.serde import Serde, typed_json
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.batch import Batch
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.encoded import ParsedColumn
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.graph import Topology
 from penstock.topologies.needs import Needs
-from penstock.topologies.operators.stateless import MapBatch
+from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.plan import Plan, plan_of
 
 
@@ -42,6 +43,22 @@ class Watched:
 
     def __post_init__(self) -> None:
         assert self.n != 13
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Look(OperatorSpec):
+    """Keeps the column of values that it was given."""
+
+    seen: list[Any]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        seen = self.seen
+
+        class Looks(Operator):
+            def process(self, port: int, batch: Batch) -> None:
+                seen.append(batch.value_column)
+
+        return Looks(ctx)
 
 
 def built(make: Callable[[KStream], Any], value: Any = Flat, key: Any = str) -> Topology:
@@ -129,10 +146,25 @@ def test_columns_can_be_turned_off(columns: Any) -> None:
     seen: list[Any] = []
     builder = StreamsBuilder(value=Flat)
     stream = builder.stream("in").filter(f.col("n") >= 0)
-    builder.add_operator("look", MapBatch(fn=lambda batch: seen.append(batch.value_column)))
+    builder.add_operator("look", Look(seen=seen))
     builder.add_stream("behind", stream.out, "look")
     driver = TopologyTestDriver(builder.build(), columns=True, options=TaskOptions(columns=columns))
     record = msgspec.json.encode(Flat("view", 1, 2.0))
     driver.pipe_raw({"in": [Record(b"k", record, 1)] * 100})
     assert len(seen) == 1
     assert isinstance(seen[0], ParsedColumn) == (columns == "auto")
+
+
+def test_functions_of_batches_get_plain_ones() -> None:
+    seen: list[type] = []
+
+    def doubled(batch: Batch) -> Batch:
+        seen.append(type(batch))
+        return dataclasses.replace(batch, values=[v.n * 2 for v in batch.values])
+
+    builder = StreamsBuilder(value=Flat)
+    builder.stream("in").filter(f.col("n") >= 0).map_batch(doubled, value=int).to("out")
+    driver = TopologyTestDriver(builder.build(), columns=True)
+    driver.pipe_raw({"in": [Record(b"k", msgspec.json.encode(Flat("view", n, 2.0)), 1) for n in range(50)]})
+    assert [r.value for r in driver.read("out")] == [2 * n for n in range(50)]
+    assert seen == [Batch]

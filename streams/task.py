@@ -26,6 +26,7 @@ from penstock.streams.bootstrap import Bootstrap, bootstrap_topics
 from penstock.streams.engine import BatchTime, Engine
 from penstock.streams.event_time import with_event_times
 from penstock.streams.feed import Feed
+from penstock.streams.heavy_keys import HeavyKeys
 from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.output import Output, coalesced
@@ -111,6 +112,7 @@ class Task:
         self.stores = {s.name: KeyValueState(s, backend) for s in subtopology.stores}
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
+        self.heavy_keys = HeavyKeys()
         self.failures = Failures(task_id, options.policies, lambda place: self._input.locate(place))
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
@@ -264,6 +266,7 @@ class Task:
             self._announce()
             return 0
         count = self._input.set(runs)
+        self.heavy_keys.see(runs)
         batches = self._input.batches(self.failures)
         self._event_time.advance(runs)
         self._engine.run(batches, count)

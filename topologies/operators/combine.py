@@ -11,6 +11,9 @@ first. What is behind the topic then meets an order of records that it could hav
 * All that is held is sent before the watermark, or the news that the task is idle, that would close a window of it (without
   windows: that has passed a record of it) is told to the topic's readers.
 
+A record that a function of the user's refuses, under a policy that skips it, is not there for what is behind the topic, not
+even as a moment of stream time.
+
 Between tasks that write one topic nothing is ordered, with or without combining; but a task may now lie up to a commit
 interval behind another one.
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend
-from penstock.state.views import KeyValueState
+from penstock.state.tally import state_of
 from penstock.streams import journal, metadata
 from penstock.streams.asking import Asker, Asks, InlineAsker
 from penstock.streams.batch_input import BatchInput
@@ -109,7 +109,7 @@ class Task:
         )
         self._announces = bootstrap_topics(topology) if options.announces else frozenset()
         self._task_count = task_count
-        self.stores = {s.name: KeyValueState(s, backend) for s in subtopology.stores}
+        self.stores = {s.name: state_of(s, backend) for s in subtopology.stores}
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
         self.heavy_keys = HeavyKeys()

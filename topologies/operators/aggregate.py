@@ -16,13 +16,14 @@ from typing import Any
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
+from penstock.state.tally import CountState
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.counting import add_counts, counted_updates, sums_of
 from penstock.topologies.operators.columnar.grouping import Entries, entries_of
-from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.columnar.parts import key_bytes, worth_columns
 from penstock.topologies.operators.columnar.ways import counting_way, why_rows
 from penstock.topologies.operators.fold import Aggregation, Fold, Made
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
@@ -129,6 +130,8 @@ class Aggregates(Operator):
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self.usable(batch)
+        if self.in_columns and worth_columns(batch) and self._tallied(batch):
+            return
         if self.in_columns and worth_columns(batch) and (found := entries_of(batch, self._key_serde)) is not None:
             counts = self.counts_in(batch, found)
             if counts is not None:
@@ -137,6 +140,14 @@ class Aggregates(Operator):
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if keys:
             self.apply(port, batch, keys)
+
+    def _tallied(self, batch: ColumnBatch) -> bool:
+        """Count records of which nobody downstream hears, if the store's view can do all of it."""
+        state = self._state
+        if self.ctx.heard or self._sums or not isinstance(state, CountState):
+            return False
+        keys = key_bytes(batch.key_column, self._key_serde)
+        return keys is not None and state.count(keys.data, keys.offsets, batch.times)
 
     def counts_in(self, batch: ColumnBatch, found: Entries) -> list[int] | None:
         """How many records each entry has; ``None``: row by row."""

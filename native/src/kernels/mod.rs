@@ -9,6 +9,7 @@ mod interner;
 mod json;
 mod murmur;
 mod rows;
+mod tally;
 mod words;
 
 /// Adds the kernels to the module.
@@ -16,6 +17,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<entry_map::EntryMap>()?;
     module.add_class::<interner::Interner>()?;
     module.add_class::<json::JsonProjector>()?;
+    module.add_class::<tally::Tally>()?;
     module.add_class::<words::WordSplitter>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;

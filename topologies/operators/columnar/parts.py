@@ -23,7 +23,7 @@ from penstock.topologies.columns import (
 from penstock.topologies.encoded import SAME_BYTES, EncodedColumn
 from penstock.topologies.kernels import Coder, Groups, grouped
 
-FEWEST = 32
+FEWEST = 64
 """In batches with fewer records the row path is faster than setting up arrays."""
 
 
@@ -102,6 +102,13 @@ def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
     places = np.array(kept, np.intp)
     one = Groups(np.array(same, np.intp)[groups.numbers], groups.codes[places], groups.firsts[places])
     return Keyed(one, [store_keys[i] for i in kept], distinct)  # type: ignore[misc]  # no nulls here
+
+
+def key_bytes(column: Column | None, serde: Serde[Any]) -> BytesColumn | None:
+    """A key column as the bytes of the store, where they are there already."""
+    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+        return column.raw
+    return column if isinstance(column, BytesColumn) and serde is BYTES else None
 
 
 def _keyed_by_bytes(column: EncodedColumn) -> Keyed:

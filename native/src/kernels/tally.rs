@@ -1,0 +1,206 @@
+//! Counts of records by key since the last commit, beside what the store holds of them.
+//!
+//! A key costs a slot of an index, an entry and its bytes. Slots and entries of a block of keys are read before the first of
+//! them is compared, so that the memory answers for all of them at once.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::RandomState;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use super::buffers::{Held, Rows, to_bytes};
+
+const BLOCK: usize = 32;
+const FIRST_SLOTS: usize = 1024;
+/// What the store keeps: a timestamp and a count.
+const STORED_BYTES: usize = 16;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    start: u64,
+    length: u32,
+    count: i64,
+    latest: i64,
+}
+
+struct Counts {
+    hasher: RandomState,
+    /// By hash, one more than the place of an entry; 0: free. Twice as many as entries at least.
+    slots: Vec<u32>,
+    entries: Vec<Entry>,
+    arena: Vec<u8>,
+    /// How many entries have what the store holds in them.
+    based: usize,
+}
+
+impl Counts {
+    fn clear(&mut self) {
+        self.slots.fill(0);
+        self.entries.clear();
+        self.arena.clear();
+        self.based = 0;
+    }
+
+    fn used_bytes(&self) -> usize {
+        4 * self.slots.len() + size_of::<Entry>() * self.entries.len() + self.arena.len()
+    }
+
+    fn add(&mut self, rows: &Rows, times: &[i64]) {
+        let mut hashes = [0u64; BLOCK];
+        let mut found = [0u32; BLOCK];
+        let mut start = 0;
+        while start < rows.len() {
+            let stop = (start + BLOCK).min(rows.len());
+            while 2 * (self.entries.len() + BLOCK) > self.slots.len() {
+                self.grow();
+            }
+            for (hash, row) in hashes.iter_mut().zip(start..stop) {
+                let (from, to) = rows.span(row);
+                let mut hasher = self.hasher.build_hasher();
+                hasher.write(&rows.data[from..to]);
+                *hash = hasher.finish();
+            }
+            let mask = self.slots.len() - 1;
+            for (slot, hash) in found.iter_mut().zip(&hashes).take(stop - start) {
+                *slot = self.slots[*hash as usize & mask];
+            }
+            let mut alike = 0;
+            for (slot, hash) in found.iter().zip(&hashes).take(stop - start) {
+                alike += (*slot > 0 && self.entries[*slot as usize - 1].hash == *hash) as usize;
+            }
+            std::hint::black_box(alike);
+            for (hash, row) in hashes.iter().zip(start..stop) {
+                let (from, to) = rows.span(row);
+                self.count(&rows.data[from..to], *hash, times[row]);
+            }
+            start = stop;
+        }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, key: &[u8], hash: u64, time: i64) {
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                let start = self.arena.len() as u64;
+                self.arena.extend_from_slice(key);
+                self.entries.push(Entry { hash, start, length: key.len() as u32, count: 1, latest: time });
+                self.slots[at] = self.entries.len() as u32;
+                return;
+            }
+            let entry = &mut self.entries[slot as usize - 1];
+            if entry.hash == hash {
+                let start = entry.start as usize;
+                if self.arena[start..start + entry.length as usize] == *key {
+                    entry.count += 1;
+                    entry.latest = entry.latest.max(time);
+                    return;
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let size = (2 * self.slots.len()).max(FIRST_SLOTS);
+        let mask = size - 1;
+        self.slots = vec![0; size];
+        for (place, entry) in self.entries.iter().enumerate() {
+            let mut at = entry.hash as usize & mask;
+            while self.slots[at] != 0 {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = place as u32 + 1;
+        }
+    }
+
+    fn key(&self, entry: &Entry) -> &[u8] {
+        &self.arena[entry.start as usize..entry.start as usize + entry.length as usize]
+    }
+}
+
+/// See `penstock_native.pyi`.
+#[pyclass]
+pub struct Tally(Counts);
+
+#[pymethods]
+impl Tally {
+    #[new]
+    fn new() -> Self {
+        Tally(Counts { hasher: RandomState::default(), slots: vec![], entries: vec![], arena: vec![], based: 0 })
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.entries.len()
+    }
+
+    #[getter]
+    fn used_bytes(&self) -> usize {
+        self.0.used_bytes()
+    }
+
+    fn add<'py>(
+        &mut self,
+        py: Python<'py>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        times: Held<i64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let rows = Rows::of(&data, &offsets, &None)?;
+        let times = times.slice();
+        if times.len() != rows.len() {
+            return Err(PyValueError::new_err("there is not one time per row"));
+        }
+        if self.0.entries.len() + rows.len() >= u32::MAX as usize / 2 {
+            return Err(PyValueError::new_err("there are too many keys to count at once"));
+        }
+        let counts = &mut self.0;
+        py.detach(|| counts.add(&rows, times));
+        let new = &counts.entries[counts.based..];
+        PyList::new(py, new.iter().map(|entry| PyBytes::new(py, counts.key(entry))))
+    }
+
+    fn base(&mut self, stored: &Bound<'_, PyList>) -> PyResult<()> {
+        let counts = &mut self.0;
+        let new = &mut counts.entries[counts.based..];
+        if stored.len() != new.len() {
+            return Err(PyValueError::new_err("there is not one value per new key"));
+        }
+        for (entry, value) in new.iter_mut().zip(stored.iter()) {
+            if value.is_none() {
+                continue;
+            }
+            let bytes = value.cast::<PyBytes>()?.as_bytes();
+            let (time, count) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>());
+            let (Some(time), Some(count), STORED_BYTES) = (time, count, bytes.len()) else {
+                return Err(PyValueError::new_err("a stored count is not a timestamp and a long"));
+            };
+            let total = entry.count.checked_add(i64::from_be_bytes(*count));
+            entry.count = total.ok_or_else(|| PyValueError::new_err("a count does not fit into 64 bits"))?;
+            entry.latest = entry.latest.max(i64::from_be_bytes(*time));
+        }
+        counts.based = counts.entries.len();
+        Ok(())
+    }
+
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let counts = &self.0;
+        let mut offsets = Vec::with_capacity(counts.entries.len() + 1);
+        offsets.push(0i64);
+        offsets.extend(counts.entries.iter().map(|e| (e.start + e.length as u64) as i64));
+        let numbers: Vec<i64> = counts.entries.iter().map(|e| e.count).collect();
+        let times: Vec<i64> = counts.entries.iter().map(|e| e.latest).collect();
+        let parts =
+            [PyBytes::new(py, &counts.arena), to_bytes(py, &offsets), to_bytes(py, &numbers), to_bytes(py, &times)];
+        PyTuple::new(py, parts)
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,157 @@
+"""A store of counts that the compiled part counts in: columns of keys go in, and out at the commit, without a look into a
+dictionary, or a Python object, per record.
+
+Between two commits the counts are either all in the tally or all in the view's own entries: the tally is begun where
+nothing is uncommitted, and whoever reads or writes the store in any other way finds its counts in the entries. At a
+million keys, of which nearly every record has another one, most of what counting costs is waiting for memory: a record took
+3.5 µs in entries and takes 0.9 µs in the tally, commit included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.state.native import compiled
+from penstock.state.serde import INT
+from penstock.state.store import StateBackend, StoreSpec
+from penstock.state.views import KeyValueState
+
+_STORED_BYTES = 16
+"""A timestamp and a count."""
+
+
+class Tally(Protocol):
+    """Counts by key, in the order in which the keys first had a record. Compiled."""
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Memory taken."""
+
+    def add(self, data: Any, offsets: Any, times: Any) -> list[bytes]:
+        """Count a column of keys without nulls, with their int64 timestamps. Returns the keys that were not there."""
+
+    def base(self, stored: list[bytes | None]) -> None:
+        """What the store holds of the keys that the last ``add`` returned."""
+
+    def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """The keys' data and int64 offsets, int64 counts and highest timestamps."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+
+def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueState:
+    """The view of a store: one that can tally, if that is of use."""
+    native = compiled()
+    fits = spec.kind == "key_value" and spec.value_serde is INT and spec.source_topic is None
+    if fits and native is not None and hasattr(native, "Tally"):
+        return CountState(spec, backend, native.Tally())
+    return KeyValueState(spec, backend)
+
+
+class CountState(KeyValueState):
+    """A view of counts."""
+
+    def __init__(self, spec: StoreSpec, backend: StateBackend, tally: Tally) -> None:
+        super().__init__(spec, backend)
+        self._tally = tally
+
+    def count(self, data: Any, offsets: NDArray[np.int64], times: NDArray[np.int64]) -> bool:
+        """Count records by key, of a column without nulls. ``False``: there are uncommitted entries, which it must be
+        counted in."""
+        if self.dirty or self._floor is not None:
+            return False
+        if not len(self._tally):
+            # nothing is uncommitted, so the backend holds all of it, and soon more than these
+            self.entries.clear()
+            self._old.clear()
+        new = self._tally.add(data, np.ascontiguousarray(offsets), np.ascontiguousarray(times))
+        if new:
+            self._tally.base(self._backend.get_many(self.spec.name, new))
+        return True
+
+    def _listed(self) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int64]]:
+        """Keys, counts and timestamps of the tally."""
+        data, offsets, counts, times = self._tally.columns()
+        ends = np.frombuffer(offsets, np.int64).tolist()
+        keys = [data[a:b] for a, b in pairwise(ends)]
+        return keys, np.frombuffer(counts, np.int64), np.frombuffer(times, np.int64)
+
+    def _settle(self) -> None:
+        """Put the tally's counts into the entries."""
+        if len(self._tally):
+            keys, counts, times = self._listed()
+            listed: list[int] = times.tolist()
+            self.entries.update(zip(keys, zip(counts.tolist(), listed, strict=True), strict=True))
+            self.dirty.update(zip(keys, listed, strict=True))
+            self._tally.clear()
+
+    # -- reading and writing in any other way --------------------------------------------------------------------
+
+    def load(self, keys: Iterable[bytes]) -> None:
+        self._settle()
+        super().load(keys)
+
+    def get(self, key: bytes) -> tuple[Any, int] | None:
+        self._settle()
+        return super().get(key)
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Any, int]]:
+        self._settle()
+        yield from super().range(low, high, reverse=reverse)
+
+    def first(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> tuple[bytes, Any, int] | None:
+        self._settle()
+        return super().first(low, high, reverse=reverse)
+
+    def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
+        self._settle()
+        super().put_entry(key, entry, timestamp_ms, new=new)
+
+    def put_raw(
+        self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]
+    ) -> None:
+        self._settle()
+        super().put_raw(keys, raw_values, values, timestamps)
+
+    def expire_below(self, floor: bytes) -> None:
+        self._settle()
+        super().expire_below(floor)
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
+        if not len(self._tally):
+            return super().pending()
+        keys, counts, times = self._listed()
+        both = np.empty((len(keys), 2), ">i8")
+        both[:, 0], both[:, 1] = times, counts
+        data = both.tobytes()
+        stored: list[bytes | None] = [data[i : i + _STORED_BYTES] for i in range(0, len(data), _STORED_BYTES)]
+        return keys, stored, times.tolist()
+
+    def committed(self) -> None:
+        self._tally.clear()
+        super().committed()
+
+    def discard(self) -> None:
+        self._tally.clear()
+        super().discard()
+
+    def uncommitted_bytes(self) -> int:
+        return self._tally.used_bytes + super().uncommitted_bytes()
+
+    def size_bytes(self) -> int:
+        return self._tally.used_bytes + super().size_bytes()

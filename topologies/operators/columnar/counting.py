@@ -10,7 +10,7 @@ import numpy as np
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import ColumnBatch
 from penstock.topologies.columns import CodedColumn, Column, Ints, NumberColumn
-from penstock.topologies.kernels import counted_so_far, highest_so_far
+from penstock.topologies.kernels import counted_so_far, highest_so_far, summed
 from penstock.topologies.operators.columnar.grouping import Entries
 
 OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
@@ -32,13 +32,13 @@ def add_counts(state: KeyValueState, found: Entries, counts: list[int], times: I
 
 
 def sums_of(batch: ColumnBatch, found: Entries) -> list[int] | None:
-    """The sum of each entry's values, which are numbers of records; ``None``: row by row."""
+    """The sum of each entry's values, which are numbers of records; ``None``, also for a sum of more than 64
+    bits: row by row."""
     column = batch.value_column
     if not isinstance(column, NumberColumn) or column.array.dtype != np.int64 or column.nulls is not None:
         return None
-    sums = np.zeros(len(found.store_keys), np.int64)
-    np.add.at(sums, found.groups.numbers, column.array)
-    return sums.tolist()
+    sums = summed(found.groups, column.array)
+    return None if sums is None else sums.tolist()
 
 
 def counted_updates(

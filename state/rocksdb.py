@@ -10,7 +10,7 @@ Invariants:
   Without a log a crash loses the commits since a store's last write-out or flush, each store for itself.
 * Ranges are read from the database alone: a range writes its store out first, and the next commits of a store
   whose ranges are read go into the database at once. A merge of both would need the buffer sorted, which costs what
-  RocksDB's own sorted buffer does.
+  RocksDB's own sorted buffer does. So do the next commits of a store whose buffer grew full of keys that were put once.
 * Expired keys are deleted before the other entries of a write-out, which were all put later or lie above.
 * Every handle of a column family is released on ``close``; one that is left keeps the database locked. An
   iterator that is being read is such a handle too.
@@ -40,7 +40,7 @@ FILE_ENTRIES_MIN = 2_000
 memory but a block's; a write batch and its flush 0.70, and the memory of all twice. A file of 10 entries took 1 ms, a
 batch 0.2."""
 DIRECT_COMMITS = 64
-"""How many commits after the last range go into the database at once."""
+"""How many commits after the last range, or a write-out that did not pay, go into the database at once."""
 PENDING_FILE = "written-out.pending"
 
 _DEFAULT_FAMILY = "default"
@@ -172,6 +172,7 @@ class RocksDBBackend:
                 if not self._direct[store]:
                     del self._direct[store]
         if 2 * sum(b.entries.written_bytes for b in self._buffers.values()) > self._bound.part_bytes:
+            self._direct |= {n: DIRECT_COMMITS for n, b in self._buffers.items() if not b.pays}
             self._write_out(self._names)
         self._shrink()
 

@@ -173,3 +173,13 @@ def test_standard_input_is_not_read_when_there_is_no_cluster(monkeypatch: pytest
     monkeypatch.setattr(sys, "stdin", stdin)
     assert main(["produce", "t"]) == 1
     assert stdin.buffer.tell() == 0
+
+
+def test_describe_prints_the_graph_the_chart_or_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = {}
+    for option in ([], ["--mermaid"], ["--plan"]):
+        assert main(["describe", "penstock.topologies.examples.keyed_count:build", *option]) == 0
+        printed[tuple(option)] = capsys.readouterr().out
+    assert printed[()].startswith("topology keyed-count")
+    assert printed[("--mermaid",)].startswith("flowchart")
+    assert "clicks (Source): columns; decodes the key" in printed[("--plan",)]

@@ -168,6 +168,10 @@ struct Entered {
     log: Log,
     written: usize,
     written_bytes: usize,
+    /// Where entries lie that were written, and some that are dead.
+    places: Vec<Place>,
+    /// Whether a written entry was moved, so that `places` is to be made anew.
+    moved: bool,
     /// The written entries by key, while nothing changes them.
     sorted: Option<Vec<Place>>,
 }
@@ -213,7 +217,7 @@ impl Entered {
         let hash = self.hash(key);
         let log = &mut self.log;
         if let Some(found) = self.index.find_mut(hash, |&p| log.key(p) == key) {
-            let before = log.flags(*found);
+            let (there, before) = (*found, log.flags(*found));
             let (segment, at) = log.at(*found);
             let size = header(segment, at).total;
             if before & WRITTEN != 0 {
@@ -228,6 +232,9 @@ impl Entered {
             if flags & WRITTEN != 0 {
                 self.written += 1;
                 self.written_bytes += header(segment, at).total;
+                if before & WRITTEN == 0 || *found != there {
+                    self.places.push(*found);
+                }
             }
             return;
         }
@@ -241,7 +248,19 @@ impl Entered {
         if flags & WRITTEN != 0 {
             self.written += 1;
             self.written_bytes += self.size(place);
+            self.places.push(place);
         }
+    }
+
+    /// The written entries, in no order.
+    fn all_written(&mut self) -> Vec<Place> {
+        if self.moved {
+            self.moved = false;
+            self.places = self.log.places().filter(|(_, f)| f & (WRITTEN | DEAD) == WRITTEN).map(|(p, _)| p).collect();
+        }
+        let log = &self.log;
+        self.places.retain(|&p| p >> 32 >= log.first && log.flags(p) & (WRITTEN | DEAD) == WRITTEN);
+        self.places.clone()
     }
 
     fn forget(&mut self, place: Place) {
@@ -261,7 +280,9 @@ impl Entered {
             0 => 0,
             room => (room * 8).div_ceil(7).next_power_of_two(),
         };
-        self.log.bytes + buckets * BUCKET_BYTES + self.sorted.as_ref().map_or(0, |s| s.capacity() * 8)
+        self.log.bytes
+            + buckets * BUCKET_BYTES
+            + (self.sorted.as_ref().map_or(0, Vec::capacity) + self.places.capacity()) * 8
     }
 
     /// Takes the oldest segment apart.
@@ -286,6 +307,7 @@ impl Entered {
             let start = at + HEADER + head.key;
             let value = (head.value != ABSENT).then(|| &oldest[start..start + head.value as usize]);
             if flags & WRITTEN != 0 {
+                self.moved = true;
                 self.written_bytes -= head.total - HEADER - head.key - value.map_or(0, <[u8]>::len);
             }
             *found.get_mut() = self.log.append(key, value, flags & !USED);
@@ -312,32 +334,37 @@ impl Entered {
     }
 
     fn sort(&mut self) -> &[Place] {
-        let log = &self.log;
-        let written = self.written;
-        self.sorted.get_or_insert_with(|| {
+        if self.sorted.is_none() {
+            let places = self.all_written();
+            let log = &self.log;
             // The first bytes of a key decide most comparisons, without a look at the log.
-            let mut found: Vec<(u64, Place)> = Vec::with_capacity(written);
-            found.extend(log.places().filter(|(_, flags)| flags & (WRITTEN | DEAD) == WRITTEN).map(|(place, _)| {
-                let key = log.key(place);
-                let mut first = [0; 8];
-                let some = key.len().min(8);
-                first[..some].copy_from_slice(&key[..some]);
-                (u64::from_be_bytes(first), place)
-            }));
+            let mut found: Vec<(u64, Place)> = places
+                .into_iter()
+                .map(|place| {
+                    let key = log.key(place);
+                    let mut first = [0; 8];
+                    let some = key.len().min(8);
+                    first[..some].copy_from_slice(&key[..some]);
+                    (u64::from_be_bytes(first), place)
+                })
+                .collect();
             found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| log.key(a.1).cmp(log.key(b.1))));
-            found.into_iter().map(|(_, place)| place).collect()
-        })
+            self.sorted = Some(found.into_iter().map(|(_, place)| place).collect());
+        }
+        self.sorted.get_or_insert_default()
     }
 
     fn settle(&mut self) {
-        let places: Vec<Place> = match self.sorted.take() {
+        let places = match self.sorted.take() {
             Some(sorted) => sorted,
-            None => self.log.places().filter(|(_, f)| f & (WRITTEN | DEAD) == WRITTEN).map(|(p, _)| p).collect(),
+            None => self.all_written(),
         };
         for place in places {
             let flags = self.log.flags(place);
             self.log.set_flags(place, flags & !WRITTEN);
         }
+        self.places = vec![];
+        self.moved = false;
         self.written = 0;
         self.written_bytes = 0;
     }
@@ -406,7 +433,11 @@ impl EntryMap {
         self.entered.written_bytes + self.entered.written * BUCKET_BYTES
     }
 
-    fn get_many<'py>(&mut self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
+    fn get_many<'py>(
+        &mut self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
         let keys: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
         let mut values: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(keys.len());
         let mut unknown = vec![];

@@ -236,10 +236,15 @@ class Committer:
 
         ``RetriableError``: the log does not answer; call it again before anything else.
         """
+        ended = True
         if self._producer is not None and self._in_transaction:
-            with suppress(PenstockError):  # the next producer's init_transactions ends the transaction instead
+            try:
                 self._producer.abort(self._timeouts.transaction_s)
+            except PenstockError:
+                ended = False
         self.retire()
+        if not ended:
+            self.open()  # ends the transaction, for which whoever gets the tasks would wait
         return self._restart_tasks(tasks)
 
     def _restart_tasks(self, tasks: Sequence[Task]) -> list[Task]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock.state.errors import TaskMigratedError
+from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.streams import metadata
 from penstock.streams.memory_producer import MemoryProducer
-from penstock.streams.ports import AbortableError, UnknownOutcomeError
+from penstock.streams.ports import AbortableError, ProducerRetiredError, UnknownOutcomeError
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import APP, POLL_INTERVAL_MS, Disk, Node, World
 
@@ -71,12 +71,14 @@ def test_revoke_commits_before_the_tasks_are_given_up() -> None:
     assert_equal(world, first, second)
 
 
-def test_commit_that_fails_in_a_revocation_is_done_again_by_the_next_owner() -> None:
+@pytest.mark.parametrize("error", [UnknownOutcomeError, ProducerRetiredError, AbortableError])
+def test_commit_that_fails_in_a_revocation_is_done_again_by_the_next_owner(error: type[PenstockError]) -> None:
+    """Nor does the next owner wait for a transaction that a retired producer has left open."""
     world = a_world()
     first = world.node("a")
     with_work(world, first)
     second = world.node("b")
-    world.log.fault("commit_before", 1, UnknownOutcomeError("no answer"))
+    world.log.fault("commit_before", 1, error("refused"))
     world.settle(first, second)
     assert_equal(world, first, second)
 

@@ -31,7 +31,7 @@ _OURS = {
     "auto.offset.reset": "every position is explicit; a silent jump would lose records",
     "enable.partition.eof": "the feed learns from it which partition is caught up",
     "session.timeout.ms": "it is the setting session_timeout_ms, from which the heartbeat and the revoke limit follow",
-    "heartbeat.interval.ms": "it is a third of the setting session_timeout_ms",
+    "heartbeat.interval.ms": "it is a third of the setting session_timeout_ms, and at most 3 s",
     "transactional.id": "it fences this worker's older self and is made from the application_id",
     "transaction.timeout.ms": "it is the setting transaction_timeout_ms",
     "delivery.report.only.error": "the changelog's offsets come from delivery reports",
@@ -74,6 +74,10 @@ _PRODUCER_DEFAULTS: dict[str, Any] = {
 # For those who wait for each record: nothing waits for company, at the price of more and smaller requests.
 _SWIFT_CONSUMER: dict[str, Any] = {"fetch.queue.backoff.ms": 2}
 _SWIFT_PRODUCER: dict[str, Any] = {"linger.ms": 1}
+
+# A member learns from its next heartbeat that the group changes, and those that have given up their tasks already wait for
+# the last one to learn of it: a third of the default session, 15 s, would be that long a pause.
+_HEARTBEAT_MAX_MS = 3_000
 
 _GROUP_PROMISES = {
     "partition.assignment.strategy": ("range", "only range puts equal partitions of joined topics on one worker"),
@@ -148,7 +152,7 @@ def consumer_config(
     else:
         config["partition.assignment.strategy"] = "range"
         config["session.timeout.ms"] = session_timeout_ms
-        config["heartbeat.interval.ms"] = max(session_timeout_ms // 3, 1)
+        config["heartbeat.interval.ms"] = max(min(session_timeout_ms // 3, _HEARTBEAT_MAX_MS), 1)
         # librdkafka refuses a poll interval below the session time-out.
         config.setdefault("max.poll.interval.ms", max(300_000, session_timeout_ms))
     if group_instance_id is not None:

@@ -147,3 +147,8 @@ def test_swift_clients_wait_for_no_company_unless_told() -> None:
     calm = consumer_config("b", "g", {})["fetch.queue.backoff.ms"]
     assert consumer_config("b", "g", {}, swift=True)["fetch.queue.backoff.ms"] < calm
     assert consumer_config("b", "g", {"fetch.queue.backoff.ms": 30}, swift=True)["fetch.queue.backoff.ms"] == 30
+
+
+def test_members_hear_of_a_changing_group_within_seconds() -> None:
+    assert consumer_config("b", "g", {}, session_timeout_ms=45_000)["heartbeat.interval.ms"] == 3_000
+    assert consumer_config("b", "g", {}, session_timeout_ms=6_000)["heartbeat.interval.ms"] == 2_000

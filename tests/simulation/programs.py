@@ -27,6 +27,27 @@ def clicks_per_region() -> Topology:
     return builder.build()
 
 
+def combined_clicks() -> Topology:
+    """A count per region that is combined before its repartition."""
+    builder = StreamsBuilder("combined", key=str, value=dict, emission="per_commit")
+    clicks = builder.stream("clicks").group_by(lambda _, click: REGIONS[click["n"] % 3])
+    clicks.count(name="counts").to_stream().map_values(str, value=str).to("counted")
+    return builder.build()
+
+
+def combined_world(guarantee: str, *, count: int = 120, partitions: int = 2) -> World:
+    """The combined count with its input written."""
+    world = World(
+        combined_clicks(),
+        guarantee,  # type: ignore[arg-type]  # one of the guarantees
+        inputs=["clicks"],
+        outputs=["counted"],
+        partitions=partitions,
+    )
+    world.write("clicks", clicks(random.Random(1), count)[1])
+    return world
+
+
 def clicks(rng: random.Random, count: int, *, users: int = 8) -> tuple[Records, Records]:
     """Table rows and clicks, in ascending time, so that the order does not depend on where a run was interrupted."""
     table: Records = [(b"u%d" % u, orjson.dumps({"r": REGIONS[u % 3]}), 10 * u) for u in range(users)]

@@ -1,0 +1,63 @@
+"""Crashes of a worker that holds partial aggregates: what is held is in no store, and must come again, once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+
+from penstock.state.log import TaskId
+from penstock.state.serde import INT
+from penstock.streams.commit import Step
+from tests.simulation.programs import REGIONS, combined_world
+from tests.simulation.world import Disk, World
+
+STEPS: tuple[Step, ...] = get_args(Step)
+EACH = {region.encode(): str(sum(n % 3 == i for n in range(120))).encode() for i, region in enumerate(REGIONS)}
+
+
+@cache
+def undisturbed(guarantee: str) -> tuple[dict[tuple[TaskId, str], dict[bytes, bytes]], Counter[Step]]:
+    """Stores and steps of the run that nothing happens to."""
+    world = combined_world(guarantee)
+    node = world.node("a")
+    world.settle(node)
+    assert set(EACH.items()) <= set(world.rows("counted"))
+    return world.stores(node), Counter(node.steps)
+
+
+def crashed(guarantee: str, step: Step, nth: int) -> tuple[World, Any]:
+    world = combined_world(guarantee)
+    node = world.node("a")
+    node.crash_at(step, nth)
+    node.run_until_crash()
+    node.crash()
+    after = world.node("a", node.disk) if nth % 2 else world.node("b", Disk())
+    if not nth % 2:
+        world.log.advance(10_001)  # the dead producer's transaction is ended by its time-out
+    world.settle(after)
+    return world, after
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_exactly_once_ends_as_the_undisturbed_run(step: Step) -> None:
+    stores, steps = undisturbed("exactly_once")
+    assert steps[step] > 2
+    for nth in range(1, steps[step] + 1):
+        world, node = crashed("exactly_once", step, nth)
+        assert world.stores(node) == stores, f"crash at {step} number {nth}"
+        rows = world.rows("counted")
+        for region, count in EACH.items():
+            assert max(int(v) for k, v in rows if k == region and v is not None) == int(count), (step, nth)
+
+
+@pytest.mark.parametrize("step", [s for s in STEPS if s not in ("begun", "offsets_added")])
+def test_at_least_once_loses_nothing(step: Step) -> None:
+    _, steps = undisturbed("at_least_once")
+    for nth in range(1, steps[step] + 1):
+        world, node = crashed("at_least_once", step, nth)
+        counted = {k: INT.deserialize(v[8:]) for s in world.stores(node).values() for k, v in s.items()}
+        assert counted.keys() == EACH.keys()
+        assert all(counted[k] >= int(n) for k, n in EACH.items()), f"crash at {step} number {nth}"

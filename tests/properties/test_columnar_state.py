@@ -16,12 +16,15 @@ from penstock.state.log import Record
 from penstock.state.native import compiled
 from penstock.state.tally import CountState
 from penstock.streams import sink
+from penstock.streams.policies import Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, left, lit, right, struct
+from penstock.topologies.expressions.functions import count as count_of_rows
 from penstock.topologies.operators import join as join_operator
 from penstock.topologies.operators.aggregate import Aggregates
+from penstock.topologies.operators.columnar.folding import ColumnFold
 from penstock.topologies.operators.columnar.join_fields import JoinedFields
 from penstock.topologies.windows import hopping, tumbling
 
@@ -71,6 +74,33 @@ def unheard_count(rng: random.Random) -> StreamsBuilder:
     counts = grouped.count(name="counts", emission=rng.choice(("every_update", "per_commit")))
     if rng.random() < 0.3:  # someone else looks into the store
         builder.stream("table").join(counts, lambda value, count: str(count), value=str).to("out")
+    return builder
+
+
+def aggregated(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=Named)
+    grouped = builder.stream("in").group_by_key()
+    if rng.random() < 0.6:
+        grouped = grouped.windowed_by(tumbling(rng.choice((7, 40)), grace=rng.choice((0, 30))))
+    n, x = col("n"), col("x")
+    big = n * rng.choice((1, 1 << 56))  # whose sum leaves the bounds
+    parts = {
+        "rows": count_of_rows(),
+        "texts": col("text").count(),
+        "xs": x.count(),
+        "total": big.sum(),
+        "mean": n.mean(),
+        "least": n.min(),
+        "most": (n * 2).max(),
+        "float": x.sum(),
+        "average": (x * 0.1).mean(),
+        "low": x.min(),
+        "high": x.max(),
+        "some": n.sum().where(n > 5),
+    }
+    chosen = {name: parts[name] for name in rng.sample(sorted(parts), rng.randint(1, 5))}
+    table = grouped.agg(name="totals", emission=rng.choice(("per_commit", "per_commit", "every_update")), **chosen)
+    table.to_stream(lambda key, value: str(key), key=str).to("out")
     return builder
 
 
@@ -158,7 +188,7 @@ def outcome(build: Build, seed: int, batch: int, *, columns: bool) -> dict[str, 
     """Everything that the program did with the seed's input."""
     rng = random.Random(seed)
     topology = build(rng).build()
-    options = TaskOptions(batch_max_records=batch)
+    options = TaskOptions(batch_max_records=batch, policies=Policies(processing="skip"))
     with TopologyTestDriver(topology, options=options, auto_commit=False, columns=columns) as driver:
         out: dict[str, Any] = {}
         now = rng.randint(0, 30)
@@ -199,6 +229,14 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return done
 
     monkeypatch.setattr(CountState, "count", tallied)
+    folded = ColumnFold.folded
+
+    def fold(self: Any, *args: Any) -> Any:
+        found = folded(self, *args)
+        seen["fold"] += found is not None
+        return found
+
+    monkeypatch.setattr(ColumnFold, "folded", fold)
 
     def counted(self: Any, *args: Any, **options: Any) -> None:
         seen["count"] += 1
@@ -233,6 +271,7 @@ PROGRAMS: dict[Build, str] = {
     windowed_count: "count",
     table_join: "join",
     unheard_count: "tally",
+    aggregated: "fold",
     counted_joins: "count",
     enriched: "fields",
     projected: "json",

@@ -16,18 +16,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from penstock.state.errors import TopologyError
 from penstock.state.serde import Serde
 from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
 
 if TYPE_CHECKING:
+    from penstock.topologies.expressions.row_function import ExpressionFunction
     from penstock.topologies.expressions.tree import Expression
 
 Column: TypeAlias = "str | Callable[[Any], Any] | Expression | None"
 """What is aggregated of a value: a field's name, a function or an expression of the value, or ``None`` for the value
 itself."""
+
+
+class Part(NamedTuple):
+    """An aggregate expression as a value: ``function`` of the column ``of`` (``None``: of records), whose type is ``kind``.
+    ``merge``: of its accumulators."""
+
+    function: str
+    of: ExpressionFunction | None
+    kind: str
+    merge: Callable[[Any, Any], Any] | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +48,8 @@ class Aggregator:
     ``b`` after those of ``a``. ``subtract(a, b)``: what ``a`` is without the records of ``b``, all of which it has.
 
     ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of tasks that run
-    beside each other have no one answer.
+    beside each other have no one answer. ``part``: what it is, if it is one aggregate expression; ``parts``: what it is made
+    of, if those are, the accumulator being the tuple of theirs.
     """
 
     name: str
@@ -51,6 +63,8 @@ class Aggregator:
     subtract: Callable[[Any, Any], Any] | None = None
     exact_merge: bool = False
     ordered: bool = False
+    part: Part | None = None
+    parts: tuple[Part, ...] = ()
 
     def fold(self, rows: Iterable[tuple[Any, int]]) -> Any:
         """The accumulator of rows ``(value, timestamp_ms)``."""
@@ -138,6 +152,7 @@ def agg(*positional: Any, **parts: Aggregator) -> Aggregator:
         subtract=_both([p.subtract for p in members]),
         exact_merge=all(p.exact_merge for p in members),
         ordered=any(p.ordered for p in members),
+        parts=tuple(p.part for p in members if p.part is not None) if all(p.part for p in members) else (),
     )
 
 

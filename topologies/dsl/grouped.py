@@ -252,6 +252,7 @@ class KGroupedStream:
             merge=merge if of.exact_merge and not of.ordered else None,
             inverse=of.subtract if of.exact_merge and not of.ordered else None,
             result=of.result,
+            parts=of.parts,
         )
         request = dataclasses.replace(self._request(name, of.serde, emission, late, fold), shown_serde=shown)
         partly = merge if not of.ordered and (of.exact_merge or approximate) else None

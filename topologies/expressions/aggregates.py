@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.aggregators.base import Aggregator, agg
+from penstock.topologies.aggregators.base import Aggregator, Part, agg
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.expressions.errors import ExpressionError
@@ -96,7 +96,9 @@ def aggregator_of(aggregate: Aggregate, schema: Any = UNKNOWN, *, operator: str 
     made = _MAKERS[aggregate.function](column, UNKNOWN if column is None else column.result, aggregate.args)
     if aggregate.function == "sum" and tp.kind in ("int64", "unknown"):
         made = _bounded(made, aggregate.text())
-    return dataclasses.replace(made, name=aggregate.text())
+    kind = "int64" if column is None else column.result.kind
+    part = Part(aggregate.function, column, kind, made.merge)
+    return dataclasses.replace(made, name=aggregate.text(), part=part)
 
 
 def _kept(tp: DataType) -> Any:

@@ -22,9 +22,10 @@ from penstock.topologies.edges import Emits
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.counting import add_counts, counted_updates, sums_of
+from penstock.topologies.operators.columnar.folding import ColumnFold
 from penstock.topologies.operators.columnar.grouping import Entries, entries_of
 from penstock.topologies.operators.columnar.parts import key_bytes, worth_columns
-from penstock.topologies.operators.columnar.ways import counting_way, why_rows
+from penstock.topologies.operators.columnar.ways import counting_way, folding_way, why_rows
 from penstock.topologies.operators.fold import Aggregation, Fold, Made
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
@@ -43,12 +44,17 @@ class Aggregate(OperatorSpec):
         return self.stores[0]
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        return counting_way(None, why_rows=self.why_rows, sums=self.fold.sums)
+        return self.way_of_columns(None, None)
 
-    @property
-    def why_rows(self) -> str | None:
-        """Why it takes its records one by one."""
-        return why_rows(counts=self.fold.counts or self.fold.sums, sends_olds=self.sends_olds)
+    def way_of_columns(self, reason: str | None, late: Needs | None) -> Way:
+        """How it takes records: ``reason``: why one by one, whatever it folds; ``late``: what is needed of late ones."""
+        folds = bool(self.fold.parts) and not self.fold.partials
+        if reason is None and folds and self.emission == "every_update":
+            reason = "it emits every update"
+        if reason is None and folds and not self.sends_olds:
+            return folding_way(self.fold.parts, late)
+        reason = reason or why_rows(counts=self.fold.counts or self.fold.sums, sends_olds=self.sends_olds)
+        return counting_way(late, why_rows=reason, sums=self.fold.sums)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -109,6 +115,10 @@ class Aggregates(Operator):
             and self._state.immutable
             and self._state.exact is int
         )
+        self._columns: ColumnFold | None = None
+        if not self._every_update and not spec.sends_olds and self._state.immutable and fold.init is not None:
+            self._columns = ColumnFold.of(fold.parts)
+        self.in_columns = self.in_columns or self._columns is not None
         """Whether batches of columns can be taken as such."""
 
     def usable(self, batch: Batch) -> Batch:
@@ -132,10 +142,9 @@ class Aggregates(Operator):
         batch = self.usable(batch)
         if self.in_columns and worth_columns(batch) and self._tallied(batch):
             return
-        if self.in_columns and worth_columns(batch) and (found := entries_of(batch, self._key_serde)) is not None:
-            counts = self.counts_in(batch, found)
-            if counts is not None:
-                self.count_columns(batch, found, counts, windowed=False)
+        if self.in_columns and worth_columns(batch):
+            found = entries_of(batch, self._key_serde)
+            if found is not None and self.take_columns(batch, found, windowed=False):
                 return
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if keys:
@@ -144,10 +153,41 @@ class Aggregates(Operator):
     def _tallied(self, batch: ColumnBatch) -> bool:
         """Count records of which nobody downstream hears, if the store's view can do all of it."""
         state = self._state
-        if self.ctx.heard or self._sums or not isinstance(state, CountState):
+        if self.ctx.heard or self._sums or self._columns is not None or not isinstance(state, CountState):
             return False
         keys = key_bytes(batch.key_column, self._key_serde)
         return keys is not None and state.count(keys.data, keys.offsets, batch.times)
+
+    def take_columns(self, batch: ColumnBatch, found: Entries, *, windowed: bool) -> bool:
+        """Take records by their entries where ``in_columns``; ``False``: nothing was done, they must be taken one by one."""
+        if self._columns is not None:
+            return self._fold_columns(batch, found, self._columns)
+        counts = self.counts_in(batch, found)
+        if counts is not None:
+            self.count_columns(batch, found, counts, windowed=windowed)
+        return counts is not None
+
+    def _fold_columns(self, batch: ColumnBatch, found: Entries, fold: ColumnFold) -> bool:
+        """Fold records by their entries, of which the last aggregate is all that anyone sees."""
+        columns = fold.columns(batch)
+        if columns is None:
+            return False
+        state, init = self._state, self._init
+        assert init is not None
+        state.load(found.store_keys)
+        entries, exact = state.entries, state.exact
+        before = list(map(entries.__getitem__, found.store_keys))
+        new = fold.folded([init() if e is None else e[0] for e in before], found.groups, columns)
+        if new is None:
+            return False
+        latest: list[int] = found.latest(batch.times).tolist()
+        for key, acc, ts, entry in zip(found.store_keys, new, latest, before, strict=True):
+            ts = ts if entry is None else max(ts, entry[1])
+            entries[key] = (acc if type(acc) is exact else state.as_stored(acc), ts)
+            state.dirty[key] = ts
+        if self.ctx.heard and not self.mute:
+            self._changed.update(zip(found.store_keys, found.keys, strict=True))
+        return True
 
     def counts_in(self, batch: ColumnBatch, found: Entries) -> list[int] | None:
         """How many records each entry has; ``None``: row by row."""

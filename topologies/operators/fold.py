@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.state.serde import Serde
+from penstock.topologies.aggregators.base import Part
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.windows import Windows
 
@@ -23,7 +24,8 @@ class Fold:
     records. ``partials``: the records are aggregates of other records, which the adder merges; ``sums``: they are numbers of
     records, which it adds up. ``merger(key, a, b)`` makes one aggregate of two sessions'. ``merge(a, b)``: of those of two
     disjoint sets of records, so that windows may share the aggregates of their parts; ``inverse(a, b)`` takes b's records
-    out of a again. ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
+    out of a again. ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself. ``parts``: the
+    aggregate expressions that the adder folds, if the aggregate is the tuple of their accumulators.
     """
 
     adders: tuple[Adder, ...]
@@ -36,6 +38,7 @@ class Fold:
     merge: Callable[[Any, Any], Any] | None = None
     inverse: Callable[[Any, Any], Any] | None = None
     result: Callable[[Any], Any] | None = None
+    parts: tuple[Part, ...] = ()
 
     def add(self, port: int, key: Any, value: Any, ts: int, aggregate: Any) -> Any:
         """The aggregate with one record more; ``None`` for the aggregate: it is the first."""

@@ -28,7 +28,6 @@ from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.closing import ClosingAggregate, ClosingAggregates
 from penstock.topologies.operators.columnar.grouping import window_entries
 from penstock.topologies.operators.columnar.parts import worth_columns
-from penstock.topologies.operators.columnar.ways import counting_way
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
 
@@ -45,10 +44,8 @@ class WindowAggregate(ClosingAggregate):
     windows: SpanWindows
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        reason = self.why_rows
-        if reason is None and not _aligned(self.windows):
-            reason = "its windows are not the plain tumbling ones"
-        return counting_way(out[1] if len(out) > 1 else None, why_rows=reason, sums=self.fold.sums)
+        reason = None if _aligned(self.windows) else "its windows are not the plain tumbling ones"
+        return self.way_of_columns(reason, out[1] if len(out) > 1 else None)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -150,8 +147,8 @@ class WindowAggregates(ClosingAggregates):
 
     # -- records and closing -------------------------------------------------------------------------------------
 
-    def _taken_in_columns(self, batch: ColumnBatch) -> bool:
-        """Take a batch's columns, if that can be done."""
+    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
+        """Take a batch's columns, if that can be done; what is left to be taken one by one."""
         size = self._size_ms
         assert size is not None
         starts = batch.times - batch.times % size
@@ -159,22 +156,19 @@ class WindowAggregates(ClosingAggregates):
         kept: Batch = batch
         if late.any():
             kept, starts = batch.where(~late), starts[~late]
-        found = counts = None
-        if len(kept):
-            assert isinstance(kept, ColumnBatch)
-            found = window_entries(kept, self._key_serde, starts, size)
-            counts = None if found is None else self.counts_in(kept, found)
-            if counts is None:
-                return False
         self.report_late(batch, late)
-        if found is not None and counts is not None:
-            assert isinstance(kept, ColumnBatch)
-            self.count_columns(kept, found, counts, windowed=True)
-        return True
+        if not len(kept):
+            return None
+        assert isinstance(kept, ColumnBatch)
+        found = window_entries(kept, self._key_serde, starts, size)
+        return None if found is not None and self.take_columns(kept, found, windowed=True) else kept
 
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and self._aligned and worth_columns(batch) and self._taken_in_columns(batch):
-            return
+        if self.in_columns and self._aligned and worth_columns(batch):
+            left = self._left_of_columns(batch)
+            if left is None:
+                return
+            batch = left
         starts, places = self._starts(batch)
         if places is not None:
             batch = batch.pick(places)

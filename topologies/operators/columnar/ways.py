@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.state.serde import FLOAT, Serde
+from penstock.topologies.aggregators.base import Part
 from penstock.topologies.encoded import SAME_BYTES
 from penstock.topologies.needs import ROWS, Needs, Way
+from penstock.topologies.operators.columnar.folding import why_not
 from penstock.topologies.operators.columnar.join import reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import sides_of
 from penstock.topologies.operators.columnar.json_writing import encoder_of
-from penstock.topologies.operators.columnar.stateless import PYTHON
+from penstock.topologies.operators.columnar.stateless import PYTHON, reads
 
 _KEY = Needs(key=True)
 
@@ -36,6 +38,17 @@ def counting_way(late: Needs | None, *, why_rows: str | None, sums: bool = False
         return Way(ROWS, why_rows)
     needs = dataclasses.replace(_KEY, value=True) if sums else _KEY
     return Way(needs if late is None else needs | late.later())
+
+
+def folding_way(parts: Sequence[Part], late: Needs | None) -> Way:
+    """An aggregation of aggregate expressions."""
+    needs = _KEY if late is None else _KEY | late.later()
+    for part in parts:
+        read = why_not(part) or (reads(part.of) if part.of is not None else Needs())
+        if isinstance(read, str):
+            return Way(ROWS, read)
+        needs |= read
+    return Way(needs)
 
 
 def why_rows(*, counts: bool, sends_olds: bool) -> str | None:

@@ -1,0 +1,160 @@
+"""Aggregate expressions on columns: the values of each aggregate as an array, folded into the accumulators of their entries.
+
+Only where the outcome is that of one record after the other, to the bit: whole numbers that stay far from the bounds of
+64 bits, sums of floats added in record order to what the accumulator holds, extremes of floats without NaN and zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.topologies.aggregators.base import Part
+from penstock.topologies.batch import ColumnBatch
+from penstock.topologies.columns import CodedColumn, Column, Mask, NumberColumn, Places
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.vectors import Vectors
+from penstock.topologies.kernels import Groups
+from penstock.topologies.operators.columnar.parts import nulls_of
+
+_SAFE = float(1 << 62)
+Values = tuple[NDArray[Any], Places]
+"""The values that are not null, and the group of each."""
+
+
+class ColumnFold:
+    """The aggregates of one operator; the accumulator is the tuple of theirs."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = tuple(parts)
+        self._vectors = [None if p.of is None else Vectors.of(p.of) for p in parts]
+
+    @classmethod
+    def of(cls, parts: Sequence[Part] | None) -> ColumnFold | None:
+        """``None`` where one of the aggregates cannot be folded so."""
+        if not parts or any(why_not(p) is not None for p in parts):
+            return None
+        return cls(parts)
+
+    def columns(self, batch: ColumnBatch) -> list[Column | None] | None:
+        """What each aggregate is of; ``None`` in it: of the records. ``None``: row by row."""
+        out: list[Column | None] = []
+        for vectors in self._vectors:
+            column = None if vectors is None else vectors.column(batch)
+            if vectors is not None and column is None:
+                return None
+            out.append(column)
+        return out
+
+    def folded(
+        self, before: list[tuple[Any, ...]], groups: Groups, columns: list[Column | None]
+    ) -> list[tuple[Any, ...]] | None:
+        """The accumulators of each group after a batch. ``None``: row by row."""
+        made: list[list[Any]] = []
+        for i, (part, column) in enumerate(zip(self._parts, columns, strict=True)):
+            accs = [acc[i] for acc in before]
+            new: list[Any] | None
+            if column is None:
+                new = _counted(accs, groups.numbers)
+            else:
+                values = _present(column, groups) if part.function == "count" else _values(column, groups)
+                new = None if values is None else _FOLDS[part.function](accs, *values, part)
+            if new is None:
+                return None
+            made.append(new)
+        return list(zip(*made, strict=True))
+
+
+def why_not(part: Part) -> str | None:
+    """Why an aggregate is folded row by row."""
+    if part.function not in _FOLDS:
+        return f"{part.function}() takes its records one by one"
+    return None if part.of is None or isinstance(part.of, ExpressionFunction) else "it is of a function"
+
+
+def _present(column: Column, groups: Groups) -> Values:
+    nulls = nulls_of(column)
+    numbers = groups.numbers if nulls is None else groups.numbers[~nulls]
+    return numbers, numbers
+
+
+def _values(column: Column, groups: Groups) -> Values | None:
+    if isinstance(column, CodedColumn):
+        kinds = set(map(type, column.values)) - {type(None)}
+        if kinds and kinds != {int}:
+            return None
+        absent = np.array([v is None for v in column.values], np.bool_)[column.codes]
+        try:
+            array = np.array([v or 0 for v in column.values], np.int64)[column.codes]
+        except OverflowError:
+            return None
+        return (array[~absent], groups.numbers[~absent]) if absent.any() else (array, groups.numbers)
+    if not isinstance(column, NumberColumn):
+        return None
+    if column.nulls is None:
+        return column.array, groups.numbers
+    return column.array[~column.nulls], groups.numbers[~column.nulls]
+
+
+def _counted(accs: list[Any], numbers: Places) -> list[Any]:
+    return [a + n for a, n in zip(accs, np.bincount(numbers, minlength=len(accs)).tolist(), strict=True)]
+
+
+def _count(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) -> list[Any]:
+    return _counted(accs, numbers)
+
+
+def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) -> list[Any] | None:
+    """Of ``(count, sum)``."""
+    totals = [total for _, total in accs]
+    if part.kind == "int64" and array.dtype == np.int64:
+        if not _far_from_bounds(totals, array):
+            return None
+        sums = np.array(totals, np.int64)
+    elif part.kind == "float64" and array.dtype == np.float64 and all(type(t) is float for t in totals):
+        sums = np.array(totals, np.float64)
+    else:
+        return None
+    np.add.at(sums, numbers, array)  # one after the other
+    counts = np.bincount(numbers, minlength=len(accs)).tolist()
+    return [(acc[0] + n, s) if n else acc for acc, n, s in zip(accs, counts, sums.tolist(), strict=True)]
+
+
+def _far_from_bounds(totals: list[int], array: NDArray[Any]) -> bool:
+    """Whether no sum on the way can leave the bounds of 64 bits."""
+    most = 0.0 if not len(array) else max(abs(float(array.max())), abs(float(array.min()))) * len(array)
+    return most < _SAFE and all(type(t) is int and abs(t) < _SAFE for t in totals)
+
+
+def _extreme(best_at: Callable[..., None]) -> Callable[..., list[Any] | None]:
+    def fold(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) -> list[Any] | None:
+        """Of ``()`` or ``(value,)``."""
+        if array.dtype == np.float64:
+            if bool((np.isnan(array) | (array == 0)).any()):
+                return None
+        elif array.dtype != np.int64:
+            return None
+        if part.kind not in ("int64", "float64"):
+            return None
+        best = np.zeros(len(accs), array.dtype)
+        seen: Mask = np.zeros(len(accs), np.bool_)
+        best[numbers[::-1]] = array[::-1]  # any of each group's, to begin with
+        seen[numbers] = True
+        best_at(best, numbers, array)
+        assert part.merge is not None
+        merge, found = part.merge, zip(accs, seen.tolist(), best.tolist(), strict=True)
+        return [merge(acc, (x,)) if there else acc for acc, there, x in found]
+
+    return fold
+
+
+_FOLDS: dict[str, Callable[..., list[Any] | None]] = {
+    "count": _count,
+    "sum": _total,
+    "mean": _total,
+    "min": _extreme(np.minimum.at),
+    "max": _extreme(np.maximum.at),
+}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.state import native
 from penstock.topologies.columns import BytesColumn
 from penstock.topologies.json_columns import JsonProjection, why_not_projected
-from tests.properties.json_records import batch
+from tests.properties.json_records import INTERESTING, batch
 
 
 class Plain(msgspec.Struct):
@@ -91,6 +91,16 @@ def test_columns_are_what_the_decoder_says(choice: native.Choice, tp: Any, field
     rng = random.Random(repr((tp, fields)))
     for _ in range(60):
         check(tp, fields, projection, batch(rng))  # one projection, which remembers how records were laid out
+
+
+@pytest.mark.parametrize("field", ["s", "i", "f", "b", "x"])
+def test_every_odd_value_in_every_field(choice: native.Choice, field: str) -> None:
+    plain = {"s": '"view"', "i": "1", "f": "0.5", "b": "true", "x": "null"}
+    fields = ["s", "i", "f", "b"]
+    projection = JsonProjection(Plain, fields, msgspec.json.Decoder(Plain).decode)
+    for value in INTERESTING:
+        members = ",".join(f'"{k}":{value if k == field else v}' for k, v in plain.items())
+        check(Plain, fields, projection, [f"{{{members}}}".encode()] * 2)
 
 
 @given(st.randoms(use_true_random=True))

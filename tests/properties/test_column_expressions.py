@@ -142,6 +142,14 @@ def test_the_check_tells_right_from_wrong() -> None:
 
 
 ROW: dict[str, Any] = {
-    **{"i": 1, "j": None, "x": 0.5, "y": None, "s": "s", "t": None},
-    **{"b": True, "c": None, "l": [1], "n": None},
+    "i": 1,
+    "j": None,
+    "x": 0.5,
+    "y": None,
+    "s": "s",
+    "t": None,
+    "b": True,
+    "c": None,
+    "l": [1],
+    "n": None,
 }

@@ -18,7 +18,7 @@ from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.source import Decoder, decoding_way
 from penstock.topologies.operators.columnar.ways import writing_way
 from penstock.topologies.operators.rows import decode_column, without_nulls
-from penstock.topologies.operators.unpacking import Unpacker
+from penstock.topologies.operators.unpacking import Unpacker, read_in_columns
 from penstock.topologies.watermarks import WatermarkStrategy
 
 
@@ -64,7 +64,8 @@ class Source(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         if self.packed:
-            return Way(out[0], "its records hold many")
+            plain = read_in_columns(self.key_serde, self.value_serde)
+            return Way(out[0], None if plain else f"its records hold many, of serde {self.value_serde.name}")
         return decoding_way(self.value_serde, out[0])
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -224,7 +225,7 @@ class Sink(OperatorSpec):
             raise TopologyError("a sink has no topic; name one")
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        by_key = self.route == "key" and self.topic_of is None and self.inner_key is None and not self.packs
+        by_key = self.route == "key" and self.topic_of is None and self.inner_key is None
         return writing_way(self.key_serde, self.value_serde, by_key=by_key)
 
     @property

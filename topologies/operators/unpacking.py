@@ -16,6 +16,11 @@ from penstock.topologies.operators.rows import map_rows
 from penstock.topologies.packing import Packed, unpack
 
 
+def read_in_columns(key_serde: Serde[Any], value_serde: Serde[Any]) -> bool:
+    """Whether rows of these serdes are taken out as columns."""
+    return key_serde in (STRING, BYTES) and value_serde is INT
+
+
 class Unpacker:
     """Takes them out, under their records' order. ``in_columns``: as columns, where the serdes allow it."""
 
@@ -24,7 +29,7 @@ class Unpacker:
     ) -> None:
         self._ctx = ctx
         self._key_serde = key_serde
-        self._coder = Coder() if in_columns and key_serde in (STRING, BYTES) and value_serde is INT else None
+        self._coder = Coder() if in_columns and read_in_columns(key_serde, value_serde) else None
 
     def unpacked(self, batch: Batch) -> tuple[Batch, bool]:
         """The rows, and whether they are decoded, else keys and values are bytes."""

@@ -69,6 +69,7 @@ class Trial:
     delay_ms: int | None
     partitions: int
     key: Any
+    olds: bool
     steps: tuple[tuple[int, tuple[Record, ...]] | bool | None, ...]
 
 
@@ -123,7 +124,8 @@ def random_trial(rng: random.Random, partitions: int) -> Trial:
     fold = rng.choice(list(FOLDS))
     if fold == "refusing" and windows is not None and delay is None:
         fold = "set"  # a record that is refused moves no stream time behind the topic
-    return Trial(fold, windows, emission, delay and delay * scale, partitions, kind, tuple(steps))
+    olds = emission == "per_commit" and rng.random() < 0.3
+    return Trial(fold, windows, emission, delay and delay * scale, partitions, kind, olds, tuple(steps))
 
 
 def topology(trial: Trial, *, combine: bool, ways: int | None = None) -> Topology:
@@ -139,6 +141,8 @@ def topology(trial: Trial, *, combine: bool, ways: int | None = None) -> Topolog
     if trial.windows is not None:
         grouped = grouped.windowed_by(trial.windows)
     table = FOLDS[trial.fold](grouped, name="table", emission=trial.emission, combine=combine)
+    if trial.olds:
+        table.request_olds()
     table.to_stream().to("out")
     return builder.build()
 
@@ -213,7 +217,7 @@ def test_keys_that_are_split_answer_as_whole_ones(seed: int) -> None:
 
 def test_split_keys_go_to_several_tasks() -> None:
     """Records of one key are in several partitions of the topic between."""
-    trial = Trial("count", None, "per_commit", None, 1, str, ())
+    trial = Trial("count", None, "per_commit", None, 1, str, False, ())
     driver = TopologyTestDriver(topology(trial, combine=True, ways=8), auto_commit=False)
     driver.pipe_all("in", [Record(None, {"n": n, "k": 0}, n, ()) for n in range(100)])
     counted = [
@@ -255,7 +259,7 @@ def test_what_is_held_is_gone_with_an_abort() -> None:
     """What an aborted transaction held is held again when its records come again, and nothing else."""
     for seed in range(20):
         rng = random.Random(3000 + seed)
-        runner = Runner(topology(Trial("count", None, "per_commit", None, 1, str, ()), combine=True), 0)
+        runner = Runner(topology(Trial("count", None, "per_commit", None, 1, str, False, ()), combine=True), 0)
         rows = [Input("in", i, None, b'{"n": 1, "k": %d}' % rng.randrange(3), rng.randrange(99), ()) for i in range(60)]
         sent: list[Output] = []
         while runner.committed["in"].offset < len(rows):

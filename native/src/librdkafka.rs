@@ -137,6 +137,7 @@ functions! {
     queue_destroy = "queue_destroy": fn(*mut c_void);
     queue_get_partition = "queue_get_partition": fn(*mut c_void, *const c_char, i32) -> *mut c_void;
     queue_forward = "queue_forward": fn(*mut c_void, *mut c_void);
+    consume_callback = "consume_callback": fn(*mut c_void, i32, c_int, OnMessage, *mut c_void) -> c_int;
     consume_callback_queue = "consume_callback_queue": fn(*mut c_void, c_int, OnMessage, *mut c_void) -> c_int;
     topic_name = "topic_name": fn(*mut c_void) -> *const c_char;
     message_timestamp = "message_timestamp": fn(*const Message, *mut c_int) -> i64;

@@ -2,8 +2,11 @@
 //!
 //! The partitions that are read are forwarded to a queue of the reader's own. Group events, errors and log lines stay on
 //! the client's queue and are served by the client, for its callbacks need a state that only its own calls set up. The
-//! own queue is drained with `rd_kafka_consume_callback_queue`, the one call that hands over whatever lies there, errors
-//! included, to the callback that is given and to no other.
+//! own queue is drained with `rd_kafka_consume_callback`, which hands over whatever lies there, errors included, to the
+//! callback that is given and to no other. It is asked for one partition and serves the queue to which that is forwarded.
+//! `rd_kafka_consume_callback_queue` would do the same, but take the whole queue out at once: while it lies aside, the
+//! client sees an empty queue and fetches more than its limits allow. The other one takes as many as the client's setting
+//! `consume.callback.max.messages` says.
 //!
 //! Starting to read a partition anew takes its forwarding away, later and in another thread. Records then wait on the
 //! partition's own queue, until it is forwarded again; nothing is lost and nothing overtakes. So every `drain` forwards
@@ -302,10 +305,25 @@ unsafe extern "C" fn on_message(message: *mut Message, drain: *mut c_void) {
     }
 }
 
-/// A partition's own queue, forwarded to the reader's.
+/// A partition's own queue, forwarded to the reader's, and the handle of its topic.
 struct Followed {
     queue: *mut c_void,
+    topic: *mut c_void,
     settled: bool,
+}
+
+impl Followed {
+    /// # Safety
+    /// Both handles are used no more.
+    unsafe fn destroy(self, call: &Functions) {
+        // SAFETY: by the contract.
+        unsafe {
+            (call.queue_destroy)(self.queue);
+            if !self.topic.is_null() {
+                (call.topic_destroy)(self.topic);
+            }
+        }
+    }
 }
 
 struct Queues {
@@ -338,7 +356,7 @@ fn destroy(call: &Functions, queues: Queues) {
     // SAFETY: the queues are this reader's and are used no more.
     unsafe {
         for followed in queues.followed.into_values() {
-            (call.queue_destroy)(followed.queue);
+            followed.destroy(call);
         }
         (call.queue_destroy)(queues.own);
     }
@@ -373,8 +391,9 @@ impl Reader {
                 return Err(PyRuntimeError::new_err(format!("the client gave no queue for {topic} [{partition}]")));
             }
             (call.queue_forward)(queue, queues.own);
-            if let Some(before) = queues.followed.insert(place, Followed { queue, settled: false }) {
-                (call.queue_destroy)(before.queue);
+            let topic = (call.topic_new)(self.handle.rk, name.as_ptr(), std::ptr::null_mut());
+            if let Some(before) = queues.followed.insert(place, Followed { queue, topic, settled: false }) {
+                before.destroy(call);
             }
         }
         Ok(())
@@ -384,8 +403,8 @@ impl Reader {
     fn leave(&self, topic: &str, partition: i32) -> PyResult<()> {
         let mut guard = self.queues()?;
         if let Some(left) = opened(&mut guard)?.followed.remove(&(topic.to_string(), partition)) {
-            // SAFETY: the queue is this reader's and is used no more.
-            unsafe { (self.handle.call.queue_destroy)(left.queue) };
+            // SAFETY: both handles are this reader's and are used no more.
+            unsafe { left.destroy(&self.handle.call) };
         }
         Ok(())
     }
@@ -445,8 +464,29 @@ fn drain(handle: &Handle, queues: &mut Queues, max_records: usize, timeout_ms: c
         last: 0,
         events: Vec::new(),
     };
-    // SAFETY: the queue is open, and what the callback is given lives until the call returns.
-    unsafe { (handle.call.consume_callback_queue)(queues.own, timeout_ms, on_message, (&raw mut drain).cast()) };
+    // A settled partition is forwarded for certain.
+    let asked = queues.followed.iter().max_by_key(|(_, f)| (f.settled, !f.topic.is_null()));
+    let asked = asked.filter(|(_, f)| !f.topic.is_null()).map(|((_, partition), f)| (f.topic, *partition));
+    let mut wait_ms = timeout_ms;
+    while drain.room > 0 {
+        let drain = (&raw mut drain).cast();
+        // SAFETY: the queues and topics are open, and what the callback is given lives until the call returns.
+        let served = unsafe {
+            let served = asked.map_or(-1, |(topic, partition)| {
+                (handle.call.consume_callback)(topic, partition, wait_ms, on_message, drain)
+            });
+            if served >= 0 {
+                served
+            } else {
+                // The client does not know the partition (any more).
+                (handle.call.consume_callback_queue)(queues.own, wait_ms, on_message, drain)
+            }
+        };
+        wait_ms = 0;
+        if served <= 0 {
+            break;
+        }
+    }
     let (used, events) = (drain.used, drain.events);
     let unsettled = queues.followed.iter_mut().filter(|(_, f)| !f.settled);
     for ((topic, partition), followed) in unsettled {

@@ -53,6 +53,8 @@ _CONSUMER_DEFAULTS: dict[str, Any] = {
     # The queue's limit counts what is queued, but one answer more comes on top of it, decompressed: with the default of
     # 1 MB for each partition that was 100 MB of well compressible records. A quarter is no slower.
     "max.partition.fetch.bytes": 262_144,
+    # The compiled reader takes so many out of the queue at once, which the queue's limits do not count meanwhile.
+    "consume.callback.max.messages": 1_000,
     "fetch.wait.max.ms": 100,
     "socket.nagle.disable": True,
     "allow.auto.create.topics": False,

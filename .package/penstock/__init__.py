@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         skip_to_last,
         skip_to_next,
     )
+    from penstock.topologies.texts import words
     from penstock.topologies.watermarks import bounded_out_of_orderness, punctuated
     from penstock.topologies.windows import (
         TumblingWindows,
@@ -170,6 +171,7 @@ _HOMES = {
         "skip_to_last",
         "skip_to_next",
     ),
+    "penstock.topologies.texts": ("words",),
     "penstock.topologies.watermarks": (
         "bounded_out_of_orderness",
         "punctuated",
@@ -279,6 +281,7 @@ __all__ = [
     "value",
     "when",
     "window_store",
+    "words",
     "Windowed",
     "Worker",
     "WorkerSettings",

@@ -87,6 +87,9 @@ class MemoryBackend:
         if keep_flushed:
             self._flushed = {name: _Flushed({}, None) for name in names}
 
+    keeps_reads = False
+    """A model of a database, which reads take long from."""
+
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         return list(map(self._table(store).data.get, keys))
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from rocksdict import ColumnFamily, IngestExternalFileOptions, Rdict, ReadOptions, WriteBatch
 
-from penstock.state.entries import new_entries
+from penstock.state.entries import WrittenEntries, new_entries
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TopologyError
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_files import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
@@ -101,6 +101,10 @@ class RocksDBBackend:
         raise TopologyError(
             f"store {store!r} is not among this task's stores {sorted(self._names)}; declare it in the topology"
         )
+
+    @property
+    def keeps_reads(self) -> bool:
+        return not any(isinstance(b.entries, WrittenEntries) for b in self._buffers.values())
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         family, buffer = self._family(store), self._buffers[store]

@@ -80,6 +80,10 @@ class StoreWrites:
 class StateBackend(Protocol):
     """The bytes of all stores of one task. Not thread-safe; owned by whoever runs or restores the task."""
 
+    @property
+    def keeps_reads(self) -> bool:
+        """Whether what was read lately is read again from memory, at no more than the cost of decoding it."""
+
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of the keys, in their order; ``None`` where absent."""
 

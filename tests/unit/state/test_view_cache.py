@@ -108,3 +108,18 @@ def test_the_estimate_is_what_the_entries_take(length: int) -> None:
         tracemalloc.stop()
     assert entries_bytes({}) == 0
     assert entries_bytes({b"k": None}) < sys.getsizeof(b"k") + 200
+
+
+def test_less_is_kept_where_the_backend_keeps_it_too() -> None:
+    class Keeping(Counting):
+        keeps_reads = True
+
+    spec = StoreSpec("s", "key_value", BYTES, INT)
+    state = KeyValueState(spec, Keeping([spec]))
+    for batch in range(100):
+        state.load([key(batch * 20 + n) for n in range(20)])
+        state.trim(BOUND)
+        assert state.size_bytes() <= BOUND // 8
+    state.put(key(0), 1, 1)
+    state.trim(0)
+    assert state.get(key(0)) == (1, 1), "what is not committed stays"

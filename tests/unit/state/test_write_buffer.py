@@ -1,0 +1,90 @@
+"""The write buffer of a RocksDB backend: when it is written out, what it saves, and how much memory it takes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.state import rocksdb
+from penstock.state.entries import EntryMap, WrittenEntries
+from penstock.state.rocksdb import PENDING_FILE, RocksDBBackend
+from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.state.store import Puts, StoreWrites
+
+BOUND = 2 << 20
+SMALL = RocksDBOptions(entries_bytes=BOUND, block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
+
+
+def key(number: int) -> bytes:
+    return b"%08d" % number
+
+
+@pytest.fixture(params=["as built", "in Python"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RocksDBBackend]:
+    if request.param == "in Python":
+        monkeypatch.setattr(rocksdb, "new_entries", WrittenEntries)
+    backend = RocksDBBackend(tmp_path / "db", ["a", "b"], SMALL)
+    yield backend
+    backend.close()
+
+
+def entries_of(backend: RocksDBBackend) -> list[EntryMap]:
+    return [buffer.entries for buffer in backend._buffers.values()]
+
+
+def table_files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.sst"))
+
+
+def test_commits_reach_no_file_until_they_are_many(opened: RocksDBBackend, tmp_path: Path) -> None:
+    for number in range(20):
+        opened.commit([StoreWrites("a", [(key(n), b"%d" % number) for n in range(100)], b"p%d" % number)])
+    assert table_files(tmp_path / "db") == []
+    opened.flush()
+    assert len(table_files(tmp_path / "db")) == 1
+    assert opened.get_many("a", [key(0), key(99), key(100)]) == [b"19", b"19", None]
+
+
+def test_memory_stays_within_the_bound_while_ten_times_as_much_is_written_and_read(opened: RocksDBBackend) -> None:
+    count, part = 100_000, 1_000
+    for start in range(0, count, part):
+        keys = [key(n) for n in range(start, start + part)]
+        opened.commit([StoreWrites("a", Puts(keys, [b"v" * 200] * part), b"p%d" % start)])
+        assert sum(e.used_bytes for e in entries_of(opened)) <= BOUND
+    for start in range(0, count, part):
+        asked = [key(n * 7919 % count) for n in range(start, start + part)]
+        assert opened.get_many("a", asked) == [b"v" * 200] * part
+        assert sum(e.used_bytes for e in entries_of(opened)) <= BOUND
+    assert opened.position("a") == b"p%d" % (count - part)
+
+
+def test_two_databases_share_one_bound(opened: RocksDBBackend, tmp_path: Path) -> None:
+    other = RocksDBBackend(tmp_path / "other", ["a"], SMALL)
+    for start in range(0, 20_000, 1_000):
+        keys = [key(n) for n in range(start, start + 1_000)]
+        for backend in (opened, other):
+            backend.commit([StoreWrites("a", Puts(keys, [b"v" * 200] * 1_000), b"p")])
+            assert sum(e.used_bytes for e in entries_of(backend)) <= BOUND // 2
+    other.close()
+
+
+def test_what_was_written_out_survives_and_the_rest_does_not(opened: RocksDBBackend, tmp_path: Path) -> None:
+    for start in range(0, 50_000, 1_000):
+        keys = [key(n) for n in range(start, start + 1_000)]
+        opened.commit([StoreWrites("a", Puts(keys, [b"v" * 100] * 1_000), b"%d" % (start + 1_000))])
+    shutil.copytree(tmp_path / "db", tmp_path / "as a crash leaves it")
+    left = RocksDBBackend(tmp_path / "as a crash leaves it", ["a", "b"], SMALL)
+    stands = int(left.position("a") or 0)
+    assert 0 < stands < 50_000
+    assert [k for k, _ in left.range("a", None, None)] == [key(n) for n in range(stands)]
+    left.close()
+
+
+def test_a_file_that_was_not_taken_in_is_removed(tmp_path: Path) -> None:
+    (tmp_path / PENDING_FILE).write_bytes(b"half a file")
+    backend = RocksDBBackend(tmp_path, ["a"])
+    assert not (tmp_path / PENDING_FILE).exists()
+    backend.close()

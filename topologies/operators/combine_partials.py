@@ -19,6 +19,8 @@ from penstock.topologies.operators.rows import map_rows
 
 _LEAST: Final = 64
 """Room for so many counts, at first."""
+_MANY: Final = 8
+"""With so many times more keys than records in a batch, only the keys of the batch are looked at."""
 
 
 class Taken(NamedTuple):
@@ -97,7 +99,10 @@ class _Counted:
     def add(self, numbers: Places, times: Ints) -> None:
         """Records by their keys' numbers."""
         size = self._fit()
-        self.counts[:size] += np.bincount(numbers, minlength=size)
+        if size > _MANY * len(numbers):
+            np.add.at(self.counts, numbers, 1)
+        else:
+            self.counts[:size] += np.bincount(numbers, minlength=size)
         if times[0] >= self._highest and bool((times[1:] >= times[:-1]).all()):
             self.latest[numbers] = times  # of several for one number the last one stays
             self._highest = int(times[-1])

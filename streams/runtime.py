@@ -10,6 +10,11 @@ What the group says:
   stores are restored (by ``Restoring``, off this thread).
 * **revoke**: commit inside the callback, then close. **lost**: discard, never commit.
 
+A commit waits for the log's answers and nothing else goes on meanwhile. Measured with the broker on the same machine, that
+is 1 to 2 % of the time with a commit each second, 4 to 7 % at least-once and 6 to 15 % exactly-once with one every 100 ms.
+Reading the next records during the wait was tried and won nothing: the client's own threads fetch them anyway, and polls
+became smaller. Processing them would need stores that tell apart what belongs to the commit in flight.
+
 What goes wrong with a commit its unit mends. ``TaskMigratedError`` discards everything and joins anew, or, with fixed
 partitions, ends the loop, for nobody but the other worker may go on. Every other error ends the loop, with nothing
 committed past it.

@@ -9,9 +9,8 @@ million keys, of which nearly every record has another one, most of what countin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,15 @@ from penstock.state.views import KeyValueState
 
 _STORED_BYTES = 16
 """A timestamp and a count."""
+
+
+class Tallied(NamedTuple):
+    """Keys as data and offsets, with the count and the highest timestamp of each."""
+
+    data: bytes
+    offsets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    times: NDArray[np.int64]
 
 
 class Tally(Protocol):
@@ -53,16 +61,19 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueState:
     native = compiled()
     fits = spec.kind == "key_value" and spec.value_serde is INT and spec.source_topic is None
     if fits and native is not None and hasattr(native, "Tally"):
-        return CountState(spec, backend, native.Tally())
+        return CountState(spec, backend, native.Tally(), native.list_rows)
     return KeyValueState(spec, backend)
 
 
 class CountState(KeyValueState):
     """A view of counts."""
 
-    def __init__(self, spec: StoreSpec, backend: StateBackend, tally: Tally) -> None:
+    def __init__(
+        self, spec: StoreSpec, backend: StateBackend, tally: Tally, listed: Callable[[Any, Any, None], list[bytes]]
+    ) -> None:
         super().__init__(spec, backend)
         self._tally = tally
+        self._listed = listed
 
     def count(self, data: Any, offsets: NDArray[np.int64], times: NDArray[np.int64]) -> bool:
         """Count records by key, of a column without nulls. ``False``: there are uncommitted entries, which it must be
@@ -78,20 +89,19 @@ class CountState(KeyValueState):
             self._tally.base(self._backend.get_many(self.spec.name, new))
         return True
 
-    def _listed(self) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int64]]:
-        """Keys, counts and timestamps of the tally."""
+    def tallied(self) -> Tallied | None:
+        """What the next commit writes, where all of it is in the tally."""
+        if not len(self._tally):
+            return None
         data, offsets, counts, times = self._tally.columns()
-        ends = np.frombuffer(offsets, np.int64).tolist()
-        keys = [data[a:b] for a, b in pairwise(ends)]
-        return keys, np.frombuffer(counts, np.int64), np.frombuffer(times, np.int64)
+        return Tallied(data, *(np.frombuffer(part, np.int64) for part in (offsets, counts, times)))
 
     def _settle(self) -> None:
         """Put the tally's counts into the entries."""
-        if len(self._tally):
-            keys, counts, times = self._listed()
-            listed: list[int] = times.tolist()
-            self.entries.update(zip(keys, zip(counts.tolist(), listed, strict=True), strict=True))
-            self.dirty.update(zip(keys, listed, strict=True))
+        if (found := self.tallied()) is not None:
+            keys, times = self._listed(found.data, found.offsets, None), found.times.tolist()
+            self.entries.update(zip(keys, zip(found.counts.tolist(), times, strict=True), strict=True))
+            self.dirty.update(zip(keys, times, strict=True))
             self._tally.clear()
 
     # -- reading and writing in any other way --------------------------------------------------------------------
@@ -133,14 +143,15 @@ class CountState(KeyValueState):
     # -- commit --------------------------------------------------------------------------------------------------
 
     def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
-        if not len(self._tally):
+        found = self.tallied()
+        if found is None:
             return super().pending()
-        keys, counts, times = self._listed()
-        both = np.empty((len(keys), 2), ">i8")
-        both[:, 0], both[:, 1] = times, counts
-        data = both.tobytes()
-        stored: list[bytes | None] = [data[i : i + _STORED_BYTES] for i in range(0, len(data), _STORED_BYTES)]
-        return keys, stored, times.tolist()
+        count = len(found.times)
+        both = np.empty((count, 2), ">i8")
+        both[:, 0], both[:, 1] = found.times, found.counts
+        places = np.arange(0, _STORED_BYTES * count + 1, _STORED_BYTES, dtype=np.int64)
+        stored: list[Any] = self._listed(both.tobytes(), places, None)
+        return self._listed(found.data, found.offsets, None), stored, found.times.tolist()
 
     def committed(self) -> None:
         self._tally.clear()

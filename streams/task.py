@@ -23,6 +23,7 @@ from penstock.streams import journal, metadata
 from penstock.streams.asking import Asker, Asks, InlineAsker
 from penstock.streams.batch_input import BatchInput
 from penstock.streams.bootstrap import Bootstrap, bootstrap_topics
+from penstock.streams.chunk import Chunk
 from penstock.streams.engine import BatchTime, Engine
 from penstock.streams.event_time import with_event_times
 from penstock.streams.feed import Feed
@@ -31,7 +32,6 @@ from penstock.streams.intake import check_timestamps
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.output import Output, coalesced
 from penstock.streams.policies import Policies
-from penstock.streams.chunk import Chunk
 from penstock.streams.ports import Committed
 from penstock.streams.sink import LoopTeller, SinkOperator, WatermarkTeller, mark_output
 from penstock.streams.task_clock import TaskClock
@@ -44,7 +44,6 @@ from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
 from penstock.topologies.plan import plan_of
 from penstock.topologies.watermarks import Carried, Looped
-
 
 Columns = Literal["auto", "off"]
 

@@ -7,14 +7,18 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 
+import numpy as np
+
 from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
 from penstock.state.errors import ProcessingError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import Puts, StoreSpec, StoreWrites
+from penstock.state.tally import CountState, Tallied
 from penstock.state.views import KeyValueState
 from penstock.streams import journal
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.output import Output
+from penstock.topologies.columns import BytesColumn
 
 
 @dataclasses.dataclass
@@ -59,7 +63,11 @@ class CommitWriter:
             if not keys and state.drop_below is None:
                 continue
             pending[state.spec.name] = (keys, values)
-            logged = self._changelog(state.spec, keys, values, times)
+            counted = state.tallied() if isinstance(state, CountState) else None
+            if counted is not None and state.spec.changelog:
+                logged: Output | None = self._counts(state.spec, counted)
+            else:
+                logged = self._changelog(state.spec, keys, values, times)
             if logged is not None:
                 changelogs.append((state.spec, logged))
         record = None
@@ -69,6 +77,17 @@ class CommitWriter:
             nothing: list[bytes | None] = [None] * len(rows)
             record = Output(topic, nothing, rows, [now_ms] * len(rows), partition=self._task.partition)
         return CommitWork(changelogs, record, pending, positions)
+
+    def _counts(self, spec: StoreSpec, counted: Tallied) -> Output:
+        """The changelog's records of counts, as the columns that they are."""
+        places = np.arange(0, 8 * len(counted.counts) + 1, 8, dtype=np.int64)
+        return Output(
+            changelog_topic(self._application_id, spec),
+            BytesColumn(counted.data, counted.offsets),
+            BytesColumn(counted.counts.astype(">i8").tobytes(), places),
+            counted.times,
+            partition=self._task.partition,
+        )
 
     def _changelog(
         self, spec: StoreSpec, keys: list[bytes], values: list[bytes | None], times: list[int]

@@ -162,7 +162,7 @@ class CountState(KeyValueState):
         super().discard()
 
     def uncommitted_bytes(self) -> int:
-        return self._tally.used_bytes + super().uncommitted_bytes()
+        return (self._tally.used_bytes if len(self._tally) else 0) + super().uncommitted_bytes()
 
     def size_bytes(self) -> int:
         return self._tally.used_bytes + super().size_bytes()

@@ -37,7 +37,7 @@ SIZES = (1, 2, 7, 10_000)
 
 def united(key: Any, value: Any, aggregate: list[Any]) -> list[Any]:
     """Changes the aggregate that it is given, as users may."""
-    aggregate[:] = sorted({*aggregate, value["n"]})
+    aggregate[:] = sorted({*aggregate, f"{value['n']} of {key!r}"})
     return aggregate
 
 
@@ -76,7 +76,7 @@ class Trial:
 KEYS: dict[Any, tuple[Any, ...]] = {
     str: ("a", "b", "", "ä" * 20),
     int: (1, 2, -7),
-    "json": (1, 1.0, True, "1", [1, 2], {"a": 1}),
+    "json": (1, 1.0, True, "1", (1, 2), {"a": 1}),
     bytes: (b"\xff", b"a", b""),
     float: (0.0, -0.0, 1.5),
 }

@@ -140,7 +140,7 @@ class Combines(Operator):
 
     def _grouping_keys(self, batch: Batch) -> tuple[list[Any], Batch]:
         """What to group by, equal exactly where the keys' bytes are, and the batch of the rows whose key can be
-        written."""
+        written, with their keys as the aggregation would have read them."""
         keys, serde = batch.keys, self._key_serde
         if self._keeps_keys and set(map(type, keys)) == {serde.exact}:  # and so none is null
             if serde.exact is bytes:
@@ -152,7 +152,8 @@ class Combines(Operator):
                 pass
         batch = without_nulls(self.ctx, batch, "key")
         written, batch = serialize_keys(self.ctx, batch, serde)
-        return (list(map(serde.deserialize, written)) if self._keeps_keys else written), batch
+        batch = batch.replace(keys=list(map(serde.deserialize, written)))
+        return (batch.keys if self._keeps_keys else written), batch
 
     def take(self, keys: list[Any], batch: Batch) -> None:
         """Take records in, by runs that have the same windows; send first what they would make late."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -41,10 +42,13 @@ def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("penstock")]
     assert app.admin.group_members(app.name) == 0
     app.assert_exact()
-    again = Worker(app.topology, app.settings()).start()
+    before = gc.get_threshold()
+    swift = Worker(app.topology, app.settings(latency="low")).start()
+    assert gc.get_threshold()[:2] == (5_000, 100)
     app.add_lines(300)
     app.wait()
-    again.stop()
+    swift.stop()
+    assert gc.get_threshold() == before
     app.assert_exact()
 
 

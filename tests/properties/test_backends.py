@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,8 +111,10 @@ class Backends(RuleBasedStateMachine):
         """The files as they are on disk at this moment are what a process that is killed leaves behind: each store at one
         of its commits, the last one that was flushed or a later one."""
         crashed = self.path / "crashed"
+        self.real._db.cancel_all_background(True)  # else a compaction may remove files while they are copied
         shutil.copytree(self.path / "rocksdb", crashed)
-        self.real.close()
+        with suppress(StateCorruptedError):  # a flush when all work in the background has ended
+            self.real.close()
         shutil.rmtree(self.path / "rocksdb")
         crashed.rename(self.path / "rocksdb")
         self.model.crash()

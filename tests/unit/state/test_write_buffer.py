@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from penstock.state import rocksdb
 from penstock.state.entries import EntryMap, WrittenEntries
+from penstock.state.errors import StateCorruptedError
 from penstock.state.rocksdb import PENDING_FILE, RocksDBBackend
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.state.store import Puts, StoreWrites
@@ -75,7 +77,10 @@ def test_what_was_written_out_survives_and_the_rest_does_not(opened: RocksDBBack
     for start in range(0, 15_000, 1_000):
         keys = [key(n) for n in range(start, start + 1_000)]
         opened.commit([StoreWrites("a", Puts(keys, [b"v" * 100] * 1_000), b"%d" % (start + 1_000))])
+    opened._db.cancel_all_background(True)  # else a compaction may remove files while they are copied
     shutil.copytree(tmp_path / "db", tmp_path / "as a crash leaves it")
+    with suppress(StateCorruptedError):  # a flush when all work in the background has ended
+        opened.close()
     left = RocksDBBackend(tmp_path / "as a crash leaves it", ["a", "b"], SMALL)
     stands = int(left.position("a") or 0)
     assert 0 < stands < 15_000

@@ -40,7 +40,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description="Has a cost of Penstock's grown?")
     parser.add_argument("--workloads", nargs="+", choices=GATED, default=list(GATED), help="of: %(choices)s (all)")
     parser.add_argument("--repetitions", type=int, default=3, help="of each workload (default: %(default)s)")
-    parser.add_argument("--part", type=float, default=0.5, help="of the benchmark's records (default: %(default)s)")
+    parser.add_argument("--part", type=float, default=1.0, help="of the benchmark's records (default: %(default)s)")
     parser.add_argument("--threshold", type=float, default=THRESHOLD, help="growth that fails (default: %(default)s)")
     parser.add_argument("--update", action="store_true", help="store what is measured now, and pass")
     add_common(parser)

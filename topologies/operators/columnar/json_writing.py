@@ -19,6 +19,7 @@ from penstock.state.serde import Serde
 from penstock.topologies.columns import CodedColumn, Column, NumberColumn, StructColumn
 
 Encode = Callable[[Any], bytes]
+_MSGSPEC = msgspec.json.Encoder()
 
 
 class DictOf:
@@ -73,9 +74,18 @@ def _texts(column: Column, encode: Encode) -> tuple[str, list[Any]]:
         distinct = column.compact() if len(column.values) > len(column) else column
         if _plain(distinct.values):
             return '"%s"', distinct.to_list()
-        texts = [encode(v).decode() for v in distinct.values]
+        texts = _each(distinct.values, encode)
         return "%s", list(map(texts.__getitem__, distinct.codes.tolist()))
-    return "%s", [encode(v).decode() for v in column.to_list()]
+    return "%s", _each(column.to_list(), encode)
+
+
+def _each(values: list[Any], encode: Encode) -> list[str]:
+    """The text of each value."""
+    encoder = _MSGSPEC if encode is msgspec.json.encode else getattr(encode, "__self__", None)
+    if isinstance(encoder, msgspec.json.Encoder):
+        # all at once; within a value a line's end is escaped
+        return encoder.encode_lines(values).decode().split("\n")[:-1]
+    return [encode(v).decode() for v in values]
 
 
 def _plain(values: list[Any]) -> bool:

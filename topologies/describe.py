@@ -50,7 +50,11 @@ def plan_as_text(topology: Topology) -> str:
     lines = [f"topology {topology.name}"]
     for sub in topology.subtopologies:
         plan = plan_of(topology, sub)
-        lines += ["", f"sub-topology {sub.number}", *(f"  {line}" for line in as_lines(plan.names, plan.specs, plan.ways))]
+        lines += [
+            "",
+            f"sub-topology {sub.number}",
+            *(f"  {line}" for line in as_lines(plan.names, plan.specs, plan.ways)),
+        ]
     return "\n".join(lines) + "\n"
 
 

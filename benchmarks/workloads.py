@@ -135,7 +135,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             _ysb,
             _check_ysb,
-            _streaming(8_000_000, quix=200_000),
+            _streaming(12_000_000, quix=200_000),
             written_bytes=60,
             table="ads",
         ),
@@ -154,7 +154,7 @@ WORKLOADS: dict[str, Workload] = {
             "clicks",
             _enrich,
             _check_enrich,
-            _streaming(3_000_000, quix=200_000),
+            _streaming(4_000_000, quix=200_000),
             written_bytes=170,
             table="users",
         ),
@@ -164,7 +164,7 @@ WORKLOADS: dict[str, Workload] = {
             "clicks",
             lambda o: keyed_count.build(o.source, emission=o.emission),
             _check_keyed_count,
-            _streaming(3_000_000, quix=200_000, faust=50_000),
+            _streaming(6_000_000, quix=200_000, faust=50_000),
             written_bytes=16,
         ),
         Workload(
@@ -173,7 +173,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             lambda o: stateless.pass_through(o.source, o.out),
             _check_tally("pass-through", oracle.passed, oracle.as_it_is),
-            _streaming(8_000_000, quix=200_000),
+            _streaming(12_000_000, quix=200_000),
             written_bytes=276,
         ),
         Workload(
@@ -182,7 +182,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             lambda o: stateless.filtered(o.source, o.out),
             _check_tally("filter", oracle.viewed, oracle.as_json),
-            _streaming(8_000_000, quix=200_000),
+            _streaming(12_000_000, quix=200_000),
             written_bytes=276,
         ),
         Workload(
@@ -191,7 +191,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             lambda o: stateless.projected(o.source, o.out),
             _check_tally("project", oracle.projected, oracle.as_json),
-            _streaming(8_000_000, quix=200_000),
+            _streaming(12_000_000, quix=200_000),
             written_bytes=114,
         ),
     )

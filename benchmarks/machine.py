@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import re
@@ -37,6 +38,14 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+def _native() -> str:
+    """The native part's interface; it is laid into the environment as a bare module, without a version."""
+    try:
+        return f"interface {importlib.import_module('penstock_native').INTERFACE}"
+    except ImportError:
+        return "not built"
+
+
 def _said(command: list[str]) -> str:
     """The first line that a command prints; empty if it cannot be run."""
     try:
@@ -58,6 +67,6 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": _said(["java", "-version"]),
         "commit": _said(["git", "rev-parse", "--short", "HEAD"]),
-        "native": _version("penstock-native"),
+        "native": _native(),
         **{package: _version(package) for package in PACKAGES},
     }

@@ -73,6 +73,10 @@ _PRODUCER_DEFAULTS: dict[str, Any] = {
     "allow.auto.create.topics": False,
 }
 
+# The first record of a transaction waits while the broker still ends the one before, and is tried again after this: at the
+# client's 100 ms a commit cost 81 ms more than a plain flush, at 10 ms 19.
+_TRANSACTION_DEFAULTS: dict[str, Any] = {"retry.backoff.ms": 10}
+
 # For those who wait for each record: nothing waits for company, at the price of more and smaller requests.
 _SWIFT_CONSUMER: dict[str, Any] = {"fetch.queue.backoff.ms": 2}
 _SWIFT_PRODUCER: dict[str, Any] = {"linger.ms": 1}
@@ -185,7 +189,10 @@ def producer_config(
     _keep(_PRODUCER_PROMISES, mine)
     if transactional_id is None:
         _keep(_GAPLESS_PROMISES, mine)
-    config = {**_PRODUCER_DEFAULTS, **(_SWIFT_PRODUCER if swift else {}), **mine}
+    defaults = {**_PRODUCER_DEFAULTS, **(_SWIFT_PRODUCER if swift else {})}
+    if transactional_id is not None:
+        defaults |= _TRANSACTION_DEFAULTS
+    config = {**defaults, **mine}
     config |= {
         "bootstrap.servers": bootstrap_servers,
         "partitioner": "murmur2_random",

@@ -152,3 +152,9 @@ def test_swift_clients_wait_for_no_company_unless_told() -> None:
 def test_members_hear_of_a_changing_group_within_seconds() -> None:
     assert consumer_config("b", "g", {}, session_timeout_ms=45_000)["heartbeat.interval.ms"] == 3_000
     assert consumer_config("b", "g", {}, session_timeout_ms=6_000)["heartbeat.interval.ms"] == 2_000
+
+
+def test_transactions_are_tried_again_soon_unless_told_otherwise() -> None:
+    assert producer_config("b", {}, transactional_id="t")["retry.backoff.ms"] == 10
+    assert producer_config("b", {"retry.backoff.ms": 70}, transactional_id="t")["retry.backoff.ms"] == 70
+    assert "retry.backoff.ms" not in producer_config("b", {})

@@ -6,13 +6,16 @@ a process that waits for it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -78,17 +81,37 @@ class Fleet:
         lines += [f"{k} = {json.dumps(v)}" for k, v in self.settings(application_id, worker, **more).items()]
         lines += ["", "[penstock.common]", f'"client.id" = {json.dumps(worker)}', ""]
         config.write_text("\n".join(lines), encoding="utf-8")
-        process = WorkerProcess(worker, topology, config, self.folder / "logs" / f"{application_id}-{worker}.log")
-        self._running.append(process)
-        if self._guard is not None and self._guard.stdin is not None:
-            identity = processes.process_identity(process.pid)
-            self._guard.stdin.write(f"{process.pid}\t{identity}\n")
-            self._guard.stdin.flush()
+        with interrupts_held():
+            process = WorkerProcess(worker, topology, config, self.folder / "logs" / f"{application_id}-{worker}.log")
+            self._running.append(process)
+            if self._guard is not None and self._guard.stdin is not None:
+                identity = processes.process_identity(process.pid)
+                self._guard.stdin.write(f"{process.pid}\t{identity}\n")
+                self._guard.stdin.flush()
         return process
 
     def forget_state(self, application_id: str, worker: str) -> None:
         """Delete what a worker remembers on disk."""
         shutil.rmtree(self.folder / "state" / worker / application_id)
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """SIGINT and SIGTERM come into effect at the end of the block: between the start of a process and the note of it they
+    would leave it behind. Signals are blocked in no child. Outside the main thread, which they never reach, nothing is
+    held."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: held.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught in held:
+            signal.raise_signal(caught)
 
 
 class WorkerProcess:

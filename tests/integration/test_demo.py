@@ -76,7 +76,9 @@ def test_whatever_ends_it_its_processes_end_too(number: signal.Signals, tmp_path
         process = demo(folder, errors.fileno())
         until = time.monotonic() + 120
         while len(list(folder.glob("logs/*worker*.log"))) < 2 and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.1)
+            time.sleep(0.02)
+        if number == signal.SIGKILL:
+            time.sleep(0.5)  # no guard can know of a process whose maker is killed before it can say so
         assert process.poll() is None, (tmp_path / "errors").read_text()
         assert any("worker" in command for command in left_running(tmp_path))
         process.send_signal(number)

@@ -110,9 +110,16 @@ def _others_cpu_s(bench: Bench) -> float:
 
 
 def watch(
-    bench: Bench, process: subprocess.Popen[bytes], application: str, topic: str, records: int, guarantee: str
+    bench: Bench,
+    process: subprocess.Popen[bytes],
+    application: str,
+    topic: str,
+    records: int,
+    guarantee: str,
+    quiet_s: float = QUIET_S,
 ) -> tuple[list[Sample], Sample | None]:
-    """Sample until the run is done, the process ends, or the limit passes; the first sample of the final state."""
+    """Sample until the run is done and nothing has come for ``quiet_s``, the process ends, or the limit passes; the
+    first sample of the final state."""
     samples: list[Sample] = []
     began = changed_s = time.monotonic()
     first: Sample | None = None
@@ -130,7 +137,7 @@ def watch(
             if first is None or progress != (first.committed, first.waiting):
                 first, changed_s = sample, now
             finished = progress.committed >= records and 0 <= progress.waiting <= most_waiting
-            if finished and now - changed_s > QUIET_S:
+            if finished and now - changed_s > quiet_s:
                 return samples, first
         time.sleep(SAMPLE_S)
     return samples, None

@@ -14,6 +14,7 @@ A column is an immutable run of values of which most never become Python objects
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -129,11 +130,11 @@ class CodedColumn(Column):
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> CodedColumn:
-        """A column of these hashable values, coded in the order of their first appearance. Values that are equal and
-        of different types (1, True, 1.0) are kept apart."""
-        seen: dict[tuple[type, Any], int] = {}
-        codes = [seen.setdefault((type(v), v), len(seen)) for v in values]
-        return cls(np.array(codes, np.int32), [v for _, v in seen])
+        """A column of these values, ``None``, strings, bytes or numbers, coded in the order of their first appearance.
+        Values that are equal and yet not the same (1, True, 1.0; 0.0, -0.0) are kept apart."""
+        seen: dict[tuple[type, Any, bool], int] = {}
+        codes = [seen.setdefault((type(v), v, not v and _is_minus_zero(v)), len(seen)) for v in values]
+        return cls(np.array(codes, np.int32), [v for _, v, _ in seen])
 
     def to_list(self) -> list[Any]:
         return list(map(self.values.__getitem__, self.codes.tolist()))
@@ -239,6 +240,10 @@ def _joined_numbers(columns: list[NumberColumn]) -> Column | None:
     if len({c.array.dtype for c in columns}) > 1:
         return None
     return NumberColumn(np.concatenate([c.array for c in columns]), _joined_nulls(columns))
+
+
+def _is_minus_zero(value: Any) -> bool:
+    return type(value) is float and value == 0 and math.copysign(1.0, value) < 0
 
 
 def _joined_bytes(columns: list[BytesColumn]) -> Column:

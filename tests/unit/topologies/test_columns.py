@@ -96,3 +96,10 @@ def test_a_batch_of_columns_is_a_batch_of_lists(keys: list[bytes | None], data: 
             assert getattr(one, name) == getattr(other, name), name
         assert one.times.tolist() == other.timestamps
         assert other.orders.tolist() == one.order
+
+
+def test_equal_values_that_are_not_the_same_have_codes_of_their_own() -> None:
+    values = [0.0, -0.0, 0, False, "", b"", None, -0.0, 1, 1.0, True, "-0.0"]
+    coded = CodedColumn.of(values)
+    assert [repr(v) for v in coded.to_list()] == [repr(v) for v in values]
+    assert len(coded.values) == len(values) - 1

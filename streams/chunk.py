@@ -1,7 +1,6 @@
 """A chunk: records of one topic-partition as a reader took them out of the log.
 
-Keys and values are lists, or ``BytesColumn``s of a native reader; timestamps a list or an array. As in ``Batch``, the
-lists are made when somebody asks for them, and kept; ``key_column``, ``value_column`` and ``times`` are what is there.
+Keys and values are lists, or ``BytesColumn``s of a native reader; timestamps a list or an array.
 """
 
 from __future__ import annotations
@@ -13,27 +12,16 @@ from typing import Any
 import numpy as np
 
 from penstock.state.log import Headers
+from penstock.streams.record_columns import RecordColumns
 from penstock.topologies.columns import BytesColumn, Ints
 
 
-class Chunk:
+class Chunk(RecordColumns[BytesColumn]):
     """Records of one topic-partition in offset order, as parallel columns. ``offsets`` is a range where none is missing.
     ``headers`` is ``None`` when no record of the chunk has any. Timestamps are what readers of Penstock see (a
     ``penstock.ts`` header is already honoured)."""
 
-    __slots__ = (
-        "_keys",
-        "_timestamps",
-        "_values",
-        "headers",
-        "key_column",
-        "marks",
-        "offsets",
-        "partition",
-        "times",
-        "topic",
-        "value_column",
-    )
+    __slots__ = ("headers", "marks", "offsets", "partition", "topic")
 
     def __init__(
         self,
@@ -46,50 +34,16 @@ class Chunk:
         headers: list[Headers] | None = None,
         marks: list[Any] | None = None,
     ) -> None:
+        super().__init__(keys, values, timestamps)
         self.topic = topic
         self.partition = partition
         self.offsets = offsets
-        self._keys: list[bytes | None] | None
-        self.key_column: BytesColumn | None
-        """The keys as a column, where they came as one."""
-        self._values: list[bytes | None] | None
-        self.value_column: BytesColumn | None
-        """The values as a column, where they came as one."""
-        self._keys, self.key_column = (None, keys) if isinstance(keys, BytesColumn) else (keys, None)
-        self._values, self.value_column = (None, values) if isinstance(values, BytesColumn) else (values, None)
-        self.times: list[int] | Ints = timestamps
-        """The timestamps as they came. Numbers taken from an array go through ``int`` before they leave the module that
-        took them."""
-        self._timestamps = timestamps if isinstance(timestamps, list) else None
         self.headers = headers
         self.marks = marks
         """Filled by the task: what the records say about the watermark (``penstock.streams.watermarks``)."""
 
     def __len__(self) -> int:
         return len(self.offsets)
-
-    @property
-    def keys(self) -> list[bytes | None]:
-        """The keys' bytes."""
-        if self._keys is None:
-            assert self.key_column is not None
-            self._keys = self.key_column.to_list()
-        return self._keys
-
-    @property
-    def values(self) -> list[bytes | None]:
-        """The values' bytes."""
-        if self._values is None:
-            assert self.value_column is not None
-            self._values = self.value_column.to_list()
-        return self._values
-
-    @property
-    def timestamps(self) -> list[int]:
-        """Milliseconds."""
-        if self._timestamps is None:
-            self._timestamps = [int(ts) for ts in self.times]
-        return self._timestamps
 
     def with_times(self, timestamps: list[int] | Ints) -> Chunk:
         """The same records with other timestamps."""

@@ -1,7 +1,6 @@
 """What a sink hands to the producer: records of one topic, in order, as parallel columns.
 
-As in ``Batch``, keys and values are lists or columns and timestamps and order lists or arrays; the lists are made for those
-who ask for them, and kept. A producer that takes columns asks for ``key_column``, ``value_column`` and ``time_array``.
+Keys and values are lists or columns, timestamps and order lists or arrays.
 """
 
 from __future__ import annotations
@@ -13,27 +12,16 @@ from typing import Any
 import numpy as np
 
 from penstock.state.log import Headers
+from penstock.streams.record_columns import RecordColumns
 from penstock.topologies.columns import Column, Ints, joined
 
 
-class Output:
+class Output(RecordColumns[Column]):
     """Records for one topic. Columns hold ``bytes | None``: a ``BytesColumn``, or a ``CodedColumn`` of them. ``partition``
     as in ``LogProducer.send``. ``order`` is the batch's, by which ``Task.causes`` finds the input records; ``None``: no
     input record is behind them."""
 
-    __slots__ = (
-        "_keys",
-        "_order",
-        "_timestamps",
-        "_values",
-        "headers",
-        "key_column",
-        "order_array",
-        "partition",
-        "time_array",
-        "topic",
-        "value_column",
-    )
+    __slots__ = ("_order", "headers", "order_array", "partition", "topic")
 
     def __init__(
         self,
@@ -45,47 +33,13 @@ class Output:
         partition: int | list[int] | None = None,
         order: list[int] | Ints | None = None,
     ) -> None:
+        super().__init__(keys, values, timestamps)
         self.topic = topic
-        self._keys: list[bytes | None] | None
-        self.key_column: Column | None
-        self._values: list[bytes | None] | None
-        self.value_column: Column | None
-        self._timestamps: list[int] | None
-        self.time_array: Ints | None
         self._order: list[int] | None
         self.order_array: Ints | None
-        self._keys, self.key_column = (None, keys) if isinstance(keys, Column) else (keys, None)
-        self._values, self.value_column = (None, values) if isinstance(values, Column) else (values, None)
-        self._timestamps, self.time_array = (
-            (None, timestamps) if isinstance(timestamps, np.ndarray) else (timestamps, None)
-        )
         self._order, self.order_array = (None, order) if isinstance(order, np.ndarray) else (order, None)
         self.headers = headers
         self.partition = partition
-
-    @property
-    def keys(self) -> list[bytes | None]:
-        """The keys."""
-        if self._keys is None:
-            assert self.key_column is not None
-            self._keys = self.key_column.to_list()
-        return self._keys
-
-    @property
-    def values(self) -> list[bytes | None]:
-        """The values."""
-        if self._values is None:
-            assert self.value_column is not None
-            self._values = self.value_column.to_list()
-        return self._values
-
-    @property
-    def timestamps(self) -> list[int]:
-        """Milliseconds."""
-        if self._timestamps is None:
-            assert self.time_array is not None
-            self._timestamps = self.time_array.tolist()
-        return self._timestamps
 
     @property
     def order(self) -> list[int] | None:
@@ -144,8 +98,12 @@ def _together(run: list[Output]) -> Output:
         keys = joined([o.key_column for o in run if o.key_column is not None])
         values = joined([o.value_column for o in run if o.value_column is not None])
         if keys is not None and values is not None:
-            times = np.concatenate([_array(o.time_array, o.timestamps) for o in run])
-            order = np.concatenate([_array(o.order_array, o.order) for o in run]) if first.ordered else None
+            times = np.concatenate([np.asarray(o.times, np.int64) for o in run])
+            order = None
+            if first.ordered:
+                order = np.concatenate(
+                    [np.array(o.order if o.order_array is None else o.order_array, np.int64) for o in run]
+                )
             return Output(first.topic, keys, values, times, headers, partition, order)
     return Output(
         first.topic,
@@ -158,8 +116,8 @@ def _together(run: list[Output]) -> Output:
     )
 
 
-def _array(array: Ints | None, numbers: list[int] | None) -> Ints:
-    return np.array(numbers, np.int64) if array is None else array
+def _orders(output: Output) -> Ints:
+    return np.array(output.order, np.int64) if output.order_array is None else output.order_array
 
 
 def _listed(output: Output) -> list[int]:

@@ -37,9 +37,11 @@ class DictOf:
 def encoder_of(serde: Serde[Any]) -> Encode | None:
     """The encoder of a serde that writes plain JSON."""
     write = serde.serialize
-    if write in (orjson.dumps, msgspec.json.encode) or type(getattr(write, "__self__", None)) is msgspec.json.Encoder:
+    if write in (orjson.dumps, msgspec.json.encode):
         return write
-    return None
+    encoder = getattr(write, "__self__", None)
+    # one that sorts fields would have to see a record whole
+    return write if type(encoder) is msgspec.json.Encoder and encoder.order is None else None
 
 
 def written_json(column: StructColumn, encode: Encode) -> list[bytes | None] | None:
@@ -83,8 +85,10 @@ def _each(values: list[Any], encode: Encode) -> list[str]:
     """The text of each value."""
     encoder = _MSGSPEC if encode is msgspec.json.encode else getattr(encode, "__self__", None)
     if isinstance(encoder, msgspec.json.Encoder):
-        # all at once; within a value a line's end is escaped
-        return encoder.encode_lines(values).decode().split("\n")[:-1]
+        # all at once; within a value a line's end is escaped, unless it is JSON already
+        lines = encoder.encode_lines(values).decode().split("\n")[:-1]
+        if len(lines) == len(values):
+            return lines
     return [encode(v).decode() for v in values]
 
 

@@ -14,6 +14,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.state.store import StateBackend, StoreSpec
 from penstock.streams.commit import start_positions
+from penstock.streams.leftovers import refuse_other_form
 from penstock.streams.metadata import CommitMetadata
 from penstock.streams.ports import LogConsumer
 from penstock.streams.task import Task
@@ -35,7 +36,7 @@ class Restoring(Protocol):
 
 class Assignment:
     """See the module. ``open_task(task_id, backend, start)`` makes a task; ``on_run`` and ``on_drop`` tell of those that
-    begin and end. ``consumer`` is replaced after a rejoin."""
+    begin and end. ``open_reader`` makes a consumer that only reads. ``consumer`` is replaced after a rejoin."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Assignment:
         open_task: Callable[[TaskId, StateBackend, Start], Task],
         on_run: Callable[[Task], None],
         on_drop: Callable[[TaskId], None],
+        open_reader: Callable[[], LogConsumer],
     ) -> None:
         self.consumer = consumer
         self.tasks: dict[TaskId, Task] = {}
@@ -56,6 +58,7 @@ class Assignment:
         self._open_task = open_task
         self._on_run = on_run
         self._on_drop = on_drop
+        self._open_reader = open_reader
         self._states: dict[TaskId, TaskState] = {}
         self._starts: dict[TaskId, dict[str, tuple[int, CommitMetadata]]] = {}
         self._held: dict[TopicPartition, int] = {}
@@ -90,6 +93,9 @@ class Assignment:
         offsets: dict[TopicPartition, int] = {}
         for task_id, mine in by_task.items():
             start = start_positions(self.consumer, mine)
+            for tp in mine:
+                source = self._topology.source(self.sources[tp.topic][1])
+                refuse_other_form(source, tp, start[tp.topic], self._open_reader)
             self._starts.setdefault(task_id, {}).update(start)
             offsets |= {tp: start[tp.topic][0] for tp in mine}
         self.consumer.assign_at(offsets)

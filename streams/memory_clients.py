@@ -273,6 +273,14 @@ class MemoryAdmin:
         for spec in topics:
             self._log.create(spec)
 
+    def topics(self, prefix: str) -> dict[str, int]:
+        """See the port."""
+        return {name: len(topic.partitions) for name, topic in self._log.topics.items() if name.startswith(prefix)}
+
+    def groups(self, prefix: str) -> list[str]:
+        """See the port."""
+        return [name for name in self._log.groups if name.startswith(prefix)]
+
     def group_members(self, group: str) -> int:
         """See the port."""
         return len(self._log.group(group).members)

@@ -161,6 +161,12 @@ class LogAdmin(Protocol):
         """Create what is missing; a topic that exists with the same partition count is fine, another count raises
         ``IncompatibleError``."""
 
+    def topics(self, prefix: str) -> dict[str, int]:
+        """Partition count of every topic whose name starts so."""
+
+    def groups(self, prefix: str) -> list[str]:
+        """The groups whose id starts so."""
+
     def group_members(self, group: str) -> int:
         """How many members the group has now."""
 

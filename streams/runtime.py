@@ -65,7 +65,8 @@ OpenCommitter = Callable[["Runtime", int | None], Committer]
 class Runtime:
     """See the module. ``open_consumer`` makes the group's consumer (again after a rejoin); ``open_committer(runtime,
     partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
-    has given the first assignment, before anything of it is taken; what it raises ends the loop."""
+    has given the first assignment, before anything of it is taken; what it raises ends the loop.
+    ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one)."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Runtime:
         restoring: Restoring,
         clock: Clock,
         on_joined: Callable[[], None] | None = None,
+        open_reader: Callable[[], LogConsumer] | None = None,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -95,7 +97,14 @@ class Runtime:
         self._last_flush_s = self._last_commit_s
         self.consumer = open_consumer()
         self._assignment = Assignment(
-            topology, application_id, self.consumer, restoring, self._open_task, self._on_run, self._on_drop
+            topology,
+            application_id,
+            self.consumer,
+            restoring,
+            self._open_task,
+            self._on_run,
+            self._on_drop,
+            open_reader or open_consumer,
         )
         fixed = options.partitions
         self._units: dict[int | None, Unit] = {

@@ -370,6 +370,7 @@ class Task:
         }
         out: dict[TopicPartition, Committed] = {}
         for topic, offset in work.positions.items():
+            began, before = self._start[topic]
             noted = CommitMetadata(
                 version=metadata.VERSION,
                 stream_time_ms=self.stream_time_ms,
@@ -381,6 +382,8 @@ class Task:
                 watermarks=self._watermarks.saved(),
                 caught_up=self._bootstrap.done,
                 heard=self._bootstrap.partly,
+                first=before.first if before.version else began,
+                form=self._source_specs[topic].form,
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, self.id.partition)] = Committed(offset, metadata.encode(noted))

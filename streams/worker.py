@@ -27,6 +27,7 @@ from penstock.streams.kafka.client_config import admin_config, consumer_config, 
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.leftovers import refuse_leftovers
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
 from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
@@ -202,6 +203,9 @@ class Worker:
             dead_letter_topic=s.policies.dead_letter_topic,
         )
         self._check_partitions(layout)
+        refuse_leftovers(
+            self.topology, s.application_id, admin, lambda: KafkaConsumer(self._consumer_config(s.application_id))
+        )
         if self._partitions is not None:
             self._join_fixed(admin)
         directory = StateDirectory(s.state_dir, s.application_id)
@@ -214,7 +218,7 @@ class Worker:
             s.application_id,
             directory,
             admin,
-            lambda: KafkaConsumer(self._consumer_config(f"{s.application_id}-restore"), native=s.native),
+            self._open_reader,
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.rocksdb,
@@ -233,6 +237,7 @@ class Worker:
             restorer,
             self._clock,
             on_joined=lambda: refuse_fixed(admin, s.application_id),
+            open_reader=self._open_reader,
         )
         return runtime, restorer
 
@@ -277,6 +282,11 @@ class Worker:
             group_instance_id=s.group_instance_id if member else None,
             swift=member and s.latency == "low",
         )
+
+    def _open_reader(self) -> KafkaConsumer:
+        """A consumer outside the group, for stores' changelogs and looks at the log."""
+        group = f"{self.settings.application_id}-restore"
+        return KafkaConsumer(self._consumer_config(group), native=self.settings.native)
 
     def _committer(self, runtime: Runtime, partition: int | None, prefix: str) -> Committer:
         s = self.settings

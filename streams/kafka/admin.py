@@ -134,6 +134,25 @@ class KafkaAdmin:
                 )
             time.sleep(_SETTLE_STEP_S)
 
+    def topics(self, prefix: str) -> dict[str, int]:
+        """See the port."""
+        try:
+            found = self._client.list_topics(timeout=self._request_timeout_s).topics
+        except KafkaException as exc:
+            raise translated(exc, "listing the topics") from exc
+        return {name: len(topic.partitions) for name, topic in found.items() if name.startswith(prefix)}
+
+    def groups(self, prefix: str) -> list[str]:
+        """See the port."""
+        asked = self._client.list_consumer_groups(request_timeout=self._request_timeout_s)
+        try:
+            found = asked.result()
+        except KafkaException as exc:
+            raise translated(exc, "listing the groups") from exc
+        if found.errors:
+            raise translated(found.errors[0], "listing the groups") from found.errors[0]
+        return [group.group_id for group in found.valid if group.group_id.startswith(prefix)]
+
     def group_members(self, group: str) -> int:
         """See the port. A group that does not exist has none. A coordinator that is not ready yet, as right after the
         cluster was started, is asked again."""

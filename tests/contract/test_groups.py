@@ -223,3 +223,13 @@ def test_admin_sets_positions_of_groups_without_members(world: World) -> None:
         admin.set_offsets(group, {tp: Committed(1, "")})
     member.consumer.close()
     until(lambda: admin.group_members(group) == 0)
+
+
+def test_topics_and_groups_are_found_by_how_their_names_begin(world: World) -> None:
+    prefix = world.name("named")
+    admin = world.admin()
+    admin.create_topics([TopicSpec(f"{prefix}-a", 1), TopicSpec(f"{prefix}-b", 3)])
+    until(lambda: admin.topics(f"{prefix}-") == {f"{prefix}-a": 1, f"{prefix}-b": 3}, lambda: None)
+    assert admin.groups(prefix) == []
+    world.consumer(f"{prefix}-g").commit({TopicPartition(f"{prefix}-a", 0): Committed(0, "")})
+    assert admin.groups(prefix) == [f"{prefix}-g"]

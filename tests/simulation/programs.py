@@ -9,6 +9,7 @@ import orjson
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius
 from penstock.topologies.graph import Topology
+from penstock.topologies.windows import tumbling
 from tests.simulation.world import World
 
 Records = list[tuple[bytes | None, bytes | None, int]]
@@ -32,6 +33,15 @@ def combined_clicks() -> Topology:
     builder = StreamsBuilder("combined", key=str, value=dict, emission="per_commit")
     clicks = builder.stream("clicks").group_by(lambda _, click: REGIONS[click["n"] % 3])
     clicks.count(name="counts").to_stream().map_values(str, value=str).to("counted")
+    return builder.build()
+
+
+def windowed_clicks(size: str) -> Topology:
+    """The same per window, whose partials are for windows of this size."""
+    builder = StreamsBuilder("windowed", key=str, value=dict, emission="per_commit")
+    clicks = builder.stream("clicks").group_by(lambda _, click: REGIONS[click["n"] % 3])
+    counts = clicks.windowed_by(tumbling(size, grace="1m")).count(name="counts")
+    counts.to_stream(lambda window, count: window.key, key=str).map_values(str, value=str).to("counted")
     return builder.build()
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from functools import cache
 from typing import Any, get_args
 
 import pytest
 
+from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId
 from penstock.state.serde import INT
 from penstock.streams.commit import Step
-from tests.simulation.programs import REGIONS, combined_world
+from tests.simulation.programs import REGIONS, clicks, combined_world, windowed_clicks
 from tests.simulation.world import Disk, World
 
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -61,3 +63,24 @@ def test_at_least_once_loses_nothing(step: Step) -> None:
         counted = {k: INT.deserialize(v[8:]) for s in world.stores(node).values() for k, v in s.items()}
         assert counted.keys() == EACH.keys()
         assert all(counted[k] >= int(n) for k, n in EACH.items()), f"crash at {step} number {nth}"
+
+
+def test_partials_on_their_way_are_not_taken_for_those_of_other_windows() -> None:
+    """A worker of a topology with other windows refuses them; once they are read, it goes on."""
+    world = World(windowed_clicks("1m"), "exactly_once", inputs=["clicks"], outputs=["counted"])
+    world.write("clicks", clicks(random.Random(1), 40)[1])
+    node = world.node("a")
+    world.settle(node)
+    world.write("clicks", clicks(random.Random(2), 40)[1])
+    while not node.busy:
+        node.turn()
+    node.stop()  # its last commit sends what it held to a topic that it reads no longer
+    world.topology = windowed_clicks("5m")
+    with pytest.raises(IncompatibleError, match="written for other windows"):
+        world.settle(world.node("b"))
+    world.topology = windowed_clicks("1m")
+    again = world.node("a", node.disk)
+    world.settle(again)
+    again.stop()
+    world.topology = windowed_clicks("5m")
+    world.settle(world.node("b"))

@@ -170,6 +170,7 @@ def _combined(
         internal=True,
         partitions=grouping.partitions,
         packed=True,
+        partials_of="" if request.windows is None else request.windows.describe(),
         accepts=ANY_KIND,
     )
     wiring.add_source(topic, source)

@@ -40,8 +40,8 @@ class KGroupedStream:
     ``combine`` (records that go through a repartition topic): send partial aggregates instead of records, once per key,
     window and commit. ``None``: where emission is ``per_commit``, the merge is exact (counts, ready aggregates that say so,
     ``merge=``), and windows are closed by a watermark or have a grace of 10 s or more. Stores and last results are the same;
-    intermediate results are fewer. Partials go through a topic of their own: let the application come to the end of its
-    inputs before it is switched on or off.
+    intermediate results are fewer. Partials go through a topic of their own: while that holds unread
+    records, a worker refuses to start with it switched on or off.
     """
 
     def __init__(

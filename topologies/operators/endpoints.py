@@ -4,6 +4,7 @@ serdes and partitioning, and a table source keeps its rows."""
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -31,7 +32,8 @@ class Source(OperatorSpec):
     that write an internal topic comes with it; not where the topic answers what its readers have sent. ``loop_rounds``: it
     is a feedback topic, in which records go around at most so often. ``bootstrap``: when
     a task starts, it is read to its end before the other inputs. ``priority``: while an input of a higher one has records,
-    the others wait. ``packed``: each of its records holds many (``penstock.topologies.packing``)."""
+    the others wait. ``packed``: each of its records holds many (``penstock.topologies.packing``). ``partials_of``: its
+    records are partial aggregates, made of what this says."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
@@ -39,6 +41,7 @@ class Source(OperatorSpec):
     internal: bool = False
     partitions: int | None = None
     packed: bool = False
+    partials_of: str = ""
     timestamp: Callable[[Record], int] | None = None
     watermark: WatermarkStrategy | None = None
     carries_watermarks: bool = True
@@ -57,6 +60,15 @@ class Source(OperatorSpec):
     def waits_for_writers(self) -> bool:
         """Whether its end, as a bootstrap input, is where the tasks that write it say that they have caught up."""
         return self.bootstrap and self.internal
+
+    @property
+    def form(self) -> str:
+        """What tells the records of an internal topic from those that the same application wrote there before it was
+        changed, in a few characters; empty for a user's topic."""
+        if not self.internal:
+            return ""
+        parts = (self.key_serde.name, self.value_serde.name, str(self.packed), self.partials_of)
+        return f"{zlib.crc32(chr(0).join(parts).encode()):08x}"
 
     def topic_name(self, application_id: str) -> str:
         """The topic's real name."""

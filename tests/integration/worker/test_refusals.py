@@ -135,6 +135,46 @@ def test_partition_that_does_not_exist_is_refused(kafka: str, tmp_path: Path) ->
         Worker(topology, settings(cluster, tmp_path), partitions=[0, 4]).start()
 
 
+def test_switching_combining_off_with_partials_unread_is_refused_until_they_are_read(
+    kafka: str, tmp_path: Path
+) -> None:
+    cluster = Cluster(kafka, "switched")
+    source, out = cluster.create("in"), cluster.create("out")
+
+    def counted(*, combine: bool) -> Topology:
+        builder = StreamsBuilder("switched", value=str, emission="per_commit")
+        words = builder.stream(source).group_by(lambda key, value: value)
+        words.count(name="counts", combine=combine).to_stream().to(out, value=int)
+        return builder.build()
+
+    def count() -> int:
+        return max((int.from_bytes(w.value, "big") for w in cluster.read(out) if w.value is not None), default=0)
+
+    given = settings(cluster, tmp_path)
+    cluster.write(source, [b"word"] * 100)
+    worker = Worker(counted(combine=True), given).start()
+    until("the first records are counted", lambda: count() == 100)
+    worker.stop()
+    # stopped before its first commit, so that what it holds is sent by its last one
+    slow = settings(cluster, tmp_path, commit_interval_ms=60_000, transaction_timeout_ms=120_000)
+    worker = Worker(counted(combine=True), slow).start()
+    cluster.write(source, [b"word"] * 50)
+    runtime = worker.runtime
+    assert runtime is not None
+    until("more were taken", lambda: runtime.records >= 50)
+    worker.stop()
+    assert count() == 100
+    with pytest.raises(IncompatibleError, match=r"partials-repartition, partition \d, holds records from offset"):
+        start_and_stop(counted(combine=False), given)
+    worker = Worker(counted(combine=True), given).start()
+    until("they are read", lambda: count() == 150)
+    worker.stop()
+    cluster.write(source, [b"word"] * 25)
+    worker = Worker(counted(combine=False), given).start()
+    until("the switch has lost nothing", lambda: count() == 175)
+    worker.stop()
+
+
 # -- bad records ---------------------------------------------------------------------------------------------------
 
 

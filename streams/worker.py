@@ -204,7 +204,11 @@ class Worker:
         )
         self._check_partitions(layout)
         refuse_leftovers(
-            self.topology, s.application_id, admin, lambda: KafkaConsumer(self._consumer_config(s.application_id))
+            self.topology,
+            s.application_id,
+            admin,
+            lambda: KafkaConsumer(self._consumer_config(s.application_id)),
+            [presence_group(s.application_id)],
         )
         if self._partitions is not None:
             self._join_fixed(admin)

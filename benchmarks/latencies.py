@@ -41,6 +41,7 @@ SERIES = {
         Series("adaptive, low latency", "penstock", {"PENSTOCK_LATENCY": "low"}),
         Series("Kafka Streams", "kafka-streams", {}),
         Series("Kafka Streams, linger 5 ms", "kafka-streams", {"KS_EXTRA": "producer.linger.ms=5"}),
+        Series("Quix Streams", "quix", {}),
         Series("Spark micro-batch", "spark", {}),
     )
 }

@@ -145,7 +145,7 @@ WORKLOADS: dict[str, Workload] = {
             "lines",
             _word_count,
             _check_wordcount,
-            _streaming(2_000_000, quix=50_000),
+            _streaming(2_000_000, quix=50_000, faust=4_000),
             written_bytes=15,
         ),
         Workload(

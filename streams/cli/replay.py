@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.streams.spark.published import InputRange
 
 
 def register(subparsers: Any) -> None:
@@ -39,7 +43,15 @@ def run(args: argparse.Namespace) -> int:
         for t in done.tasks
     ]
     show(f"replay {done.run}", ["task", "records", "outputs", "store entries"], rows)
+    print(f"began at {done.started_from}: {began(done.inputs)}")
     for caution in done.cautions:
         print(f"caution: {caution}")
     print(f"{done.records:,} records in {result.seconds:.1f} s; published in {args.output}")
     return 0
+
+
+def began(inputs: Sequence[InputRange]) -> str:
+    """Where each input was begun, in words."""
+    later = [f"{i.topic} [{i.partition}] at offset {i.start}" for i in inputs if i.start]
+    rest = "all others at offset 0" if later else "all inputs at offset 0"
+    return ", ".join(later if len(later) == len(inputs) and later else [*later, rest])

@@ -56,7 +56,7 @@ def add_begin(parser: argparse.ArgumentParser) -> None:
         dest="from_",
         default="start",
         metavar="start|savepoint:NAME",
-        help="the application's first offset, or a savepoint of the repository (savepoint:latest)",
+        help="where the application began to read, or a savepoint of the repository (savepoint:latest)",
     )
     parser.add_argument("--repository", metavar="URL", help="the repository that holds the savepoint")
 

@@ -78,7 +78,7 @@ def replay(
     """Run the topology over ``[from_, to)`` of the log into files under ``output``, a folder or URL that driver and
     executors share.
 
-    ``from_``: ``start``, the application's first offset, or ``savepoint:<name>`` (``savepoint:latest``) of the
+    ``from_``: ``start``, where the application began to read each input, or ``savepoint:<name>`` (or ``latest``) of the
     ``repository``. ``to``: ``committed``, what the application has done; ``end``, the inputs' ends; or offsets.
     ``options`` must have the policies of the live run. ``exactly_once``: the live run's guarantee; without it the stores'
     changelog offsets mean nothing here, and no snapshots are written.

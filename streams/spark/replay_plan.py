@@ -20,7 +20,7 @@ from penstock.streams.spark.savepoint import Savepoint, SavepointRepository
 from penstock.topologies.graph import Subtopology, Topology
 
 START = "start"
-"""``from``: the application's first offset."""
+"""``from``: where the application began to read each input, which need not be offset 0."""
 SAVEPOINT = "savepoint:"
 """``from``: a savepoint, by name or ``latest``."""
 To = Literal["committed", "end"] | Mapping[TopicPartition, int]
@@ -68,7 +68,8 @@ def plan_replay(
         for p in range(tasks[sub.number])
         if not (recompute and topology.source(n).internal)
     ]
-    committed = cluster.committed(inputs) if to == "committed" else {}
+    known = cluster.committed(inputs)
+    committed = known if to == "committed" else {}
     if to == "committed" and not committed:
         raise SettingsError(
             f"the group {application_id} has no committed offsets, so there is nothing that it did to replay; check the "
@@ -76,7 +77,8 @@ def plan_replay(
         )
     begins = savepoint.committed() if savepoint is not None else {}
     ends = cluster.ends(inputs)
-    ranges = {tp: _range(tp, ends[tp], begins.get(tp), to, committed) for tp in inputs}
+    firsts = {tp: begins[tp].offset if tp in begins else _first(known.get(tp), ends[tp]) for tp in inputs}
+    ranges = {tp: _range(tp, ends[tp], firsts[tp], to, committed) for tp in inputs}
     ids = [TaskId(s.number, p) for s in topology.subtopologies for p in range(tasks[s.number])]
     starts: dict[TaskId, Mapping[str, tuple[int, CommitMetadata]]] = {}
     for task in ids:
@@ -148,20 +150,27 @@ def _layout(
     return counts, dict(enumerate(layout.tasks))
 
 
+def _first(committed: CommittedInput | None, there: tuple[int, int]) -> int:
+    """Where the application began to read an input partition: what its commits say, or where it would begin now if it has
+    committed nothing. Commits of before that was noted say nothing: then the partition must be there from its begin."""
+    if committed is None:
+        return there[0]
+    return committed.metadata.first or 0
+
+
 def _range(
     tp: TopicPartition,
     there: tuple[int, int],
-    begin: CommittedInput | None,
+    start: int,
     to: To,
     committed: Mapping[TopicPartition, CommittedInput],
 ) -> tuple[int, int]:
     first, last = there
-    start = 0 if begin is None else begin.offset
     if start < first:
         raise IncompatibleError(
             f"{tp.topic} partition {tp.partition} begins at offset {first}, and the replay would begin at {start}: records "
-            f"are gone, so the answer could not be the same. Begin at a savepoint ({SAVEPOINT}latest), and keep the topic "
-            "longer (retention.ms)"
+            f"are gone, so the answer could not be the same. Begin at a savepoint from {first} on ({SAVEPOINT}latest), and "
+            "keep the topic longer (retention.ms)"
         )
     if to == "end":
         stop = last

@@ -1,0 +1,80 @@
+"""Where a replay begins: where the application did, if that is still there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.state.errors import IncompatibleError
+from penstock.state.log import TopicPartition
+from penstock.streams.cli.replay import began
+from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
+from penstock.streams.memory_log import Entry, MemoryLog
+from penstock.streams.spark.cluster import Cluster
+from penstock.streams.spark.published import InputRange
+from penstock.streams.spark.replay_plan import ReplayPlan, plan_replay
+from penstock.topologies.graph import Topology
+from tests.simulation.world import APP, World
+
+IN = TopicPartition("in", 0)
+
+
+def counted() -> Topology:
+    builder = ps.StreamsBuilder("t", key=str, value=str)
+    builder.stream("in").group_by_key().count(name="counts").to_stream().to("out")
+    return builder.build()
+
+
+def world_that_began_at(first: int) -> World:
+    """An application that has read what was left of its input when it was first started."""
+    world = World(counted(), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
+    write(world.log, 20)
+    world.log.partition(IN).delete_before(first)
+    return world
+
+
+def write(log: MemoryLog, count: int) -> None:
+    for i in range(count):
+        log.append(IN, Entry(b"k", b"v", i))
+
+
+def plan(log: MemoryLog, **how: Any) -> ReplayPlan:
+    return plan_replay(counted(), APP, Cluster(MemoryConsumer(log, APP), MemoryAdmin(log)), **how)
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_it_begins_where_the_application_began(first: int) -> None:
+    world = world_that_began_at(first)
+    node = world.node("a")
+    world.settle(node)
+    write(world.log, 5)
+    world.settle(node)
+    node.stop()
+    again = world.node("b")
+    write(world.log, 5)
+    world.settle(again)
+    assert plan(world.log).ranges[IN] == (first, 30)
+    assert plan(world.log, to="end").ranges[IN] == (first, 30)
+
+
+def test_what_has_vanished_since_is_refused(first: int = 7) -> None:
+    world = world_that_began_at(first)
+    world.settle(world.node("a"))
+    world.log.partition(IN).delete_before(first + 2)
+    with pytest.raises(
+        IncompatibleError, match=r"begins at offset 9, and the replay would begin at 7.*savepoint from 9"
+    ):
+        plan(world.log)
+
+
+def test_without_a_commit_it_begins_where_a_worker_would() -> None:
+    assert plan(world_that_began_at(7).log, to="end").ranges[IN] == (7, 20)
+
+
+def test_where_it_began_is_said() -> None:
+    zero, later = InputRange("a", 0, 0, 9), InputRange("a", 1, 4, 9)
+    assert began([zero]) == "all inputs at offset 0"
+    assert began([zero, later]) == "a [1] at offset 4, all others at offset 0"
+    assert began([later]) == "a [1] at offset 4"

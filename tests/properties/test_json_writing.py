@@ -149,4 +149,6 @@ def test_plain_records_are_written_by_their_fields(name: str) -> None:
     texts = CodedColumn.of(["plain", '"', None])
     column = StructColumn({"x%": numbers, "t": texts, "n": NumberColumn(np.array([1, 2, 3]))}, DictOf(["x%", "t", "n"]))
     assert check(name, column)
-    assert orjson.loads(written_json(column, SERDES[name].serialize)[1]) == {"x%": -0.0, "t": '"', "n": 2}  # type: ignore[index]  # it was
+    found = written_json(column, SERDES[name].serialize)
+    assert found is not None and found[1] is not None
+    assert orjson.loads(found[1]) == {"x%": -0.0, "t": '"', "n": 2}

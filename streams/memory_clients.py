@@ -9,11 +9,11 @@ from typing import Any
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.chunk import Chunk
-from penstock.streams.log_errors import OffsetOutOfRangeError
+from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.memory_groups import GroupToken, Member
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.memory_producer import MemoryProducer
-from penstock.streams.ports import Committed, Fetched, TopicSpec
+from penstock.streams.ports import Committed, Deletion, Fetched, TopicSpec
 
 __all__ = ["MemoryAdmin", "MemoryConsumer", "MemoryProducer"]
 
@@ -272,6 +272,16 @@ class MemoryAdmin:
         """See the port."""
         for spec in topics:
             self._log.create(spec)
+
+    def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
+        """See the port. Done at once."""
+        failed: dict[TopicPartition, str] = {}
+        for tp, offset in offsets.items():
+            try:
+                self._log.partition(tp).delete_before(offset)
+            except UnknownTopicError as exc:
+                failed[tp] = str(exc)
+        return lambda: failed
 
     def topics(self, prefix: str) -> dict[str, int]:
         """See the port."""

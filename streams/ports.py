@@ -143,6 +143,10 @@ class TopicSpec:
     config: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
+Deletion = Callable[[], Mapping[TopicPartition, str] | None]
+"""A deletion under way: ``None`` while it is, then what went wrong, by partition. Never raises."""
+
+
 class LogAdmin(Protocol):
     """Looks at and creates topics and groups."""
 
@@ -160,6 +164,9 @@ class LogAdmin(Protocol):
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
         """Create what is missing; a topic that exists with the same partition count is fine, another count raises
         ``IncompatibleError``."""
+
+    def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
+        """Begin to delete the records before these offsets; returns at once."""
 
     def topics(self, prefix: str) -> dict[str, int]:
         """Partition count of every topic whose name starts so."""

@@ -35,6 +35,7 @@ from penstock.streams.commit import RESTARTABLE, Committer, Guarantee
 from penstock.streams.pace import Pace
 from penstock.streams.ports import Fetched, LogConsumer
 from penstock.streams.prepare import Layout
+from penstock.streams.purging import Purger
 from penstock.streams.task import Task, TaskOptions
 from penstock.streams.unit import Clock, Unit
 from penstock.topologies.graph import Topology
@@ -66,7 +67,8 @@ class Runtime:
     """See the module. ``open_consumer`` makes the group's consumer (again after a rejoin); ``open_committer(runtime,
     partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
     has given the first assignment, before anything of it is taken; what it raises ends the loop.
-    ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one)."""
+    ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
+    ``purger`` deletes what was read of repartition topics."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Runtime:
         clock: Clock,
         on_joined: Callable[[], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
+        purger: Purger | None = None,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -91,6 +94,7 @@ class Runtime:
         self._open_consumer = open_consumer
         self._clock = clock
         self._on_joined = on_joined
+        self._purger = purger
         self._pace = Pace(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
@@ -184,6 +188,8 @@ class Runtime:
             self._rejoin()
             return 0
         self._flush_when_due()
+        if self._purger is not None:
+            self._purger.turn(self._clock.monotonic_s(), self._committed_positions)
         self.records += done
         return done
 
@@ -288,6 +294,9 @@ class Runtime:
                 if task.stores:
                     unit.committer.refresh(task)
                     task.backend.flush()
+
+    def _committed_positions(self) -> dict[TopicPartition, int]:
+        return {tp: offset for task in self.tasks.values() for tp, offset in task.committed_positions.items()}
 
     # -- the group -----------------------------------------------------------------------------------------------
 

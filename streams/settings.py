@@ -41,6 +41,8 @@ class WorkerSettings:
     uncommitted writes and decoded entries of all tasks, beside the memory that ``rocksdb`` sets (``RocksDBOptions``).
     ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
     waits for a caught-up input before it goes on without it.
+    ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every
+    30,000; 0: never, since ``penstock replay`` and ``verify`` from the start read it again.
     ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
     whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same. ``native``: whether the
     compiled part (``make native``) is used where it was built; ``"require"`` refuses to start without it.
@@ -63,6 +65,7 @@ class WorkerSettings:
     state_flush_interval_ms: int = 30_000
     replication_factor: int = -1
     repartition_retention_ms: int = REPARTITION_RETENTION_MS
+    repartition_purge_interval_ms: int = 0
     snapshots: str | None = None
     group_instance_id: str | None = None
     policies: Policies = dataclasses.field(default_factory=Policies)
@@ -92,6 +95,7 @@ class WorkerSettings:
             "buffered_max_records": (1, 10_000_000, "buffered records are held in memory"),
             "state_cache_max_bytes": (1 << 20, 1 << 40, "a batch's own state must fit"),
             "state_flush_interval_ms": (100, 3_600_000, "a crash of the machine makes the changelog repeat this much"),
+            "repartition_purge_interval_ms": (0, 86_400_000, "0 is never; disks fill meanwhile"),
             "repartition_retention_ms": (-1, 1 << 53, "-1 is for ever; brokers judge by the records' own time"),
         }
         for name, (low, high, why) in bounds.items():

@@ -112,6 +112,8 @@ class Task:
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
         self.heavy_keys = HeavyKeys()
+        self.committed_positions: dict[TopicPartition, int] = {}
+        """Of its inputs, as of its own last commit that is known to have happened."""
         self.failures = Failures(task_id, options.policies, lambda place: self._input.locate(place))
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
@@ -393,6 +395,7 @@ class Task:
         """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
         if writes := store_writes(work, self.stores, positions):
             self.backend.commit(writes)
+        self.committed_positions = {TopicPartition(t, self.id.partition): o for t, o in work.positions.items()}
         share = self.cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
             state.committed()

@@ -9,6 +9,7 @@ This is the only place that wires the adapters to the core.
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
 from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
 from penstock.streams.presence import Presence, presence_group, refuse_fixed, refuse_group
+from penstock.streams.purging import Purger, purgeable_topics
 from penstock.streams.restoring import Restorer, TaskOpener
 from penstock.streams.runtime import Runtime, RuntimeOptions
 from penstock.streams.settings import WorkerSettings
@@ -52,6 +54,9 @@ thousands of messages, which die without cycles, and looking at them again and a
 
 OLDER_ROUNDS = 100
 """And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
+
+
+_log = logging.getLogger("penstock.worker")
 
 
 class SystemClock:
@@ -242,6 +247,7 @@ class Worker:
             self._clock,
             on_joined=lambda: refuse_fixed(admin, s.application_id),
             open_reader=self._open_reader,
+            purger=self._purger(admin),
         )
         return runtime, restorer
 
@@ -286,6 +292,13 @@ class Worker:
             group_instance_id=s.group_instance_id if member else None,
             swift=member and s.latency == "low",
         )
+
+    def _purger(self, admin: KafkaAdmin) -> Purger | None:
+        interval_ms = self.settings.repartition_purge_interval_ms
+        if not interval_ms:
+            return None
+        topics = purgeable_topics(self.topology, self.settings.application_id)
+        return Purger(topics, interval_ms, admin.delete_before, _report_purge)
 
     def _open_reader(self) -> KafkaConsumer:
         """A consumer outside the group, for stores' changelogs and looks at the log."""
@@ -360,3 +373,8 @@ class Worker:
                 continue
             return number
         raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")
+
+
+def _report_purge(tp: TopicPartition, why: str) -> None:
+    # nothing is lost by it but space, and it is tried again
+    _log.warning("the records read of %s [%d] could not be deleted: %s", tp.topic, tp.partition, why)

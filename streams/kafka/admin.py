@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import confluent_kafka
@@ -20,7 +21,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.log_errors import UnknownTopicError
-from penstock.streams.ports import Committed, TopicSpec
+from penstock.streams.ports import Committed, Deletion, TopicSpec
 
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
@@ -133,6 +134,26 @@ class KafkaAdmin:
                     f"topics {missing} were created but are not known after {self._request_timeout_s} s; try again"
                 )
             time.sleep(_SETTLE_STEP_S)
+
+    def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
+        """See the port."""
+        native = [confluent_kafka.TopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        try:
+            asked = self._client.delete_records(native, request_timeout=self._request_timeout_s)
+        except KafkaException as exc:
+            said = str(translated(exc, "deleting records"))
+            return lambda: dict.fromkeys(offsets, said)
+
+        return lambda: self._deleted(asked)  # holds on to the client, without which nobody answers
+
+    def _deleted(self, asked: Mapping[Any, Future[Any]]) -> dict[TopicPartition, str] | None:
+        if not all(future.done() for future in asked.values()):
+            return None
+        return {
+            TopicPartition(part.topic, part.partition): str(exc)
+            for part, future in asked.items()
+            if (exc := future.exception()) is not None
+        }
 
     def topics(self, prefix: str) -> dict[str, int]:
         """See the port."""

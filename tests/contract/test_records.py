@@ -211,3 +211,16 @@ def test_unknown_topic_is_an_error(world: World) -> None:
     consumer.subscribe([name], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
     with pytest.raises(UserError, match=name):
         until(lambda: False, lambda: consumer.poll(10, 0.1))
+
+
+def test_records_are_deleted_up_to_an_offset(world: World) -> None:
+    name = topic(world, 2)
+    producer = world.producer()
+    for p in range(2):
+        producer.send(name, [b"k"] * 5, [b"v"] * 5, [1] * 5, partition=p)
+    producer.flush(10)
+    deletion = world.admin().delete_before({TopicPartition(name, 1): 3})
+    until(lambda: deletion() is not None, lambda: None)
+    assert deletion() == {}
+    consumer = world.consumer(world.name("g"))
+    assert [consumer.watermarks(TopicPartition(name, p)) for p in range(2)] == [(0, 5), (3, 5)]

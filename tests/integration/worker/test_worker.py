@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 
 from penstock.state.errors import ProcessingError, RetriableError
-from penstock.state.log import TaskId
+from penstock.state.log import TaskId, TopicPartition
 from penstock.state.restore import RestoreProgress
+from penstock.streams.commit import Guarantee
+from penstock.streams.kafka.client_config import consumer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius, keyed_count
@@ -50,6 +53,40 @@ def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
     swift.stop()
     assert gc.get_threshold() == before
     app.assert_exact()
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_what_was_read_of_repartition_topics_is_purged_and_nothing_else(
+    kafka: str, tmp_path: Path, guarantee: Guarantee
+) -> None:
+    app = Application(kafka, "purged", tmp_path, guarantee)
+    repartition = next(t for t in app.topology.source_topics(app.name) if t != app.source)
+    consumer = KafkaConsumer(consumer_config(kafka, f"{app.name}-look", {}))
+
+    def first_offsets(topic: str) -> list[int]:
+        return [consumer.watermarks(TopicPartition(topic, p))[0] for p in range(PARTITIONS)]
+
+    worker = Worker(app.topology, app.settings(repartition_purge_interval_ms=200)).start()
+    for _ in range(2):
+        app.add_lines(300)
+        app.wait()
+    until("all partitions are purged", lambda: all(first_offsets(repartition)))
+    worker.stop()
+    reader = KafkaConsumer(consumer_config(kafka, app.name, {}))
+    committed = reader.committed([TopicPartition(repartition, p) for p in range(PARTITIONS)])
+    reader.close()
+    for p, first in enumerate(first_offsets(repartition)):
+        at = committed[TopicPartition(repartition, p)]
+        assert at is not None and first <= at.offset
+    assert first_offsets(app.source) == first_offsets(app.output) == [0] * PARTITIONS
+    assert first_offsets(f"{app.name}-counts-changelog") == [0] * PARTITIONS
+    consumer.close()
+    again = Worker(app.topology, app.settings()).start()
+    app.add_lines(100)
+    app.wait()
+    again.stop()
+    if guarantee == "exactly_once":
+        app.assert_exact()
 
 
 def test_error_of_the_run_surfaces_in_stop(kafka: str, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 there is room, what was read.
 
 ``EntryMap`` is the interface. Its compiled form (``penstock_native.EntryMap``) keeps both, an entry of 9 + 16 bytes in 55,
-and finds a key in 0.2 us. Its Python form is a dictionary of what was written, such an entry in 190 bytes; it keeps nothing
-that was merely read, which the views above do already, decoded.
+and finds a key in 0.2 us; its ``find_rows``, which the other has not, gives the values of a column of keys as one buffer.
+Its Python form is a dictionary of what was written, such an entry in 190 bytes; it keeps nothing that was merely read,
+which the views above do already, decoded.
 """
 
 from __future__ import annotations

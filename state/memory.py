@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.store import StoreSpec, StoreWrites
+from penstock.state.native import compiled
+from penstock.state.store import Packed, StoreSpec, StoreWrites
 
 
 class _Table:
@@ -89,6 +91,12 @@ class MemoryBackend:
 
     keeps_reads = False
     """A model of a database, which reads take long from."""
+
+    def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> Packed | None:
+        if (native := compiled()) is None:
+            return None
+        found = self.get_many(store, native.list_rows(data, ends, None))
+        return Packed(*native.pack_rows([None if value is None else value[skip:] for value in found]))
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         return list(map(self._table(store).data.get, keys))

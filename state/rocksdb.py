@@ -24,15 +24,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from rocksdict import ColumnFamily, IngestExternalFileOptions, Rdict, ReadOptions, WriteBatch
 
 from penstock.state.entries import WrittenEntries, new_entries
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TopologyError
+from penstock.state.native import compiled
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_files import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
 from penstock.state.rocksdb_options import RocksDBOptions, database_options, shared_bound, unlogged_writes
-from penstock.state.store import StoreSpec, StoreWrites
+from penstock.state.store import Packed, StoreSpec, StoreWrites
 from penstock.state.write_buffer import StoreBuffer
 
 FILE_ENTRIES_MIN = 2_000
@@ -117,10 +119,7 @@ class RocksDBBackend:
         if not unknown:
             return values
         asked = keys if len(unknown) == len(keys) else [keys[i] for i in unknown]
-        with translated(self._path, "read"):
-            # A list is read by one batched multi-get, which also lets other threads run meanwhile.
-            found: list[bytes | None] | None = family.get([USER_PREFIX + k for k in asked])
-        assert found is not None  # a list of keys is answered by a list
+        found = self._read(family, asked)
         buffer.entries.keep_many(asked, found)
         self._shrink()
         if asked is keys:
@@ -128,6 +127,31 @@ class RocksDBBackend:
         for i, value in zip(unknown, found, strict=True):
             values[i] = value
         return values
+
+    def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> Packed | None:
+        family, buffer = self._family(store), self._buffers[store]
+        find = getattr(buffer.entries, "find_rows", None)
+        native = compiled()
+        if find is None or native is None or buffer.dropped_below is not None:
+            return None
+        *found, unknown = find(data, ends, skip)
+        if unknown:
+            asked, ends_asked, _ = native.take_rows(data, ends, None, memoryview(unknown).cast("q"))
+            # Sorted, so that neighbours are looked for in one block of a file.
+            keys = sorted(set(native.list_rows(asked, memoryview(ends_asked).cast("q"), None)))
+            buffer.entries.keep_many(keys, self._read(family, keys))
+            *found, unknown = find(data, ends, skip)
+            assert not unknown
+            self._shrink()
+        return Packed(*found)
+
+    def _read(self, family: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
+        """What the database holds."""
+        with translated(self._path, "read"):
+            # A list is read by one batched multi-get, which also lets other threads run meanwhile.
+            found: list[bytes | None] | None = family.get([USER_PREFIX + k for k in keys])
+        assert found is not None  # a list of keys is answered by a list
+        return found
 
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False

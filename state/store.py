@@ -59,6 +59,15 @@ class Puts(NamedTuple):
     values: Sequence[bytes | None]
 
 
+class Packed(NamedTuple):
+    """Byte strings one after the other: int64 ``ends``, from a 0 on, in the machine's order, and a byte for each of them, 1
+    where there is none (no bytes: nowhere)."""
+
+    data: bytes
+    ends: bytes
+    absent: bytes | None
+
+
 @dataclasses.dataclass(slots=True)
 class StoreWrites:
     """What one commit changes in one store. ``puts``: entries, of which later ones win, ``None`` deletes. ``drop_below``:
@@ -86,6 +95,10 @@ class StateBackend(Protocol):
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of the keys, in their order; ``None`` where absent."""
+
+    def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> Packed | None:
+        """The values of keys, which are given as in ``Packed``, as buffers, none absent; of each value the first ``skip``
+        bytes are left out. ``None``: ask ``get_many``."""
 
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False

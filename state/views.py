@@ -30,7 +30,7 @@ from sortedcontainers import SortedSet
 
 from penstock.state.errors import SerdeError
 from penstock.state.sizes import entries_bytes, marks_bytes
-from penstock.state.store import StateBackend, StoreSpec
+from penstock.state.store import Packed, StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
 _KEPT_BELOW = 8
@@ -79,6 +79,13 @@ class KeyValueState:
                 self.entries.update(zip(missing, thawed, strict=True))
             else:
                 self.entries.update(zip(missing, found, strict=True))
+
+    def packed(self, data: Any, ends: Any) -> Packed | None:
+        """The bytes of the committed values of keys, given and given back as ``Packed``: what is ``dirty`` is not seen.
+        ``None``: there is no such form, or entries are about to expire."""
+        if self._floor is not None:
+            return None
+        return self._backend.get_packed(self.spec.name, data, ends, _TIMESTAMP.size)
 
     def get(self, key: bytes) -> tuple[Any, int] | None:
         """Value and timestamp, or ``None``."""

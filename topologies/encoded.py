@@ -149,11 +149,17 @@ class EncodedColumn(CodedColumn):
 
     def take(self, places: Places) -> EncodedColumn:
         coded = None if self._coded is None else (self._coded[0][places], self._coded[1])
-        return EncodedColumn(self._bytes.take(places), self.serde, self._coder, coded)
+        return type(self)(self._bytes.take(places), self.serde, self._coder, coded)
 
     def slice(self, start: int, stop: int) -> EncodedColumn:
         coded = None if self._coded is None else (self._coded[0][start:stop], self._coded[1])
-        return EncodedColumn(self._bytes.slice(start, stop), self.serde, self._coder, coded)
+        return type(self)(self._bytes.slice(start, stop), self.serde, self._coder, coded)
+
+
+class WrittenColumn(EncodedColumn):
+    """One whose bytes are those that ``serde`` writes of its values."""
+
+    __slots__ = ()
 
 
 class ParsedColumn(StructColumn):

@@ -54,6 +54,15 @@ class Projected(NamedTuple):
     failed: list[tuple[int, Exception]]
 
 
+class FormPart(NamedTuple):
+    """A field of an object: what stands before its value, the kind of this (``str``, ``int``, ``bool``), whether it may be
+    null."""
+
+    before: bytes
+    kind: str
+    nullable: bool
+
+
 class _Field(NamedTuple):
     name: str
     key: str
@@ -176,6 +185,22 @@ def _patched(column: Column, rows: list[int], values: list[Any]) -> Column:
         nulls = np.zeros(len(array), np.bool_) if nulls is None else nulls.copy()
         nulls[rows] = [v is None for v in values]
     return NumberColumn(array, nulls)
+
+
+def written_form(tp: Any) -> list[FormPart] | None:
+    """How an encoder writes objects of the type, if that is all fields in their order and no number that can be written in
+    more than one way. ``None``: there is no saying."""
+    shape = _shape(tp)
+    config = getattr(tp, "__struct_config__", None)
+    if isinstance(shape, str) or config is None or config.omit_defaults:
+        return None
+    if any(f.kind not in ("str", "int", "bool") for f in shape.fields):
+        return None
+    names = [msgspec.json.encode(f.key) for f in shape.fields]
+    return [
+        FormPart((b"," if i else b"{") + name + b":", f.kind, f.nullable)
+        for i, (name, f) in enumerate(zip(names, shape.fields, strict=True))
+    ]
 
 
 def _shape(tp: Any) -> _Shape | str:

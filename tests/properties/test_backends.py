@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,6 +81,13 @@ class Backends(RuleBasedStateMachine):
     @rule(store=STORE, keys=st.lists(KEYS, max_size=8))
     def get_many(self, store: str, keys: list[bytes]) -> None:
         assert self.real.get_many(store, keys) == self.model.get_many(store, keys)
+
+    @rule(store=STORE, keys=st.lists(KEYS, max_size=8), skip=st.sampled_from([0, 1]))
+    def get_packed(self, store: str, keys: list[bytes], skip: int) -> None:
+        data, ends = b"".join(keys), np.cumsum([0, *map(len, keys)])
+        found = self.real.get_packed(store, data, ends, skip)
+        if found is not None:
+            assert found == self.model.get_packed(store, data, ends, skip)
 
     @rule(store=STORE, low=BOUND, high=BOUND, reverse=st.booleans())
     def range(self, store: str, low: bytes | None, high: bytes | None, reverse: bool) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from penstock.state.entries import EntryMap, WrittenEntries
 from penstock.state.native import compiled
+from penstock.topologies.columns import BytesColumn
 
 MAKERS: list[Callable[[], EntryMap]] = [WrittenEntries]
 if (made := getattr(compiled(), "EntryMap", None)) is not None:
@@ -44,6 +46,12 @@ class Model:
                 assert key not in self.written
             else:
                 assert value == self.stored.get(key)
+        if (find := getattr(entries, "find_rows", None)) is not None:
+            data, ends, absent, places = find(b"".join(keys), np.cumsum([0, *map(len, keys)]), 2)
+            expected = BytesColumn.of([None if v is None else v[2:] for v in values])
+            nulls = None if expected.nulls is None else expected.nulls.tobytes()
+            assert (data, ends, absent) == (expected.data, expected.offsets.tobytes(), nulls)
+            assert np.frombuffer(places, np.int64).tolist() == unknown
         return [keys[i] for i in unknown]
 
     def check_written(self, entries: EntryMap, part: int) -> None:

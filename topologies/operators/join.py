@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch, ColumnBatch
@@ -20,7 +22,8 @@ from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.join import PerKey, meet, reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import JoinedFields, sides_of
-from penstock.topologies.operators.columnar.parts import worth_columns
+from penstock.topologies.operators.columnar.parts import key_bytes, worth_columns
+from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
 from penstock.topologies.operators.columnar.ways import join_way
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
 
@@ -67,10 +70,14 @@ class _JoinsRows(Operator):
         elif sides is not None:
             assert isinstance(spec.joiner, ExpressionFunction)
             self._joined = JoinedFields(sides, spec.joiner, self._rows, left=spec.left, immutable=self._state.immutable)
+        passes_rows = isinstance(self._joined, JoinedFields) and self._joined.whole_rows
+        self._texts = row_texts(spec.store.value_serde) if passes_rows and spec.key_fn is None else None
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
             return  # its errors belong to process
+        if self._texts is not None and worth_columns(batch):
+            return  # rows that are passed on are not decoded
         if worth_columns(batch) and meet(batch, self._state, self._key_serde, left=True) is not None:
             return
         with suppress(SerdeError):  # process meets it at its row
@@ -105,6 +112,9 @@ class _JoinsRows(Operator):
         """Join by distinct keys, if that can be done."""
         if self._spec.key_fn is not None:
             return False
+        if self._texts is not None and (passed := self._passed_on(batch, self._texts)) is not None:
+            self.ctx.emit(passed)
+            return True
         met = meet(batch, self._state, self._key_serde, left=self._spec.left)
         if met is None:
             return False
@@ -116,6 +126,21 @@ class _JoinsRows(Operator):
         values, kept = map_rows(self.ctx, met.batch, self._spec.joiner, met.batch.values, rows)
         self.ctx.emit(kept.replace(values=values))
         return True
+
+    def _passed_on(self, batch: ColumnBatch, texts: RowTexts) -> Batch | None:
+        """The joined records, if their rows can be passed on as they are stored."""
+        assert isinstance(self._joined, JoinedFields)
+        keys = key_bytes(batch.key_column, self._key_serde)
+        if keys is None or (keys.nulls is not None and keys.nulls.any()):
+            return None
+        rows = texts.of(keys, self._state)
+        if rows is None:
+            return None
+        absent = rows.nulls
+        if absent is None or self._spec.left or not absent.any():
+            return self._joined.with_rows(batch, rows)
+        places = np.flatnonzero(~absent)
+        return self._joined.with_rows(batch.pick(places), rows.take(places))
 
     def _wanted(self, batch: Batch, key_fn: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:
         """The keys, as bytes, of the rows that the records want; an inner join drops those that want none."""

@@ -12,13 +12,16 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use super::buffers::{Held, Rows, to_bytes};
+use super::entry_rows::find;
 
 const HEADER: usize = 12;
 const SEGMENT_BYTES: usize = 1 << 20;
 const FIRST_SEGMENT_BYTES: usize = 4 << 10;
 const WRITTEN: u32 = 1 << 31;
-const USED: u32 = 1 << 30;
+pub(super) const USED: u32 = 1 << 30;
 const DEAD: u32 = 1 << 29;
 const KEY_LENGTH: u32 = DEAD - 1;
 /// As the length of a value: the key is not in the store.
@@ -27,10 +30,10 @@ const ABSENT: u32 = u32::MAX;
 const BUCKET_BYTES: usize = 9;
 
 /// How many keys are looked for together.
-const AHEAD: usize = 32;
+pub(super) const AHEAD: usize = 32;
 
 /// Where an entry lies: number of its segment, offset in it.
-type Place = u64;
+pub(super) type Place = u64;
 
 /// Header: the entry's whole length, flags and the key's length, the value's length or `ABSENT`.
 struct Header {
@@ -57,7 +60,7 @@ fn header(segment: &[u8], at: usize) -> Header {
 }
 
 #[derive(Default)]
-struct Log {
+pub(super) struct Log {
     segments: VecDeque<Vec<u8>>,
     /// The number of the first segment.
     first: u64,
@@ -80,19 +83,19 @@ impl Log {
         &segment[at + HEADER..at + HEADER + header(segment, at).key]
     }
 
-    fn value(&self, place: Place) -> Option<&[u8]> {
+    pub(super) fn value(&self, place: Place) -> Option<&[u8]> {
         let (segment, at) = self.at(place);
         let head = header(segment, at);
         let start = at + HEADER + head.key;
         (head.value != ABSENT).then(|| &segment[start..start + head.value as usize])
     }
 
-    fn flags(&self, place: Place) -> u32 {
+    pub(super) fn flags(&self, place: Place) -> u32 {
         let (segment, at) = self.at(place);
         number(segment, at + 4) & !KEY_LENGTH
     }
 
-    fn set_flags(&mut self, place: Place, flags: u32) {
+    pub(super) fn set_flags(&mut self, place: Place, flags: u32) {
         let (segment, at) = self.at_mut(place);
         let word = number(segment, at + 4) & KEY_LENGTH | flags;
         segment[at + 4..at + 8].copy_from_slice(&word.to_le_bytes());
@@ -162,10 +165,10 @@ impl Iterator for Entries<'_> {
 
 /// The part that knows nothing of Python.
 #[derive(Default)]
-struct Entered {
+pub(super) struct Entered {
     hasher: RandomState,
     index: HashTable<Place>,
-    log: Log,
+    pub(super) log: Log,
     written: usize,
     written_bytes: usize,
     /// Where entries lie that were written, and some that are dead.
@@ -178,7 +181,7 @@ struct Entered {
 
 impl Entered {
     #[inline(always)]
-    fn hash(&self, key: &[u8]) -> u64 {
+    pub(super) fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         hasher.finish()
@@ -188,13 +191,13 @@ impl Entered {
         self.find_hashed(self.hash(key), key)
     }
 
-    fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    pub(super) fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<Place> {
         self.index.find(hash, |&p| self.log.key(p) == key).copied()
     }
 
     /// Lets the processor fetch, while it does other things, what a search for a key of this hash will read.
     #[inline(always)]
-    fn expect(&self, hash: u64) {
+    pub(super) fn expect(&self, hash: u64) {
         if let Some(&place) = self.index.find(hash, |_| true) {
             let (segment, at) = self.log.at(place);
             #[cfg(target_arch = "x86_64")]
@@ -376,7 +379,7 @@ impl Entered {
 /// See `penstock.state.entries.EntryMap`.
 #[pyclass]
 pub struct EntryMap {
-    entered: Entered,
+    pub(super) entered: Entered,
 }
 
 const LENGTH_MAX: usize = KEY_LENGTH as usize;
@@ -464,6 +467,22 @@ impl EntryMap {
             }
         }
         Ok((PyList::new(py, values)?, unknown))
+    }
+
+    /// `(data, int64 ends from 0 on, a byte per row, 1 where there is no value, or None, int64 places of the unknown keys)`.
+    fn find_rows<'py>(
+        &mut self,
+        py: Python<'py>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        skip: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let none = None;
+        let rows = Rows::of(&data, &offsets, &none)?;
+        let entered = &mut self.entered;
+        let found = py.detach(|| find(entered, &rows, skip));
+        let absent = found.absent.contains(&1).then(|| to_bytes(py, &found.absent));
+        (PyBytes::new(py, &found.data), to_bytes(py, &found.ends), absent, to_bytes(py, &found.unknown)).into_pyobject(py)
     }
 
     fn put_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod buffers;
 mod entry_map;
+mod entry_rows;
 mod group;
 mod interner;
 mod json;
@@ -17,6 +18,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<entry_map::EntryMap>()?;
     module.add_class::<interner::Interner>()?;
     module.add_class::<json::JsonProjector>()?;
+    module.add_class::<json::JsonForm>()?;
+    module.add_function(wrap_pyfunction!(json::write_records, module)?)?;
     module.add_class::<tally::Tally>()?;
     module.add_class::<words::WordSplitter>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;

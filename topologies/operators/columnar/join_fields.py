@@ -70,6 +70,8 @@ class JoinedFields:
         for field in sides.left.values():
             types.of(field)
         self._build = DictOf(sides.order)
+        self.whole_rows = all(isinstance(e, Input) for e in sides.right.values())
+        """Whether rows are only passed on, as they are."""
         self._left = {n: Vectors(e, sides.scope) for n, e in sides.left.items()}
         self._right = {
             n: PerKey(OfSides(e, joiner.scope), rows, left=left, shared=immutable and _is_part(e))
@@ -78,13 +80,20 @@ class JoinedFields:
 
     def joined(self, met: Met) -> Batch | None:
         """The records with what the joiner makes of them and their rows; ``None``: row by row."""
+        return self._made(met.batch, lambda name: self._right[name].column(met))
+
+    def with_rows(self, batch: Batch, rows: Column) -> Batch | None:
+        """The same of records and the rows that they have met, where ``whole_rows``."""
+        return self._made(batch, lambda name: rows)
+
+    def _made(self, batch: Batch, right: Callable[[str], Column | None]) -> Batch | None:
         made: dict[str, Column] = {}
         for name in self._build.names:
-            column = self._left[name].column(met.batch) if name in self._left else self._right[name].column(met)
+            column = self._left[name].column(batch) if name in self._left else right(name)
             if column is None:
                 return None
             made[name] = column
-        return met.batch.replace(values=StructColumn(made, self._build))
+        return batch.replace(values=StructColumn(made, self._build))
 
 
 def _is_part(e: Expression) -> bool:

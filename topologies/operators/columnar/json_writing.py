@@ -15,8 +15,10 @@ import msgspec
 import numpy as np
 import orjson
 
+from penstock.state.native import compiled
 from penstock.state.serde import Serde
-from penstock.topologies.columns import CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.encoded import WrittenColumn
 
 Encode = Callable[[Any], bytes]
 _MSGSPEC = msgspec.json.Encoder()
@@ -37,27 +39,91 @@ class DictOf:
 def encoder_of(serde: Serde[Any]) -> Encode | None:
     """The encoder of a serde that writes plain JSON."""
     write = serde.serialize
-    if write in (orjson.dumps, msgspec.json.encode):
-        return write
-    encoder = getattr(write, "__self__", None)
+    return write if write is orjson.dumps or writes_typed(write) else None
+
+
+def writes_typed(encode: Encode) -> bool:
+    """Whether it is an encoder of msgspec that writes fields in their order."""
+    if encode is msgspec.json.encode:
+        return True
+    encoder = getattr(encode, "__self__", None)
     # one that sorts fields would have to see a record whole
-    return write if type(encoder) is msgspec.json.Encoder and encoder.order is None else None
+    return type(encoder) is msgspec.json.Encoder and encode == encoder.encode and encoder.order is None
 
 
-def written_json(column: StructColumn, encode: Encode) -> list[bytes | None] | None:
+def written_json(column: StructColumn, encode: Encode) -> Column | list[bytes | None] | None:
     """The records' JSON. ``None``: they are no dicts, or something in them cannot be written."""
     if type(column.build) is not DictOf or not column.fields:
         return None
-    template = "{"
-    parts: list[list[Any]] = []
     try:
-        for name, field in column.fields.items():
-            mark, part = _texts(field, encode)
-            template += ("," if parts else "") + encode(name).decode().replace("%", "%%") + ":" + mark
-            parts.append(part)
-        out: list[bytes | None] = list(map(str.encode, map((template + "}").__mod__, zip(*parts, strict=True))))
+        packed = _packed(column, encode)
+        return _templated(column, encode) if packed is None else packed
     except Exception:  # met again with its row
         return None
+
+
+def _packed(column: StructColumn, encode: Encode) -> BytesColumn | None:
+    """By the compiled part, where that is there."""
+    write = getattr(compiled(), "write_records", None)
+    if write is None:
+        return None
+    befores: list[bytes] = []
+    parts: list[tuple[Any, ...]] = []
+    for name, field in column.fields.items():
+        befores.append((b"," if befores else b"{") + encode(name) + b":")
+        parts.append(_part(field, encode))
+    found = write(befores, parts, len(column))
+    if found is None:  # a text needs more than quotes
+        parts = [_escaped(part, encode) for part in parts]
+        found = write(befores, parts, len(column))
+    data, ends = found
+    return BytesColumn(data, np.frombuffer(ends, np.int64), column.nulls)
+
+
+def _part(column: Column, encode: Encode) -> tuple[Any, ...]:
+    """A field as ``penstock_native.write_records`` takes it."""
+    if isinstance(column, NumberColumn) and column.array.dtype == np.int64:
+        nulls = None if column.nulls is None else np.ascontiguousarray(column.nulls).view(np.uint8)
+        return np.ascontiguousarray(column.array), nulls
+    if isinstance(column, WrittenColumn) and writes_typed(encode):
+        return column.raw.raw()
+    if isinstance(column, StructColumn):
+        whole = written_json(column, encode)
+        if whole is not None:
+            return (whole if isinstance(whole, BytesColumn) else BytesColumn.of(_listed(whole))).raw()
+    if isinstance(column, CodedColumn):
+        codes = np.ascontiguousarray(column.codes)
+        if set(map(type, column.values)) == {str}:
+            return codes, column.values, True
+        distinct = column.compact() if len(column.values) > len(column) else column
+        return np.ascontiguousarray(distinct.codes), _each(distinct.values, encode), False
+    texts = _each(column.to_list(), encode)
+    return np.arange(len(texts), dtype=np.int32), texts, False
+
+
+def _escaped(part: tuple[Any, ...], encode: Encode) -> tuple[Any, ...]:
+    """The same with texts that are JSON already."""
+    if part[-1] is not True:
+        return part
+    codes, values, _ = part
+    distinct = CodedColumn(codes, values)
+    distinct = distinct.compact() if len(values) > len(codes) else distinct
+    return np.ascontiguousarray(distinct.codes), _each(distinct.values, encode), False
+
+
+def _listed(written: Column | list[bytes | None]) -> list[bytes | None]:
+    return written if isinstance(written, list) else written.to_list()
+
+
+def _templated(column: StructColumn, encode: Encode) -> list[bytes | None]:
+    """By a template."""
+    template = "{"
+    parts: list[list[Any]] = []
+    for name, field in column.fields.items():
+        mark, part = _texts(field, encode)
+        template += ("," if parts else "") + encode(name).decode().replace("%", "%%") + ":" + mark
+        parts.append(part)
+    out: list[bytes | None] = list(map(str.encode, map((template + "}").__mod__, zip(*parts, strict=True))))
     if column.nulls is not None:
         for i in np.flatnonzero(column.nulls).tolist():
             out[i] = None
@@ -71,7 +137,7 @@ def _texts(column: Column, encode: Encode) -> tuple[str, list[Any]]:
     if isinstance(column, StructColumn):
         whole = written_json(column, encode)
         if whole is not None:
-            return "%s", ["null" if text is None else text.decode() for text in whole]
+            return "%s", ["null" if text is None else text.decode() for text in _listed(whole)]
     if isinstance(column, CodedColumn):
         distinct = column.compact() if len(column.values) > len(column) else column
         if _plain(distinct.values):

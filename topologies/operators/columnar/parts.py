@@ -20,7 +20,7 @@ from penstock.topologies.columns import (
     NumberColumn,
     StructColumn,
 )
-from penstock.topologies.encoded import SAME_BYTES, EncodedColumn
+from penstock.topologies.encoded import SAME_BYTES, EncodedColumn, WrittenColumn
 from penstock.topologies.kernels import Coder, Groups, grouped
 
 FEWEST = 64
@@ -139,7 +139,8 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
     """The column as bytes, each distinct value written once: a ``BytesColumn``, or a ``CodedColumn`` of bytes."""
     if isinstance(column, BytesColumn):
         return column if serde is BYTES else None
-    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+    same_bytes = serde in SAME_BYTES or isinstance(column, WrittenColumn)
+    if same_bytes and isinstance(column, EncodedColumn) and column.serde == serde:
         return column.raw
     if isinstance(column, CodedColumn):
         distinct = column.compact() if len(column.values) > max(len(column), FEWEST) else column

@@ -39,14 +39,14 @@ def _why_whole(serde: Serde[Any], needed: Needs) -> str | None:
         return "whole values are needed right behind it"
     if serde == JSON:
         return "its values have no declared type"
-    decoder = _json_decoder(serde)
+    decoder = json_decoder(serde)
     if decoder is None:
         return f"serde {serde.name} decodes whole values only"
     why = why_not_projected(decoder.type, sorted(needed.fields))
     return None if why is None else f"fields of {serde.name} cannot be read apart: {why}"
 
 
-def _json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
+def json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
     """The decoder of a serde that reads JSON of a type and does nothing else."""
     decoder = getattr(serde.deserialize, "__self__", None)
     if not isinstance(decoder, msgspec.json.Decoder) or serde.deserialize != decoder.decode:
@@ -62,7 +62,7 @@ class Decoder:
         self._key, self._value = key, value
         self._key_coder, self._value_coder = Coder(), Coder()
         self._projection: JsonProjection | None = None
-        decoder = _json_decoder(value)
+        decoder = json_decoder(value)
         if decoder is not None and _why_whole(value, needed) is None:
             self._projection = JsonProjection(decoder.type, sorted(needed.fields), value.deserialize)
 

@@ -3,10 +3,14 @@
 //! The promise is one-sided. What a record's status calls certain is what `msgspec.json.Decoder` of the type gives, value
 //! for value; all else is *unsure* and left to that decoder, which then gives the value or the error.
 
+mod form;
 mod lexer;
 mod record;
 mod scan;
+mod writing;
 
+pub use form::JsonForm;
+pub use writing::*;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};

@@ -1,0 +1,308 @@
+"""JSON that is passed on, or put together, without making what it says: the bytes are those of the encoders."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+import pytest
+
+from penstock.state import native
+from penstock.state.log import Record, TaskId
+from penstock.state.memory import MemoryBackend
+from penstock.state.rocksdb import RocksDBBackend
+from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.state.serde import JSON, STRING, serde_of, typed_json
+from penstock.state.store import StateBackend, StoreSpec, StoreWrites
+from penstock.state.views import KeyValueState
+from penstock.streams.task import TaskOptions
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.encoded import WrittenColumn
+from penstock.topologies.expressions.functions import left, right, struct
+from penstock.topologies.json_columns import written_form
+from penstock.topologies.kernels import Coder
+from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
+from tests.properties.json_records import INTERESTING, INTS, TEXTS, batch, integer, text
+
+THERE = hasattr(native.compiled(), "JsonForm")
+"""Whether the compiled part is; without it no rows are passed on."""
+BATCHES = (1, 7, 10_000)
+
+
+class Profile(msgspec.Struct, frozen=True):
+    s: str
+    i: int
+    b: bool = True
+    x: str | None = None
+
+
+class Renamed(msgspec.Struct, frozen=True, rename={"s": "ess", "i": "ä"}, kw_only=True):
+    i: int | None = 3
+    s: str
+
+
+class Sparse(msgspec.Struct, frozen=True, omit_defaults=True):
+    s: str = "view"
+    i: int = 0
+
+
+class Measured(msgspec.Struct, frozen=True):
+    s: str
+    f: float
+
+
+class Click(msgspec.Struct, frozen=True):
+    page: str
+    n: int
+
+
+def some_json(rng: random.Random, tp: Any) -> list[bytes | None]:
+    """Records, some as the encoder of the type writes them, some nearly so, some not at all."""
+    out = batch(rng)
+    names = [f.encode_name for f in msgspec.structs.fields(tp)]
+    for _ in range(30):
+        values = [
+            rng.choice(
+                (orjson.dumps(text(rng).encode(errors="ignore").decode()), b"%d" % integer(rng), b"true", b"null")
+            )
+            if rng.random() < 0.4
+            else rng.choice((b'"view"', b"12", b"false", rng.choice(INTERESTING).encode("utf-8", "surrogatepass")))
+            for _ in names
+        ]
+        pairs = [orjson.dumps(n) + b":" + v for n, v in zip(names, values, strict=True)]
+        out.append(b"{" + rng.choice((b",", b",", b",", b", ")).join(pairs) + rng.choice((b"}", b"}", b"}", b"} ")))
+        fitting = [
+            orjson.dumps({"s": rng.choice(TEXTS), "i": rng.choice(INTS[:8]), "b": True, "x": None}[f.name])
+            for f in msgspec.structs.fields(tp)
+        ]
+        out.append(b"{" + b",".join(orjson.dumps(n) + b":" + v for n, v in zip(names, fitting, strict=True)) + b"}")
+    return out
+
+
+@pytest.mark.parametrize("tp", [Profile, Renamed])
+def test_what_has_the_form_is_what_the_encoder_writes(tp: Any) -> None:
+    module, parts = native.compiled(), written_form(tp)
+    assert parts is not None
+    if not THERE or module is None:
+        assert row_texts(serde_of(tp)) is None
+        return
+    form = module.JsonForm([tuple(part) for part in parts])
+    decode, fitting = msgspec.json.Decoder(tp).decode, 0
+    for seed in range(80):
+        records = some_json(random.Random(seed), tp)
+        others = form.others(*BytesColumn.of(records).raw())
+        flags = bytes(len(records)) if others is None else others
+        for data, other in zip(records, flags, strict=True):
+            if not other and data is not None:
+                assert msgspec.json.encode(decode(data)) == data
+                fitting += 1
+    assert fitting > 300
+
+
+def test_types_that_can_be_written_in_other_ways_have_no_form() -> None:
+    mutable = msgspec.defstruct("Mutable", [("s", str)])
+    for tp in (Sparse, Measured, mutable, dict):
+        assert row_texts(serde_of(tp)) is None
+    assert row_texts(STRING) is None
+    assert (row_texts(typed_json(Profile)) is not None) == THERE
+
+
+def stored(kind: str, path: Path) -> tuple[KeyValueState, StateBackend]:
+    spec = StoreSpec("rows", "key_value", STRING, serde_of(Profile))
+    small = RocksDBOptions(entries_bytes=1 << 20)
+    backend: StateBackend = MemoryBackend([spec]) if kind == "memory" else RocksDBBackend(path, [spec], small)
+    return KeyValueState(spec, backend), backend
+
+
+@pytest.mark.parametrize("kind", ["memory", "rocksdb"])
+def test_rows_are_what_the_store_gives(kind: str, tmp_path: Path) -> None:
+    for seed in range(8):
+        rng = random.Random(seed)
+        state, backend = stored(kind, tmp_path / str(seed))
+        texts = row_texts(state.spec.value_serde)
+        if texts is None:
+            assert not THERE
+            return
+        keys = [b"%d" % i * rng.randrange(1, 4) for i in range(rng.choice((5, 400, 12_000)))]
+        for step in range(8):
+            puts = [(k, written_row(rng)) for k in rng.sample(keys, len(keys) // 2)]
+            backend.commit([StoreWrites("rows", puts, b"p%d" % step)])
+            state.discard()
+            if rng.random() < 0.4:
+                backend.flush()
+            for key in rng.sample(keys, 3):
+                state.put(key, rng.choice((None, Profile(rng.choice(TEXTS), 1))), 5)
+            if rng.random() < 0.3:
+                state.entries.clear()
+                state.dirty.clear()
+            check_rows(texts, state, rng.choices([*keys, b"", b"none"], k=rng.choice((1, 500))))
+        backend.close()
+
+
+def written_row(rng: random.Random) -> bytes | None:
+    if rng.random() < 0.1:
+        return None
+    row = {"s": rng.choice(TEXTS), "i": rng.randrange(1000), "b": rng.random() < 0.5, "x": rng.choice((None, "y"))}
+    names = list(row) if rng.random() < 0.9 else ["s", "i"]
+    dumps = orjson.dumps if rng.random() < 0.9 else msgspec.json.encode
+    raw = dumps({name: row[name] for name in names})
+    return b"\x00" * 8 + (raw if rng.random() < 0.9 else raw.replace(b":", b" : "))
+
+
+def check_rows(texts: RowTexts, state: KeyValueState, keys: list[bytes]) -> None:
+    column = BytesColumn.of([b"before", *keys]).slice(1, len(keys) + 1)
+    rows = texts.of(column, state)
+    assert rows is not None
+    assert state.entries.keys() <= state.dirty.keys(), "nothing is decoded"
+    state.load(keys)
+    expected = [None if state.entries[k] is None else state.entries[k][0] for k in keys]
+    assert rows.to_list() == expected
+    assert rows.raw.to_list() == [None if row is None else msgspec.json.encode(row) for row in expected]
+    places = np.arange(len(keys))[::2]
+    assert rows.take(places).to_list() == expected[::2]
+    assert isinstance(rows.slice(0, 1), WrittenColumn)
+
+
+def test_a_row_that_cannot_be_read_is_left_to_its_readers(tmp_path: Path) -> None:
+    state, backend = stored("memory", tmp_path)
+    texts = row_texts(state.spec.value_serde)
+    if texts is None:
+        assert not THERE
+        return
+    backend.commit([StoreWrites("rows", [(b"a", bytes(8) + b'{"s":1}')], b"p")])
+    assert texts.of(BytesColumn.of([b"a"]), state) is None
+    assert texts.of(BytesColumn.of([b"b"]), state) is not None
+
+
+def enriched(rng: random.Random) -> StreamsBuilder:
+    builder = StreamsBuilder("p", key=str, value=Click)
+    table = builder.table("table", value=Profile, name="rows")
+    stream = builder.stream("in")
+    join = stream.join if rng.random() < 0.5 else stream.left_join
+    joined = join(table, struct(page=left("page"), row=right(), n=left("n") * 2, again=right()))
+    if rng.random() < 0.3:
+        joined = joined.filter(lambda key, value: value["row"] is None or value["row"].b)
+    joined.to("out")
+    return builder
+
+
+def outcome(seed: int, most: int, path: Path | None, *, columns: bool) -> Any:
+    rng = random.Random(seed)
+    topology = enriched(rng).build()
+
+    def opened(task: TaskId, stores: Any) -> StateBackend:
+        return MemoryBackend(stores) if path is None else RocksDBBackend(path / str(task), stores)
+
+    options = TaskOptions(batch_max_records=most)
+    with TopologyTestDriver(
+        topology, options=options, auto_commit=False, columns=columns, open_backend=opened
+    ) as driver:
+        for step in range(rng.randrange(1, 5)):
+            rows = [Record(key(rng), tabled(rng), 10 * step + i) for i in range(rng.choice((0, 30)))]
+            start = 10 * step + rng.choice((0, 15, 100))
+            clicks = [
+                Record(key(rng), orjson.dumps({"page": rng.choice(TEXTS), "n": rng.randrange(9)}), start + i // 9)
+                for i in range(rng.choice((70, 200)))
+            ]
+            driver.pipe_raw({"table": rows, "in": clicks})
+            if rng.random() < 0.7:
+                driver.commit()
+        driver.commit()
+        return driver.read_raw("out"), +driver.dropped_records
+
+
+def key(rng: random.Random) -> bytes | None:
+    return None if rng.random() < 0.002 else b"%d" % rng.randrange(40)
+
+
+def tabled(rng: random.Random) -> bytes | None:
+    found = written_row(rng)
+    return None if found is None else found[8:]
+
+
+@pytest.mark.parametrize("stored_on_disk", [False, True])
+def test_joined_rows_are_those_of_the_row_path(stored_on_disk: bool, tmp_path: Path, passed: list[int]) -> None:
+    for seed in range(6 if stored_on_disk else 12):
+        expected = outcome(seed, 1, None, columns=False)
+        for most in BATCHES:
+            path = tmp_path / f"{seed}-{most}" if stored_on_disk else None
+            assert outcome(seed, most, path, columns=True) == expected, (seed, most)
+    assert sum(passed) > 1000 or not THERE, "no rows were passed on"
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many rows were passed on, at each time."""
+    seen: list[int] = []
+    of = RowTexts.of
+
+    def counted(self: RowTexts, *args: Any) -> Any:
+        found = of(self, *args)
+        seen.append(0 if found is None else len(found))
+        return found
+
+    monkeypatch.setattr(RowTexts, "of", counted)
+    yield seen
+
+
+MAKE: list[Callable[[random.Random, int], Column]] = [
+    lambda rng, n: NumberColumn(np.array([rng.choice(INTS[:6]) for _ in range(n)], np.int64)),
+    lambda rng, n: NumberColumn(np.array([-(2**63), 2**63 - 1, *range(n)][:n], np.int64), nulls(rng, n)),
+    lambda rng, n: NumberColumn(np.array([rng.choice((1.5, -0.0, 1e300)) for _ in range(n)])),
+    lambda rng, n: NumberColumn(np.array([rng.random() < 0.5 for _ in range(n)]), nulls(rng, n)),
+    lambda rng, n: CodedColumn(codes(rng, n, 3), ["view", "click", ""]),
+    lambda rng, n: CodedColumn(codes(rng, n, len(TEXTS)), list(TEXTS)),
+    lambda rng, n: CodedColumn(codes(rng, n, 4), ["a", None, 2**70, Profile("é", 3)]),
+    lambda rng, n: CodedColumn(codes(rng, n, 40), [str(i) for i in range(40)]),
+    lambda rng, n: StructColumn({"a": MAKE[rng.randrange(8)](rng, n)}, DictOf(["a"]), nulls(rng, n)),
+    lambda rng, n: WrittenColumn(
+        BytesColumn.of([rng.choice((None, msgspec.json.encode(Profile("q", 1)))) for _ in range(n)]),
+        serde_of(Profile),
+        Coder(),
+    ),
+]
+
+
+def nulls(rng: random.Random, n: int) -> Any:
+    return None if rng.random() < 0.5 else np.array([rng.random() < 0.3 for _ in range(n)])
+
+
+def codes(rng: random.Random, n: int, count: int) -> Any:
+    return np.array([rng.randrange(count) for _ in range(n)], np.int32)
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+def test_columns_as_json_are_what_the_encoder_writes(choice: native.Choice) -> None:
+    native.choose(choice)
+    try:
+        for seed in range(300):
+            rng = random.Random(seed)
+            n = rng.randrange(1, 30)
+            names = rng.sample(["a", "50%", 'q"', "é", "", "\n"], rng.randrange(1, 6))
+            fields = {name: rng.choice(MAKE)(rng, n) for name in names}
+            column = StructColumn(fields, DictOf(names), nulls(rng, n))
+            found = written_json(column, msgspec.json.encode)
+            assert found is not None
+            listed = found.to_list() if isinstance(found, Column) else found
+            assert listed == [None if row is None else msgspec.json.encode(row) for row in column.to_list()]
+    finally:
+        native.choose("auto")
+
+
+def test_an_encoder_that_sorts_is_not_written_by_field() -> None:
+    plain, sorting = msgspec.json.Encoder(), msgspec.json.Encoder(order="sorted")
+    assert encoder_of(serde_of(dict)) is not None
+    assert encoder_of(msgspec_serde(plain)) == plain.encode
+    assert encoder_of(msgspec_serde(sorting)) is None
+
+
+def msgspec_serde(encoder: msgspec.json.Encoder) -> Any:
+    return type(JSON)("own", encoder.encode, msgspec.json.decode)

@@ -94,6 +94,10 @@ class EntryMap:
     @property
     def written_bytes(self) -> int: ...
     def get_many(self, keys: Sequence[bytes]) -> tuple[list[bytes | None], list[int]]: ...
+    def find_rows(self, data: Any, offsets: Any, skip: int) -> tuple[bytes, bytes, bytes | None, bytes]:
+        """Of a column of keys without nulls: the values without their first ``skip`` bytes (data, int64 ends from a 0 on),
+        a byte per row, 1 where there is none (``None``: nowhere), and the int64 places of keys of which nothing is known."""
+
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
     def keep_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
     def forget_below(self, bound: bytes) -> None: ...
@@ -138,6 +142,15 @@ class JsonProjector:
         """A byte per row, 1 where the decoder must be asked (``None``: nowhere), and for each needed field int32 codes and
         values, or numbers and nulls. What stands at rows that the decoder must be asked about means nothing."""
 
+class JsonForm:
+    """How an encoder writes objects of one type."""
+
+    def __init__(self, fields: list[tuple[bytes, str, bool]]) -> None:
+        """What stands before each field's value, its kind (``str``, ``int``, ``bool``), whether it may be null."""
+
+    def others(self, data: Any, offsets: Any, nulls: Any) -> bytes | None:
+        """A byte per row, 1 where a row is not certainly what the encoder writes of it; ``None``: nowhere. Nulls are 0."""
+
 class WordSplitter:
     """Splits texts at white space, and keeps the words between batches."""
 
@@ -162,6 +175,11 @@ def take_rows(data: Any, offsets: Any, nulls: Any, places: Any) -> _Column:
 
 def partition_rows(data: Any, offsets: Any, partitions: int) -> bytes:
     """int32 partitions by murmur2."""
+
+def write_records(befores: list[bytes], columns: list[tuple[Any, ...]], count: int) -> tuple[bytes, bytes] | None:
+    """JSON objects of so many rows, as data and int64 ends from a 0 on: what stands before each value, the value, and a
+    brace at the end. A column is int64 numbers and nulls; or int32 codes, texts, and whether these are to be quoted, else
+    they are JSON; or JSON as data, offsets and nulls. ``None`` where what is to be quoted needs more than quotes."""
 
 def group_rows(codes: Any, bound: int) -> tuple[bytes, bytes, bytes]:
     """Of int32 or int64 codes below ``bound``: the number of each row's group, each group's code, and its first row, all

@@ -9,9 +9,15 @@ import msgspec
 import numpy as np
 
 from penstock.state import native
+from penstock.state.memory import MemoryBackend
+from penstock.state.serde import STRING, typed_json
+from penstock.state.store import StoreSpec, StoreWrites
+from penstock.state.views import KeyValueState
 from penstock.topologies import kernels
-from penstock.topologies.columns import BytesColumn
+from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.json_columns import JsonProjection
+from penstock.topologies.operators.columnar.json_writing import DictOf, written_json
+from penstock.topologies.operators.columnar.row_texts import row_texts
 
 
 class _Sample(msgspec.Struct):
@@ -19,6 +25,12 @@ class _Sample(msgspec.Struct):
     i: int = -1
     f: float = 0.5
     b: bool = True
+
+
+class _Row(msgspec.Struct, frozen=True):
+    s: str
+    i: int | None
+    b: bool
 
 
 _TEXTS: list[bytes | None] = [
@@ -108,6 +120,36 @@ def _fields() -> Any:
     return [repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad
 
 
+def _written() -> Any:
+    texts = CodedColumn(np.array([0, 1, 2, 1], np.int32), ["plain", "two words", "not us\u00e9d"])
+    numbers = np.array([0, -1, 1 << 62, -(1 << 63)], np.int64)
+    nulls = np.array([False, True, False, False])
+    inner = StructColumn({"n": NumberColumn(numbers)}, DictOf(["n"]), nulls)
+    fields: dict[str, Column] = {"t": texts.slice(0, 2), "n": NumberColumn(numbers, nulls).slice(0, 2)}
+    found = []
+    for column in (
+        StructColumn(fields, DictOf(fields)),
+        StructColumn({"t": texts, "inner": inner, "f": NumberColumn(numbers / 3)}, DictOf(["t", "inner", "f"]), nulls),
+    ):
+        json = written_json(column, msgspec.json.encode)
+        found.append(json.to_list() if isinstance(json, Column) else json)
+    return found
+
+
+def _forms() -> Any:
+    serde = typed_json(_Row)
+    texts = row_texts(serde)
+    backend = MemoryBackend([StoreSpec("rows", "key_value", STRING, serde)])
+    rows = [b'{"s":"x","i":-12,"b":false}', b'{"i":1,"s":"x","b":true}', '{"s":"\u00e9","i":0, "b":true}'.encode()]
+    keys = [b"%d" % i for i in range(len(rows))]
+    backend.commit([StoreWrites("rows", [(k, bytes(8) + row) for k, row in zip(keys, rows, strict=True)], b"p")])
+    state = KeyValueState(StoreSpec("rows", "key_value", STRING, serde), backend)
+    if texts is None:
+        return [*(serde.serialize(serde.deserialize(row)) for row in rows), None]
+    found = texts.of(BytesColumn.of([*keys, b"none"]), state)
+    return None if found is None else found.raw.to_list()
+
+
 _CHECKS: dict[str, Callable[[], Any]] = {
     "columns of bytes": _columns,
     "codes": _codes,
@@ -115,4 +157,6 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "groups": _groups,
     "words": _words,
     "fields of JSON": _fields,
+    "records as JSON": _written,
+    "rows as JSON": _forms,
 }

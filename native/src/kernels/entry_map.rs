@@ -482,7 +482,8 @@ impl EntryMap {
         let entered = &mut self.entered;
         let found = py.detach(|| find(entered, &rows, skip));
         let absent = found.absent.contains(&1).then(|| to_bytes(py, &found.absent));
-        (PyBytes::new(py, &found.data), to_bytes(py, &found.ends), absent, to_bytes(py, &found.unknown)).into_pyobject(py)
+        (PyBytes::new(py, &found.data), to_bytes(py, &found.ends), absent, to_bytes(py, &found.unknown))
+            .into_pyobject(py)
     }
 
     fn put_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -10,10 +10,10 @@ mod scan;
 mod writing;
 
 pub use form::JsonForm;
-pub use writing::*;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+pub use writing::*;
 
 use super::buffers::{Held, Rows, to_bytes};
 use super::interner::{Interned, Shape, check_rows};

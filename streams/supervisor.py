@@ -3,20 +3,27 @@
 The processes share one state folder; each takes a slot of it, so that their transactional ids differ and a restarted one
 finds its own again. A process that ends with an error of the user's (exit status 1) is not restarted: it would meet the
 same record again. One that was killed is, after a pause that doubles up to ``PAUSE_MAX_S``.
+
+Each process holds the read end of a pipe whose write end the supervisor alone has, and stops when it reads its end: so none
+stays behind when the supervisor is killed, however that happens.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
 STOP_S = 15.0
 _POLL_S = 0.1
+LIFELINE = "PENSTOCK_LIFELINE_FD"
+"""The environment variable by which a supervised process learns its end of the pipe."""
 
 
 def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | None) -> int:
@@ -30,7 +37,8 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
     stopping: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stopping.append(n))
-    running: list[subprocess.Popen[bytes] | None] = [_start(c) for c in commands]
+    lifeline, held = os.pipe()  # neither is inherited but by those that are given it
+    running: list[subprocess.Popen[bytes] | None] = [_start(c, lifeline) for c in commands]
     pauses = [PAUSE_S] * processes
     starts = [time.monotonic()] * processes
     status = 0
@@ -58,9 +66,11 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
                     time.sleep(_POLL_S)
                 pauses[n] = min(pauses[n] * 2, PAUSE_MAX_S)
                 if not stopping:
-                    running[n], starts[n] = _start(commands[n]), time.monotonic()
+                    running[n], starts[n] = _start(commands[n], lifeline), time.monotonic()
     finally:
         status = max(status, _stop([p for p in running if p is not None]))
+        os.close(lifeline)
+        os.close(held)
     return status
 
 
@@ -80,9 +90,30 @@ def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]
     return [sys.executable, "-m", "penstock.streams.cli.main", *out]
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], lifeline: int) -> subprocess.Popen[bytes]:
     # a session of its own: a Ctrl-C in the terminal reaches the supervisor alone, which then stops them in order
-    return subprocess.Popen(command, start_new_session=True)
+    env = {**os.environ, LIFELINE: str(lifeline)}
+    return subprocess.Popen(command, start_new_session=True, pass_fds=[lifeline], env=env)
+
+
+def on_supervisor_gone(stop: Callable[[], None]) -> None:
+    """In a supervised process: call ``stop``, in a thread, once the supervisor is no more, and end the process if it has
+    not ended ``STOP_S`` later. Elsewhere nothing."""
+    given = os.environ.pop(LIFELINE, "")  # not for processes that this one starts
+    if not given:
+        return
+    lifeline = int(given)
+    os.set_inheritable(lifeline, False)
+
+    def wait() -> None:
+        while os.read(lifeline, 1):
+            pass
+        print("penstock: the supervisor is gone; stopping", file=sys.stderr)
+        stop()
+        time.sleep(STOP_S)
+        os._exit(1)  # as the supervisor would have killed it
+
+    threading.Thread(target=wait, name="penstock-lifeline", daemon=True).start()
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> int:

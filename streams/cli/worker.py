@@ -54,12 +54,14 @@ def run(args: argparse.Namespace) -> int:
 
         return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions)
     from penstock.streams.progress import RestoreBars
+    from penstock.streams.supervisor import on_supervisor_gone
     from penstock.streams.worker import Worker
 
     with RestoreBars() as bars:
         worker = Worker(topology, settings, partitions=partitions, on_progress=bars.update)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.request_stop())
+        on_supervisor_gone(worker.request_stop)
         worker.run()
     return 0
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -214,23 +215,8 @@ def test_restore_shows_its_progress_and_a_warm_start_needs_none(kafka: str, tmp_
 
 def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "supervised", tmp_path)
-    module = tmp_path / "counting.py"
-    module.write_text(
-        f"from penstock.topologies.examples import word_count\ntopology = word_count.build({app.source!r}, {app.output!r})\n"
-    )
-    command = [sys.executable, "-m", "penstock.streams.cli.main", "worker", f"{module}:topology", "--processes", "2"]
-    options = {
-        "application-id": app.name,
-        "bootstrap-server": kafka,
-        "state-dir": str(tmp_path / "state"),
-        "guarantee": "exactly_once",
-        "session-timeout-ms": "6000",
-    }
-    command += [word for name, value in options.items() for word in (f"--{name}", value)]
     said = tmp_path / "said"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / ".package")}
-    with said.open("wb") as out:
-        supervisor = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env)
+    supervisor = supervised(app, said)
     try:
         app.add_lines(500)
         app.wait()
@@ -252,6 +238,59 @@ def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: 
     assert re.search(r"worker process \d+ was ended by signal 9; starting it again", said.read_text())
     until("the killed one is forgotten", lambda: app.admin.group_members(app.name) == 0, 15)
     app.assert_exact()
+
+
+def test_supervised_processes_do_not_outlive_a_killed_supervisor(kafka: str, tmp_path: Path) -> None:
+    """They commit and leave, as by SIGTERM."""
+    app = Application(kafka, "orphans", tmp_path)
+    said = tmp_path / "said"
+    supervisor = supervised(app, said)
+    children: list[int] = []
+    try:
+        app.add_lines(200)
+        app.wait()
+        children = children_of(supervisor.pid)
+        assert len(children) == 2
+        supervisor.kill()
+        supervisor.wait()
+        until("the processes are gone", lambda: not any(map(runs, children)), 30)
+        assert app.admin.group_members(app.name) == 0, "they have left, not died"
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert said.read_text().count("the supervisor is gone") == 2
+    app.assert_exact()
+
+
+def supervised(app: Application, said: Path) -> subprocess.Popen[bytes]:
+    """``penstock worker --processes 2`` of the word count, which writes to ``said``."""
+    module = app.folder / "counting.py"
+    module.write_text(
+        f"from penstock.topologies.examples import word_count\ntopology = word_count.build({app.source!r}, {app.output!r})\n"
+    )
+    command = [sys.executable, "-m", "penstock.streams.cli.main", "worker", f"{module}:topology", "--processes", "2"]
+    options = {
+        "application-id": app.name,
+        "bootstrap-server": app.bootstrap_servers,
+        "state-dir": str(app.folder / "state"),
+        "guarantee": "exactly_once",
+        "session-timeout-ms": "6000",
+    }
+    command += [word for name, value in options.items() for word in (f"--{name}", value)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / ".package")}
+    with said.open("wb") as out:
+        return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env)
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def children_of(pid: int) -> list[int]:

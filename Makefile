@@ -6,6 +6,8 @@ STAMP := .venv/.installed
 NATIVE := .venv/.native
 NATIVE_SOURCES := $(shell find native -name target -prune -o -type f -print)
 LOCK := requirements/dev.lock
+# The whole suite is spread over processes (tests/spread.py); what ARGS asks for runs in one, which starts sooner.
+SPREAD = $(if $(ARGS),,-n auto --dist loadfile --durations 15)
 RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constraints.txt --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
@@ -33,7 +35,7 @@ demo: java venv ## run the main job on real Kafka and Spark, check every answer,
 	@$(BIN)/penstock demo $(ARGS)
 
 test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 lint: venv ## ruff, mypy, the import contracts, the Docker files
 	$(BIN)/ruff check .

@@ -1,12 +1,17 @@
-"""What every test shares: Hypothesis' profile, and the mark of the tests that start real processes."""
+"""What every test shares: Hypothesis' profile, a broker, the mark of the tests that start real processes, and how the
+suite is spread over processes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from penstock.streams.kafka.embedded import EmbeddedKafka
 
 INTEGRATION = Path(__file__).parent / "integration"
 
@@ -19,8 +24,40 @@ settings.register_profile("ci", settings.get_profile("penstock"), derandomize=Tr
 settings.load_profile("ci" if os.environ.get("CI") else "penstock")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what lies under ``tests/integration/``, so that ``-m 'not integration'`` is the quick run."""
     for item in items:
         if item.path.is_relative_to(INTEGRATION):
             item.add_marker("integration")
+    if hasattr(config, "workerinput"):  # one of xdist's processes
+        from tests.spread import in_order
+
+        items[:] = in_order(items)
+
+
+# pytest-xdist asks these; without it they are not hooks.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes ``-n auto`` means."""
+    from tests.spread import workers
+
+    return workers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups in the order of collection, whatever ``--dist`` says."""
+    from tests.spread import ByGroup
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers() -> Iterator[str]:
+    """One broker for all tests of the process. It allows short sessions; names of topics, groups and applications are
+    each test's own."""
+    with EmbeddedKafka() as cluster:
+        yield cluster.bootstrap_servers

@@ -11,6 +11,7 @@ import re
 import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,14 @@ def relative_imports(text: str) -> Iterator[str]:
             yield f"line {node.lineno}: import by the full name, penstock.…"
 
 
-def prose(text: str) -> Iterator[tuple[int, str]]:
+@cache
+def prose(text: str) -> list[tuple[int, str]]:
     """Comments and docstrings with their first lines' numbers."""
+    return list(found_prose(text))
+
+
+def found_prose(text: str) -> Iterator[tuple[int, str]]:
+    """The same, as they are found."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

@@ -6,18 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.streams.kafka.embedded import EmbeddedKafka
-from tests.contract.worlds import NATIVE_MODES, POLL_INTERVAL_MAX_MS, KafkaWorld, MemoryWorld, World
-
-
-@pytest.fixture(scope="session")
-def bootstrap_servers() -> Iterator[str]:
-    """One broker for the whole suite."""
-    limits = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
-    assert int(limits["group.min.session.timeout.ms"]) <= POLL_INTERVAL_MAX_MS
-    with EmbeddedKafka(configs=limits) as kafka:
-        yield kafka.bootstrap_servers
-
+from tests.contract.worlds import NATIVE_MODES, KafkaWorld, MemoryWorld, World
 
 _ON_KAFKA = [pytest.param(mode, marks=pytest.mark.integration, id=f"kafka-native-{mode}") for mode in NATIVE_MODES]
 

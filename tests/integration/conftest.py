@@ -1,5 +1,4 @@
-"""One real broker for the integration tests of a session. They run without xdist: with it each of its processes would
-start a broker of its own, which is more JVMs than two cores and a few GB carry."""
+"""What integration tests share."""
 
 from __future__ import annotations
 
@@ -7,16 +6,26 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
-from penstock.streams.kafka.embedded import EmbeddedKafka
+from penstock.streams.spark.session import SparkSettings, open_session
 
 # The native part is optional, and cannot be compared where it was not built.
 collect_ignore = [] if importlib.util.find_spec("penstock_native") else ["test_native_clients.py"]
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[str]:
-    """The bootstrap servers of a broker that allows short sessions. Tests share it: names of topics, groups and
-    applications are each test's own."""
-    with EmbeddedKafka() as cluster:
-        yield cluster.bootstrap_servers
+def kafka(bootstrap_servers: str) -> str:
+    """The bootstrap servers of a broker that allows short sessions."""
+    return bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests of the process."""
+    settings = SparkSettings(
+        master="local[2]", conf={"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    )
+    session = open_session(settings)
+    yield session
+    session.stop()

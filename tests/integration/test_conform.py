@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock.streams.conform.cases import Case, read_cases
 from penstock.streams.conform.on_spark import SparkPlayer
 from penstock.streams.conform.scenario import Played
 from penstock.streams.conform.suite import judge, kind_of
-from penstock.streams.spark.session import SparkSettings, spark_session
 
 CASES = Path(__file__).parents[1] / "conformance" / "cases"
 SAMPLES = {
@@ -44,12 +43,8 @@ def sample(group: str) -> Case:
 
 
 @pytest.fixture(scope="module")
-def on_spark(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPlayer]:
-    settings = SparkSettings(
-        master="local[2]", conf={"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
-    )
-    with spark_session(settings) as spark:
-        yield SparkPlayer(kafka, tmp_path_factory.mktemp("conform"), spark)
+def on_spark(kafka: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkPlayer:
+    return SparkPlayer(kafka, tmp_path_factory.mktemp("conform"), spark)
 
 
 @pytest.mark.parametrize("group", SAMPLES)

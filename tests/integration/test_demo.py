@@ -47,7 +47,7 @@ def test_every_step_runs_and_every_check_passes(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     with (tmp_path / "errors").open("w") as errors:
         process = demo(folder, errors.fileno())
-        out, _ = process.communicate(timeout=500)
+        out, _ = process.communicate(timeout=580)
     said = (tmp_path / "errors").read_text()
     assert process.returncode == 0, out + said
     passed = re.search(r"(\d+) of (\d+) checks passed; differences between stream and batch: none", out)

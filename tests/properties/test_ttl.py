@@ -83,9 +83,7 @@ def with_sums(builder: StreamsBuilder) -> None:
     grouped.aggregate(int, lambda k, v, total: total + v["n"], value=int, name="rows").to("out")
 
 
-@pytest.mark.parametrize(
-    ("make", "naively"), [(with_table, upserts), (with_stream, upserts), (with_sums, sums)], ids=str
-)
+@pytest.mark.parametrize(("make", "naively"), [(with_table, upserts), (with_stream, upserts), (with_sums, sums)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rows_go_when_their_time_has_come(
     make: Callable[[StreamsBuilder], None], naively: Callable[[list[Update]], Rows4ATime], seed: int

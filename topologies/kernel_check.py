@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.state import native
 from penstock.state.memory import MemoryBackend
-from penstock.state.serde import STRING, typed_json
+from penstock.state.serde import BYTES, INT, STRING, typed_json
 from penstock.state.store import StoreSpec, StoreWrites
+from penstock.state.tally import CountState, state_of
 from penstock.state.views import KeyValueState
 from penstock.topologies import kernels
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
@@ -150,6 +152,33 @@ def _forms() -> Any:
     return None if found is None else found.raw.to_list()
 
 
+def _tally() -> Any:
+    spec = StoreSpec("counts", "key_value", BYTES, INT)
+    backend = MemoryBackend([spec])
+    state = state_of(spec, backend)
+    keys = [text for text in _TEXTS * 80 if text is not None] + [b"%d" % n for n in range(1_500)]
+    out: list[Any] = []
+    for start in (0, 7, 1_000):
+        _count(state, BytesColumn.of(keys[start:]), np.arange(len(keys) - start, dtype=np.int64) ^ 5)
+        if start == 7:
+            out.append(state.get(b"two"))  # has all of the tally put into the view
+        written = state.pending()
+        out.append(sorted(zip(*written, strict=True)))
+        backend.commit([StoreWrites(spec.name, list(zip(*written[:2], strict=True)), b"")])
+        state.committed()
+    return out
+
+
+def _count(state: KeyValueState, column: BytesColumn, times: NDArray[np.int64]) -> None:
+    data, offsets, _ = column.raw()
+    if isinstance(state, CountState) and state.count(data, offsets, times):
+        return
+    for key, ts in zip(column.to_list(), times.tolist(), strict=True):
+        assert key is not None
+        count, latest = state.get(key) or (0, ts)
+        state.put(key, count + 1, max(ts, latest))
+
+
 _CHECKS: dict[str, Callable[[], Any]] = {
     "columns of bytes": _columns,
     "codes": _codes,
@@ -157,6 +186,7 @@ _CHECKS: dict[str, Callable[[], Any]] = {
     "groups": _groups,
     "words": _words,
     "fields of JSON": _fields,
+    "tallies": _tally,
     "records as JSON": _written,
     "rows as JSON": _forms,
 }

@@ -44,6 +44,32 @@ def test_a_module_that_fails_or_differs_is_not_trusted(
     assert found is not None and words in found
 
 
+def test_a_tally_that_miscounts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Miscounts:
+        """Forgets what the store holds."""
+
+        def __init__(self) -> None:
+            self._tally = built.Tally()
+
+        def __len__(self) -> int:
+            return len(self._tally)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._tally, name)
+
+        def base(self, stored: list[bytes | None]) -> None:
+            self._tally.base([None] * len(stored))
+
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
+    monkeypatch.setattr(native, "_in_use", [SimpleNamespace(**{**others, "Tally": Miscounts})])
+    found = why_not_trusted()
+    assert found is not None and "wrong at tallies" in found
+
+
 def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
     fitting: Any = SimpleNamespace()
     monkeypatch.setattr(native, "_in_use", [None])

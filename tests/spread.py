@@ -22,7 +22,7 @@ WORKERS_MAX = 4
 
 
 def workers() -> int:
-    """One process per core, and two at least, since one of them often waits."""
+    """A process per core; two at least, since one of them often waits."""
     return max(2, min(os.cpu_count() or 1, WORKERS_MAX))
 
 

@@ -215,7 +215,8 @@ def _combined(a: Bag, b: Bag, sign: int) -> Bag:
 
 def top_k(k: int, of: Column = None, *, by: Column = None, largest: bool = True, value: Any = None) -> Aggregator:
     """The ``k`` values with the largest (or smallest) ``by``, best first, as a list; equal ranks in the order of the
-    values' bytes. ``by`` is of the value that ``of`` picks (``None``: it is its own rank); null ranks are ignored.
+    values' bytes, NaN above all numbers. ``by`` is of the value that ``of`` picks (``None``: it is its own rank); null
+    ranks are ignored.
     Values that are there twice count twice."""
     name = named(f"top-{k}", of)
     if k < 1:
@@ -223,7 +224,7 @@ def top_k(k: int, of: Column = None, *, by: Column = None, largest: bool = True,
     pick, rank, (serde, _) = getter(of, name), getter(by, name), _serdes(value)
 
     def best(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        ranked = [(rank(serde.deserialize(v)), v) for v in sorted(values)]
+        ranked = [(_ordered(rank(serde.deserialize(v))), v) for v in sorted(values)]
         ranked.sort(key=_first, reverse=largest)  # stable both ways
         return tuple([v for _, v in ranked[:k]])
 
@@ -247,6 +248,11 @@ def top_k(k: int, of: Column = None, *, by: Column = None, largest: bool = True,
         merge=merge,
         exact_merge=True,
     )
+
+
+def _ordered(rank: Any) -> tuple[bool, Any]:
+    """The rank as something that can be sorted, NaN too."""
+    return (True, 0) if rank != rank else (False, rank)
 
 
 def _first(pair: tuple[Any, bytes]) -> Any:

@@ -241,7 +241,8 @@ def _parted(a: _Moments, b: _Moments) -> _Moments:
 
 
 def min_(of: Column = None, *, value: Any = None) -> Aggregator:
-    """The smallest value; null of no values. ``value``: the serde of the column, where it is no plain scalar."""
+    """The smallest value, -0.0 being below 0.0; null of no values. ``value``: the serde of the column, where it is no plain
+    scalar."""
     return _extreme("min", of, value, lambda new, old: _above(old, new))
 
 
@@ -253,7 +254,20 @@ def max_(of: Column = None, *, value: Any = None) -> Aggregator:
 def _above(a: Any, b: Any) -> bool:
     if a != a or b != b:  # NaN
         return bool(a != a and b == b)
+    if a == b and (type(a) is not type(b) or type(a) in _WRITTEN_APART):
+        return _apart(a) > _apart(b)
     return bool(a > b)
+
+
+_WRITTEN_APART = (float, Decimal)
+"""Types that have equal values which are not the same: zeros with a sign, 1.0 and 1.00."""
+
+
+def _apart(x: Any) -> tuple[bool, str, str]:
+    """What orders equal numbers, so that an extreme does not depend on the order of its records: -0.0 below all zeros."""
+    if not isinstance(x, (int, float, Decimal)):
+        return False, "", ""  # what else is equal is for its class to say
+    return not str(x).startswith("-"), type(x).__name__, str(x)
 
 
 def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], bool]) -> Aggregator:

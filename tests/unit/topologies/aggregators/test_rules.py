@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.topologies.aggregators import (
@@ -214,6 +214,40 @@ def test_parts_merge_to_the_whole(case: Case, data: st.DataObject) -> None:
         for part in reversed(parts):
             backwards = a.merge(backwards, a.fold(part))
         assert a.result(backwards) == merged
+
+
+EQUALS = st.sampled_from(
+    [
+        0.0,
+        -0.0,
+        0,
+        False,
+        1,
+        1.0,
+        True,
+        -1,
+        -1.0,
+        math.nan,
+        math.inf,
+        *map(Decimal, ("0", "-0", "0.00", "1", "1.0", "-1")),
+    ]
+)
+
+
+@pytest.mark.parametrize("a", [min_(), max_(), top_k(2), top_k(2, largest=False)], ids=lambda a: str(a.name))
+@settings(max_examples=200, deadline=None)
+@example(values=[0.0, -0.0], order=[1, 0], cut=1)
+@example(values=[-0.0, 0.0], order=[1, 0], cut=1)
+@example(values=[1, 1.0, True, Decimal("1.0"), Decimal(1)], order=[4, 3, 2, 1, 0], cut=2)
+@example(values=[1.0, math.nan, 0.0, 2.0], order=[2, 1, 3, 0], cut=3)
+@given(values=st.lists(EQUALS, min_size=1, max_size=6), order=st.permutations(range(6)), cut=st.integers(0, 6))
+def test_of_equal_values_it_is_one_whatever_the_order(
+    a: Aggregator, values: list[Any], order: list[int], cut: int
+) -> None:
+    other = [values[i] for i in order if i < len(values)]
+    assert a.merge is not None
+    parts = [a.fold([(v, 0) for v in part]) for part in (other[:cut], other[cut:])]
+    assert repr(a.result(a.merge(*parts))) == repr(a.result(a.fold([(v, 0) for v in values])))
 
 
 @pytest.mark.parametrize(

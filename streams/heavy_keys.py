@@ -63,12 +63,13 @@ class HeavyKeys:
             self._samples[topic] //= by
 
     def found(self) -> list[HeavyKey]:
-        """The heavy ones, heaviest first."""
+        """The heavy ones, heaviest first. May be asked while another thread adds: it then may miss its last batch."""
         heavy = [
-            HeavyKey(topic, key, count / self._samples[topic])
-            for topic, counts in self._counts.items()
-            for key, count in counts.items()
-            if self._samples[topic] >= COUNTERS and count >= HEAVY_SHARE * self._samples[topic]
+            HeavyKey(topic, key, count / samples)
+            for topic, counts in list(self._counts.items())
+            if (samples := self._samples[topic]) >= COUNTERS
+            for key, count in list(counts.items())
+            if count >= HEAVY_SHARE * samples
         ]
         return sorted(heavy, key=lambda h: (-h.share, h.topic, h.key))
 

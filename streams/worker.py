@@ -29,6 +29,7 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.leftovers import refuse_leftovers
+from penstock.streams.metrics import Metric, metrics_of
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
 from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
@@ -146,6 +147,10 @@ class Worker:
     def runtime(self) -> Runtime | None:
         """The loop, for looking at tasks and counters; ``None`` before it was started."""
         return self._runtime
+
+    def metrics(self) -> list[Metric]:
+        """What its tasks measure now; from any thread. See ``penstock.streams.metrics.metrics_of``."""
+        return [] if self._runtime is None else metrics_of(list(self._runtime.tasks.values()))
 
     def _run_caught(self) -> None:
         try:

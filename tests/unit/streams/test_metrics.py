@@ -1,0 +1,46 @@
+"""What a worker shows of its tasks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import penstock as ps
+from penstock.state.log import TopicPartition
+from penstock.streams.memory_log import Entry
+from penstock.streams.metrics import KEY_CHARS_MAX, Metric, metrics_of
+from penstock.topologies.graph import Topology
+from tests.simulation.world import World
+
+RECORDS = 4_000
+
+
+def counted() -> Topology:
+    builder = ps.StreamsBuilder("t", key=bytes, value=str)
+    builder.stream("in").group_by_key().count(name="counts").to_stream().to("out", value=int)
+    return builder.build()
+
+
+def test_heavy_keys_counts_and_what_waits_are_shown() -> None:
+    world = World(counted(), "at_least_once", partitions=1, inputs=["in"], outputs=["out"])
+    odd = b"\xff" + b"x" * 200
+    rng = random.Random(1)
+    for i in range(RECORDS):
+        key = rng.choices([b"heavy", odd, b"%d" % i], [5, 3, 2])[0]
+        world.log.append(TopicPartition("in", 0), Entry(key if i else None, b"v", i))
+    node = world.node("a")
+    world.settle(node)
+    found = metrics_of(node.runtime.tasks.values())
+    shares = {m.labels["key"]: m.value for m in found if m.name == "penstock_heavy_key_share"}
+    assert shares == {
+        "heavy": pytest.approx(0.5, abs=0.15),
+        ("\\xff" + "x" * 200)[:KEY_CHARS_MAX]: pytest.approx(0.3, abs=0.15),
+    }
+    assert Metric("penstock_buffered_records", {"task": "0_0", "topic": "in"}, 0) in found
+    (dropped,) = [m for m in found if m.name == "penstock_counted_total"]
+    assert dropped.value == 1 and dropped.labels["task"] == "0_0" and "null" in dropped.labels["counter"]
+
+
+def test_no_tasks_no_metrics() -> None:
+    assert metrics_of([]) == []

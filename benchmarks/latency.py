@@ -50,7 +50,9 @@ class Receiver(threading.Thread):
     def run(self) -> None:
         """Until ``halt`` is set."""
         while not self.halt.is_set():
-            messages = self._consumer.consume(500, timeout=TICK_S)
+            # asked for more than one, the client waits for all of them or for the time to be over
+            if messages := self._consumer.consume(1, timeout=TICK_S):
+                messages += self._consumer.consume(500, timeout=0)
             now_us = time.time_ns() // 1000
             for message in messages:
                 value = message.value()

@@ -109,7 +109,9 @@ class Receiver(threading.Thread):
         """Until ``close``."""
         try:
             while not self._halt.is_set():
-                messages = self._consumer.consume(1_000, timeout=TICK_S)
+                # asked for more than one, the client waits for all of them or for the time to be over
+                if messages := self._consumer.consume(1, timeout=TICK_S):
+                    messages += self._consumer.consume(1_000, timeout=0)
                 came_us = now_us()
                 if fine := [message for message in messages if not message.error()]:
                     self._take(fine, came_us)

@@ -46,6 +46,9 @@ from penstock.topologies.plan import plan_of
 from penstock.topologies.watermarks import Carried, Looped
 
 Columns = Literal["auto", "off"]
+_MEASURED_EVERY = 1_000
+"""Records after which the memory of the stores is measured again, however much room there was."""
+_SMALL_ENTRY_BYTES = 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +184,7 @@ class Task:
         if any(m.version for m in recorded) and not self._replay:
             self.feed.note_start()
         self.uncommitted_records = 0
+        self._unmeasured_max = 0
 
     def _open_operator(self, index: int, spec: OperatorSpec) -> Operator:
         ctx = NodeContext(
@@ -273,8 +277,7 @@ class Task:
         self._engine.run(batches, count)
         self._write_dead_letters()
         self.uncommitted_records += count
-        if sum(s.size_bytes() for s in self.stores.values()) > self.cache_max_bytes:
-            self._relieve_memory()
+        self._measure_memory(count)
         return count
 
     def _announce(self) -> None:
@@ -413,6 +416,19 @@ class Task:
         self.failures.take_letters()
         self._start = dict(start)
         self._begin()
+
+    def _measure_memory(self, records: int) -> None:
+        """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
+        do, so it waits while those since the last time cannot have filled the room, each by four entries."""
+        self._unmeasured_max -= records
+        if self._unmeasured_max > 0 or not self.stores:
+            return
+        states = self.stores.values()
+        used = sum(s.size_bytes() for s in states)
+        if used > self.cache_max_bytes:
+            self._relieve_memory()
+        entry_bytes = max(used // max(sum(len(s.entries) for s in states), 1), _SMALL_ENTRY_BYTES)
+        self._unmeasured_max = min((self.cache_max_bytes - used) // (4 * entry_bytes), _MEASURED_EVERY)
 
     def _relieve_memory(self) -> None:
         """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""

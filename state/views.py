@@ -60,6 +60,9 @@ class KeyValueState:
         self._sorted: SortedSet[bytes] | None = None
         """The first ``_sorted_len`` dirty keys."""
         self._sorted_len = 0
+        self._measured: tuple[int, int, int] | None = None
+        """How many entries were young and old when ``size_bytes`` last looked and nothing was dirty, and what it said;
+        ``None``: they may be others now."""
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -260,6 +263,7 @@ class KeyValueState:
 
     def committed(self) -> None:
         """The pending writes are in the backend."""
+        self._measured = None
         self.dirty.clear()
         self._fresh.clear()
         self._sorted, self._sorted_len = None, 0
@@ -272,6 +276,7 @@ class KeyValueState:
 
     def discard(self) -> None:
         """Forget everything that is not committed; reads go to the backend again."""
+        self._measured = None
         self.entries.clear()
         self._old.clear()
         self.dirty.clear()
@@ -282,6 +287,7 @@ class KeyValueState:
     def trim(self, max_bytes: int) -> None:
         """Drop clean entries that were not asked for lately until the estimate is below ``max_bytes``, or a part of it
         where the backend keeps what was read. Dirty ones stay."""
+        self._measured = None
         if self._backend.keeps_reads:
             max_bytes //= _KEPT_BELOW
         if 2 * entries_bytes(self.entries) > max_bytes and 2 * len(self.dirty) <= len(self.entries):
@@ -297,7 +303,13 @@ class KeyValueState:
 
     def size_bytes(self) -> int:
         """Estimated memory of what is cached and of what is not committed."""
-        return entries_bytes(self.entries) + entries_bytes(self._old) + marks_bytes(len(self.dirty))
+        young, old = len(self.entries), len(self._old)
+        if self.dirty:
+            return entries_bytes(self.entries) + entries_bytes(self._old) + marks_bytes(len(self.dirty))
+        if self._measured is None or self._measured[:2] != (young, old):
+            # A look at the sizes takes as long as joining hundreds of records, which need not have touched them.
+            self._measured = young, old, entries_bytes(self.entries) + entries_bytes(self._old)
+        return self._measured[2]
 
 
 def window_key(start_ms: int, key: bytes) -> bytes:

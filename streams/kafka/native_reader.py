@@ -1,11 +1,12 @@
 """The consumer's poll on the compiled reader: chunks whose columns are arrays, with no Python object per record where there
 are many.
 
-Measured on one 2-core box beside its broker, 105-byte JSON values with keys, lz4, four partitions, CPU of the whole
-process per record and rate: the client's ``consume`` with columns made of its messages 1.6 µs, 0.32 M/s; this reader
-0.75–0.95 µs, 1.4–1.6 M/s, of which 0.4 µs are its own thread's; a C loop over ``rd_kafka_consume_batch_queue`` on the
-client's queue 0.63 µs (no Python at all, and 0.46 M/s, for it takes and gives the queue's lock with each record); a C
-loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
+Measured on one 2-core box beside its broker and busy with other work, 105-byte JSON values with keys, lz4, four
+partitions, three times each, CPU of the whole process per record: the client's ``consume`` with lists made of its messages
+1.9–2.0 µs; this reader, 1,000 records out of the queue at a time, 0.56–0.74 µs, of which 0.30–0.41 are its caller's thread's,
+at three times the rate; all that the queue holds at a time 0.60–0.63 µs, at the same rate. On other days, for comparison: a
+C loop over ``rd_kafka_consume_batch_queue`` on the client's queue 0.63 µs (no Python at all, but slow in time, for it takes
+and gives the queue's lock with each record); a C loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
 
 The client's own queue has what its callbacks serve: group events, errors, log lines. Those are left to the client, whose
 callbacks end the process when they are served outside of its own calls. So a poll first lets the client serve that queue

@@ -3,17 +3,25 @@
 Everything per record is a C function mapped over a list (about 0.35 µs a record for all columns). librdkafka hands out
 whole fetched batches, so a poll of 10,000 records holds one to three runs of one partition each; runs are found by
 ``itertools.groupby`` on the column of partitions, and sorting or hashing of single records is never needed.
+
+A poll takes its messages some at a time and lets them go as soon as their columns are there: their memory then serves the
+next ones, near to the processor. Of events of 280 bytes, 2,000 at a time cost 0.84 µs each, 10,000 cost 1.2, 20,000 1.5.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import Any, Final
 
 from confluent_kafka import Message
 
 from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers, TopicPartition
 from penstock.streams.chunk import Chunk
+
+AT_A_TIME: Final = 2_000
+"""So many messages are best taken at once; see the module."""
 
 _TIMESTAMP_ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 
@@ -25,68 +33,96 @@ _key: Any = Message.key
 _value: Any = Message.value
 _headers: Any = Message.headers
 _timestamp: Any = Message.timestamp
+_time: Any = itemgetter(1)  # of what a message says of its timestamp
 
 
-def chunks_of(messages: list[Message], single_topic: bool) -> list[Chunk]:
-    """One chunk per partition, in order of first appearance. No message may be an error.
+class Gathered:
+    """The records of a poll, by partition."""
 
-    ``single_topic`` promises that all are of one topic, which saves looking.
-    """
+    def __init__(self) -> None:
+        self._parts: dict[TopicPartition, _Part] = {}
+
+    def add(self, messages: list[Message], single_topic: bool) -> None:
+        """Take in what messages say; they are not needed afterwards. None may be an error, and those of a partition come
+        by offset. ``single_topic`` promises that all are of one topic, which saves looking."""
+        for tp, run in _runs(messages, single_topic):
+            part = self._parts.get(tp)
+            if part is None:
+                part = self._parts[tp] = _Part()
+            part.add(run)
+
+    def chunks(self) -> list[Chunk]:
+        """One chunk per partition, in order of first appearance."""
+        return [part.chunk(tp) for tp, part in self._parts.items()]
+
+
+def _runs(messages: list[Message], single_topic: bool) -> Iterator[tuple[TopicPartition, list[Message]]]:
+    """The messages by runs of one partition."""
     if not messages:
-        return []
+        return
     partitions = list(map(_partition, messages))
-    if single_topic:
-        topics = None
-    else:
+    topics = None
+    if not single_topic:
         topics = list(map(_topic, messages))
         if topics.count(topics[0]) == len(topics):
             topics = None
     if topics is None and partitions.count(partitions[0]) == len(partitions):
-        return [_chunk(TopicPartition(_topic(messages[0]), partitions[0]), messages)]
-    grouped: dict[TopicPartition, list[Message]] = {}
+        yield TopicPartition(_topic(messages[0]), partitions[0]), messages
+        return
     start = 0
-    for topic, length in [(_topic(messages[0]), len(messages))] if topics is None else _runs(topics):
-        for partition, n in _runs(partitions[start : start + length]):
-            run = messages[start : start + n]
-            start += n
-            before = grouped.setdefault(TopicPartition(topic, partition), run)
-            if before is not run:
-                before.extend(run)
-    return [_chunk(tp, run) for tp, run in grouped.items()]
+    of = zip(repeat(_topic(messages[0])) if topics is None else topics, partitions, strict=False)
+    for (topic, partition), run in groupby(of):
+        stop = start + sum(1 for _ in run)
+        yield TopicPartition(topic, partition), messages[start:stop]
+        start = stop
 
 
-def _runs(column: list[Any]) -> list[tuple[Any, int]]:
-    return [(value, len(list(run))) for value, run in groupby(column)]
+class _Part:
+    """The records of one partition."""
 
+    def __init__(self) -> None:
+        self._offsets: Sequence[int] = range(0)
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._timestamps: list[int] = []
+        self._headers: list[Headers] | None = None
 
-def _offsets(messages: list[Message]) -> list[int]:
-    """The offsets of one partition's messages. They ascend, so the ends tell whether any is missing in between."""
-    first, last = _offset(messages[0]), _offset(messages[-1])
-    if last - first + 1 == len(messages):
-        return list(range(first, last + 1))
-    return list(map(_offset, messages))
+    def add(self, messages: list[Message]) -> None:
+        self._add_offsets(messages)
+        before = len(self._keys)
+        self._keys += map(_key, messages)
+        self._values += map(_value, messages)
+        self._timestamps += map(_time, map(_timestamp, messages))
+        if any(map(_headers, messages)):
+            if self._headers is None:
+                self._headers = [()] * before
+            self._add_headers(messages, before)
+        elif self._headers is not None:
+            self._headers += [()] * len(messages)
 
+    def _add_offsets(self, messages: list[Message]) -> None:
+        """Offsets ascend, so the ends tell whether any is missing in between."""
+        first, last = _offset(messages[0]), _offset(messages[-1])
+        whole = last - first + 1 == len(messages)
+        offsets = range(first, last + 1) if whole else list(map(_offset, messages))
+        if not self._offsets:
+            self._offsets = offsets
+        elif whole and isinstance(self._offsets, range) and self._offsets.stop == first:
+            self._offsets = range(self._offsets.start, last + 1)
+        else:
+            self._offsets = [*self._offsets, *offsets]
 
-def _chunk(tp: TopicPartition, messages: list[Message]) -> Chunk:
-    chunk = Chunk(
-        topic=tp.topic,
-        partition=tp.partition,
-        offsets=_offsets(messages),
-        keys=list(map(_key, messages)),
-        values=list(map(_value, messages)),
-        timestamps=[at for _, at in map(_timestamp, messages)],
-    )
-    if any(map(_headers, messages)):
-        _set_headers(chunk, messages)
-    return chunk
+    def _add_headers(self, messages: list[Message], before: int) -> None:
+        """Headers as tuples. The header that stands for timestamp 0 is honoured and taken away, so that a record that is
+        sent on with another timestamp does not carry it along."""
+        assert self._headers is not None
+        for i, found in enumerate(map(_headers, messages), before):
+            headers: Headers = tuple(found) if found else ()
+            if _TIMESTAMP_ZERO in headers:
+                self._timestamps[i] = 0
+                headers = tuple(h for h in headers if h != _TIMESTAMP_ZERO)
+            self._headers.append(headers)
 
-
-def _set_headers(chunk: Chunk, messages: list[Message]) -> None:
-    """Headers as tuples. The header that stands for timestamp 0 is honoured and taken away, so that a record that is
-    sent on with another timestamp does not carry it along."""
-    column: list[Headers] = [tuple(h) if h else () for h in map(_headers, messages)]
-    for i, headers in enumerate(column):
-        if _TIMESTAMP_ZERO in headers:
-            chunk.timestamps[i] = 0
-            column[i] = tuple(h for h in headers if h != _TIMESTAMP_ZERO)
-    chunk.headers = column if any(column) else None
+    def chunk(self, tp: TopicPartition) -> Chunk:
+        headers = self._headers if self._headers is not None and any(self._headers) else None
+        return Chunk(tp.topic, tp.partition, self._offsets, self._keys, self._values, self._timestamps, headers)

@@ -272,23 +272,31 @@ class KafkaConsumer:
         if self._reader is not None:
             return self._poll_natively(self._reader, max_records, timeout_s)
         self._touched.clear()
-        messages = self._take(max_records, 0.0)
-        if not messages and timeout_s > 0:
+        found, ends = columns.Gathered(), dict[TopicPartition, int]()
+        if not self._gather(found, ends, max_records) and timeout_s > 0:
             # The client waits until it has all that was asked for; asking for one returns with the first. Callbacks
             # of this call ran before that record was taken, so nothing of it can be stale.
-            messages = self._take(1, timeout_s)
+            first = self._take(1, timeout_s)
             self._touched.clear()
-            if messages and max_records > 1:
-                messages += self._take(max_records - 1, 0.0)
-        if not messages:
-            return Fetched([], {})
-        ends: dict[TopicPartition, int] = {}
-        if any(map(_error, messages)):
-            messages = self._sort_out(messages, ends)
-        chunks = columns.chunks_of(messages, self._single_topic)
+            self._sort_in(first, found, ends)
+            if first and self._failure is None:
+                self._gather(found, ends, max_records - 1)
+        chunks = found.chunks()
         if self._touched:
             chunks = self._without_stale(chunks, ends)
         return self._handed_out(chunks, ends)
+
+    def _gather(self, found: columns.Gathered, ends: dict[TopicPartition, int], most: int) -> int:
+        """Take messages that are there, ``most`` at most; how many they were. What follows an error waits."""
+        taken = 0
+        while taken < most:
+            wanted = min(most - taken, columns.AT_A_TIME)
+            messages = self._take(wanted, 0.0)
+            self._sort_in(messages, found, ends)
+            taken += len(messages)
+            if len(messages) < wanted or self._failure is not None:
+                break
+        return taken
 
     def _handed_out(self, chunks: list[Chunk], ends: dict[TopicPartition, int]) -> Fetched:
         for chunk in chunks:
@@ -356,16 +364,19 @@ class KafkaConsumer:
         if failure is not None:
             raise failure
 
-    def _sort_out(self, messages: list[Message], ends: dict[TopicPartition, int]) -> list[Message]:
-        """Take ends and errors out of the messages; the first real error is kept for when the data is handed out."""
-        records: list[Message] = []
-        for message in messages:
-            err = message.error()
-            if err is None:
-                records.append(message)
-                continue
-            self._note(_place(message), message.offset(), err, ends)
-        return records
+    def _sort_in(self, messages: list[Message], found: columns.Gathered, ends: dict[TopicPartition, int]) -> None:
+        """Records to the others; ends apart; the first real error is kept for when the data is handed out."""
+        if any(map(_error, messages)):
+            records: list[Message] = []
+            for message in messages:
+                err = message.error()
+                if err is None:
+                    records.append(message)
+                else:
+                    self._note(_place(message), message.offset(), err, ends)
+            messages = records
+        # a rebalance in between may have changed the topics
+        found.add(messages, self._single_topic and not self._touched)
 
     def _note(self, tp: TopicPartition, at: int | None, err: KafkaError, ends: dict[TopicPartition, int]) -> None:
         code = err.code()

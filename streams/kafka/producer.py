@@ -125,22 +125,36 @@ class KafkaProducer:
                 start += 1
 
     def _produce(self, client: Producer, records: Outgoing, start: int, stop: int, on_delivery: Any = None) -> None:
-        """The same through the client. The loop is the hot path: positional arguments, and one ``try`` around many
-        records."""
-        produce: Any = client.produce
-        topic, rows = records.topic, records.rows(start, stop)
-        key = value = at = extra = p = None
+        """The same through the client. The hot path: ``produce`` is called by position and out of C. The calls can go on
+        after one that raised, which is the one that follows those that returned."""
+        rows = records.listed(start, stop)
+        columns = rows.arguments(records.topic, on_delivery)
+        calls = map(client.produce, *columns)
+        done: list[Any] = []
         while True:
             try:
-                for key, value, at, extra, p in rows:
-                    produce(topic, value, key, p, on_delivery, None, at, list(extra) if extra else None)
+                done.extend(calls)
                 return
             except BufferError:
+                at = len(done)
+                headers = None if rows.headers is None else rows.headers[at]
                 self._wait_for_room(
-                    client, (topic, value, key, p, on_delivery, None, at, list(extra) if extra else None)
+                    client,
+                    (
+                        records.topic,
+                        rows.values[at],
+                        rows.keys[at],
+                        rows.partition(at),
+                        on_delivery,
+                        None,
+                        rows.timestamps[at],
+                        headers,
+                    ),
                 )
+                done.append(None)
             except (KafkaException, SystemError) as exc:
-                raise self._refuse(exc, topic, p, key, value) from exc
+                at = len(done)
+                raise self._refuse(exc, records.topic, rows.partition(at), rows.keys[at], rows.values[at]) from exc
 
     def _wait_for_room(self, client: Producer, record: tuple[Any, ...]) -> None:
         """Send one record again and again until the full queue takes it."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 from penstock.topologies.batch import Batch
 from penstock.topologies.columns import Column, Mask
@@ -19,6 +20,9 @@ from penstock.topologies.operators.children import children_of
 from penstock.topologies.operators.columnar import stateless as columnar
 from penstock.topologies.operators.columnar.splitting import children_way, words_of
 from penstock.topologies.operators.rows import map_rows
+
+_first: Final = itemgetter(0)
+_second: Final = itemgetter(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,11 +130,10 @@ class _Maps(Operator):
 
     def process(self, port: int, batch: Batch) -> None:
         pairs, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
-        if any(type(p) is not tuple or len(p) != 2 for p in pairs):
+        if pairs and not (set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}):
             pairs, batch = map_rows(self.ctx, batch, _as_pair, pairs)
         if pairs:
-            keys, values = zip(*pairs, strict=True)
-            self.ctx.emit(batch.replace(keys=list(keys), values=list(values)))
+            self.ctx.emit(batch.replace(keys=list(map(_first, pairs)), values=list(map(_second, pairs))))
 
 
 def _as_pair(result: Any) -> tuple[Any, Any]:
@@ -222,8 +225,8 @@ class _FlatMaps(Operator):
         if self._values_only:
             self.ctx.emit(children_of(batch, children, flat))
         else:
-            keys, values = zip(*flat, strict=True)
-            self.ctx.emit(children_of(batch, children, list(values)).replace(keys=list(keys)))
+            children_values = list(map(_second, flat))
+            self.ctx.emit(children_of(batch, children, children_values).replace(keys=list(map(_first, flat))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@ are many.
 
 Measured on one 2-core box beside its broker and busy with other work, 105-byte JSON values with keys, lz4, four
 partitions, three times each, CPU of the whole process per record: the client's ``consume`` with lists made of its messages
-1.9–2.0 µs; this reader, 1,000 records out of the queue at a time, 0.56–0.74 µs, of which 0.30–0.41 are its caller's thread's,
-at three times the rate; all that the queue holds at a time 0.60–0.63 µs, at the same rate. On other days, for comparison: a
+1.9–2.0 µs; this reader, 1,000 records out of the queue at a time, 0.56–0.74 µs, 0.30–0.41 of it its caller's thread's, at
+three times the rate; all that the queue holds at a time 0.60–0.63 µs, at the same rate. In another run, for comparison: a
 C loop over ``rd_kafka_consume_batch_queue`` on the client's queue 0.63 µs (no Python at all, but slow in time, for it takes
 and gives the queue's lock with each record); a C loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
 

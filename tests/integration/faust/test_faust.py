@@ -81,7 +81,7 @@ class Words:
 
     def wait_for(self, total: int, process: subprocess.Popen[bytes]) -> dict[str, int]:
         """The counts once they add up to ``total``."""
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         counts: dict[str, int] = {}
         while time.monotonic() < deadline and process.poll() is None:
             counts = self.counts()

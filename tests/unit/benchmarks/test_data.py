@@ -35,7 +35,8 @@ def test_bytes_are_those_of_the_published_runs(data_set: str) -> None:
 
 
 @pytest.mark.parametrize("data_set", ["events", "lines", "clicks", "users"])
-def test_a_shorter_set_is_a_prefix_of_a_longer_one(data_set: str) -> None:
+def test_a_shorter_set_is_a_prefix_of_a_longer_one(data_set: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "BLOCK", 5_000)  # what is asked is how blocks are cut, not how long they are
     cut = data.BLOCK + 7
     short, long = (list(data.DATA_SETS[data_set](n, BASE_MS)) for n in (cut, cut + 3_000))
     rows = [

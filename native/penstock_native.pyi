@@ -126,7 +126,9 @@ class Tally:
     def __len__(self) -> int: ...
     @property
     def used_bytes(self) -> int: ...
-    def add(self, data: Any, offsets: Any, times: Any) -> list[bytes]: ...
+    def add(self, data: Any, offsets: Any, counts: Any, times: Any) -> bool: ...
+    def add_coded(self, codes: Any, data: Any, offsets: Any, times: Any) -> bool: ...
+    def unbased(self) -> list[bytes]: ...
     def base(self, stored: list[bytes | None]) -> None: ...
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]: ...
     def clear(self) -> None: ...
@@ -151,21 +153,11 @@ class JsonForm:
     def others(self, data: Any, offsets: Any, nulls: Any) -> bytes | None:
         """A byte per row, 1 where a row is not certainly what the encoder writes of it; ``None``: nowhere. Nulls are 0."""
 
-class WordSplitter:
-    """Splits texts at white space, and keeps the words between batches."""
-
-    def __init__(self, bytes_max: int, lower: bool) -> None:
-        """As for ``Interner``. ``lower``: of the text in lower case."""
-
-    def split(self, data: Any, offsets: Any, nulls: Any) -> tuple[bytes, bytes, list[str], bytes | None]:
-        """int64 counts per row, int32 codes of all words, words, and a byte per row, 1 where there is more than ASCII, of
-        which nothing has been split (``None``: nowhere)."""
-
 _Column = tuple[bytes, bytes, bytes | None]
 """Data, int64 offsets, and one byte per null flag or ``None``."""
 
-def pack_rows(values: list[bytes | None]) -> _Column:
-    """The values as a column."""
+def pack_rows(values: list[bytes | str | None]) -> _Column:
+    """The values as a column, texts as UTF-8. ``UnicodeEncodeError`` for a text that cannot be."""
 
 def list_rows(data: Any, offsets: Any, nulls: Any) -> list[bytes | None]:
     """The column's values."""
@@ -193,3 +185,8 @@ def count_rows_so_far(numbers: Any, count: int) -> bytes:
 
 def sum_rows(numbers: Any, count: int, values: Any) -> bytes | None:
     """int64: the sum of each group; ``None`` where one does not fit."""
+
+def split_words(data: Any, offsets: Any, nulls: Any, lower: bool) -> tuple[bytes, bytes, bytes, bytes, bytes | None]:
+    """The words of texts, which white space parts, with ``lower`` of the texts in lower case: int64 counts per row, int32
+    codes of all words, data and int64 offsets of the different ones in the order of first appearance, and a byte per row, 1
+    where there is more than ASCII, of which nothing has been split (``None``: nowhere)."""

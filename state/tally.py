@@ -43,11 +43,18 @@ class Tally(Protocol):
     def used_bytes(self) -> int:
         """Memory taken."""
 
-    def add(self, data: Any, offsets: Any, times: Any) -> list[bytes]:
-        """Count a column of keys without nulls, with their int64 timestamps. Returns the keys that were not there."""
+    def add(self, data: Any, offsets: Any, counts: Any, times: Any) -> bool:
+        """Count a column of keys without nulls, with their int64 timestamps, once each or as often as ``counts`` (int64)
+        say. ``False``: nothing was counted, for a count is below 0 or all together have more than 64 bits."""
+
+    def add_coded(self, codes: Any, data: Any, offsets: Any, times: Any) -> bool:
+        """Count rows of which int32 ``codes`` say which of the keys each has."""
+
+    def unbased(self) -> list[bytes]:
+        """The keys of which ``base`` has not said what the store holds."""
 
     def base(self, stored: list[bytes | None]) -> None:
-        """What the store holds of the keys that the last ``add`` returned."""
+        """What the store holds of the ``unbased`` keys."""
 
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
         """The keys' data and int64 offsets, int64 counts and highest timestamps."""
@@ -72,20 +79,34 @@ class CountState(KeyValueState):
         self, spec: StoreSpec, backend: StateBackend, tally: Tally, listed: Callable[[Any, Any, None], list[bytes]]
     ) -> None:
         super().__init__(spec, backend)
+        self.settled: list[bytes] = []
+        """Keys that were in the tally since the last commit and are now in the entries, in the order in which they first
+        had a record."""
+        self.shown = False
+        """Whether somebody has emitted what changed since the last commit, to which another one, that did not succeed, may
+        have led. Until the next one succeeds, what changes goes into entries, by which it can be told apart."""
         self._tally = tally
         self._listed = listed
 
-    def count(self, data: Any, offsets: NDArray[np.int64], times: NDArray[np.int64]) -> bool:
-        """Count records by key, of a column without nulls. ``False``: there are uncommitted entries, which it must be
-        counted in."""
-        if self.dirty or self._floor is not None:
+    def count(
+        self,
+        data: Any,
+        offsets: NDArray[np.int64],
+        times: NDArray[np.int64],
+        counts: NDArray[np.int64] | None = None,
+    ) -> bool:
+        """Count records by key, of a column without nulls, or so many records of each. ``False``: nothing was counted, they
+        must be counted in the entries, some of which are uncommitted, or have a count that is none."""
+        if self.dirty or self.shown or self._floor is not None:
             return False
         if not len(self._tally):
             # nothing is uncommitted, so the backend holds all of it, and soon more than these
             self.entries.clear()
             self._old.clear()
-        new = self._tally.add(data, np.ascontiguousarray(offsets), np.ascontiguousarray(times))
-        if new:
+        numbers = None if counts is None else np.ascontiguousarray(counts)
+        if not self._tally.add(data, np.ascontiguousarray(offsets), numbers, np.ascontiguousarray(times)):
+            return False
+        if new := self._tally.unbased():
             self._tally.base(self._backend.get_many(self.spec.name, new))
         return True
 
@@ -102,6 +123,7 @@ class CountState(KeyValueState):
             keys, times = self._listed(found.data, found.offsets, None), found.times.tolist()
             self.entries.update(zip(keys, zip(found.counts.tolist(), times, strict=True), strict=True))
             self.dirty.update(zip(keys, times, strict=True))
+            self.settled = keys
             self._tally.clear()
 
     # -- reading and writing in any other way --------------------------------------------------------------------
@@ -155,10 +177,12 @@ class CountState(KeyValueState):
 
     def committed(self) -> None:
         self._tally.clear()
+        self.settled, self.shown = [], False
         super().committed()
 
     def discard(self) -> None:
         self._tally.clear()
+        self.settled, self.shown = [], False
         super().discard()
 
     def uncommitted_bytes(self) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from penstock.state.serde import BYTES, INT, INT32, STRING, Serde
 from penstock.topologies.columns import BytesColumn, CodedColumn, Codes, Column, Mask, Places, StructColumn
 from penstock.topologies.kernels import Coder
@@ -53,14 +55,24 @@ class _Bytes:
 
 
 class _Distinct:
-    """Distinct byte strings and, when somebody asks, their values: made once for all parts of a column."""
+    """Distinct byte strings and, when somebody asks, their values: made once for all parts of a column. ``column``: they
+    are there as a column, without nulls."""
 
-    __slots__ = ("_read", "_values", "data")
+    __slots__ = ("_data", "_read", "_values", "column")
 
-    def __init__(self, data: list[bytes | None], serde: Serde[Any]) -> None:
-        self.data = data
+    def __init__(self, data: list[bytes | None] | BytesColumn, serde: Serde[Any]) -> None:
+        self.column = data if isinstance(data, BytesColumn) else None
+        self._data = None if isinstance(data, BytesColumn) else data
         self._read = serde.deserialize
         self._values: list[Any] | None = None
+
+    @property
+    def data(self) -> list[bytes | None]:
+        """They."""
+        if self._data is None:
+            assert self.column is not None
+            self._data = self.column.to_list()
+        return self._data
 
     def known(self, values: list[Any]) -> None:
         """They have been decoded: to these."""
@@ -107,10 +119,22 @@ class EncodedColumn(CodedColumn):
         distinct.known(values)
         return cls(raw, serde, coder, (codes, distinct))
 
+    @classmethod
+    def of_codes(cls, codes: Codes, distinct: BytesColumn, serde: Serde[Any], coder: Coder) -> EncodedColumn:
+        """Distinct values, of which none is null, by codes."""
+        return cls(_Bytes(distinct, codes.astype(np.intp)), serde, coder, (codes, _Distinct(distinct, serde)))
+
     @property
     def raw(self) -> BytesColumn:
         """The bytes of the values."""
         return self._bytes.own()
+
+    @property
+    def by_codes(self) -> tuple[Codes, BytesColumn] | None:
+        """Codes and distinct values' bytes, not all of which need be used; ``None`` where they are not there as a column."""
+        if self._coded is None or self._coded[1].column is None:
+            return None
+        return self._coded[0], self._coded[1].column
 
     @property
     def nulls(self) -> Mask | None:

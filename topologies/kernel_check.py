@@ -110,8 +110,9 @@ def _groups() -> Any:
 
 
 def _words() -> Any:
-    words, counts, failed = kernels.WordSplitter(lower=True).split(BytesColumn.of(_TEXTS))
-    return words.to_list(), counts.tolist(), [(row, str(exc)) for row, exc in failed]
+    found = kernels.split_words(BytesColumn.of(_TEXTS), lower=True)
+    words = found.distinct.take(found.codes.astype(np.intp)).to_list()
+    return words, found.counts.tolist(), [(row, str(exc)) for row, exc in found.failed]
 
 
 def _fields() -> Any:

@@ -61,6 +61,14 @@ class Coder:
         return CodedColumn(np.frombuffer(codes, np.int32), distinct)
 
 
+def packed(values: list[bytes] | list[str]) -> BytesColumn:
+    """The values as a column; texts as UTF-8, which all of them can be written in."""
+    if (native := compiled()) is not None:
+        data, offsets, _ = native.pack_rows(values)
+        return BytesColumn(data, np.frombuffer(offsets, np.int64))
+    return BytesColumn.of([v.encode() if isinstance(v, str) else v for v in values])
+
+
 def partitions_of(keys: BytesColumn, partitions: int) -> NDArray[np.int32]:
     """The partition of each key, as Kafka's clients choose it; -1 for a null."""
     native = compiled()
@@ -185,55 +193,48 @@ def summed(groups: Groups, values: Ints) -> Ints | None:
 
 
 class Words(NamedTuple):
-    """Texts as words: ``counts`` per row, and all rows' words one after the other. A row that ``failed`` is not UTF-8 and
-    has none."""
+    """Texts as words: ``counts`` per row, and all rows' words one after the other: ``codes`` of ``distinct``, which are all
+    used. A row that ``failed`` is not UTF-8 and has none."""
 
-    words: CodedColumn
+    codes: Codes
+    distinct: BytesColumn
     counts: Ints
     failed: list[tuple[int, UnicodeDecodeError]]
 
 
-class WordSplitter:
-    """Splits UTF-8 texts as ``str.split()`` does, of the text itself or of what ``str.lower`` makes of it.
+def split_words(texts: BytesColumn, *, lower: bool) -> Words:
+    """The words of UTF-8 texts as ``str.split()`` finds them, in the text itself or in what ``str.lower`` makes of it; a
+    null has none."""
+    native = compiled()
+    if native is None:
+        nothing = Words(np.empty(0, np.int32), BytesColumn.of([]), np.zeros(len(texts), np.int64), [])
+        return _with_others(texts, nothing, list(range(len(texts))), lower=lower)
+    counts, codes, data, offsets, unsure = native.split_words(*texts.raw(), lower)
+    distinct = BytesColumn(data, np.frombuffer(offsets, np.int64))
+    found = Words(np.frombuffer(codes, np.int32), distinct, np.frombuffer(counts, np.int64), [])
+    if unsure is None:
+        return found
+    return _with_others(texts, found, np.flatnonzero(np.frombuffer(unsure, np.uint8)).tolist(), lower=lower)
 
-    Keeps the words that it has seen, as ``Coder`` does. For one thread.
-    """
 
-    def __init__(self, *, lower: bool, bytes_max: int = _VALUES_BYTES_MAX) -> None:
-        self._lower = lower
-        native = compiled()
-        self._splitter = None if native is None else native.WordSplitter(bytes_max, lower)
-
-    def split(self, texts: BytesColumn) -> Words:
-        """The words of each text; a null has none."""
-        if self._splitter is None:
-            counts = np.zeros(len(texts), np.int64)
-            return self._with_others(texts, Words(CodedColumn.of([]), counts, []), list(range(len(texts))))
-        raw_counts, codes, values, unsure = self._splitter.split(*texts.raw())
-        words = CodedColumn(np.frombuffer(codes, np.int32), values)
-        found = Words(words, np.frombuffer(raw_counts, np.int64), [])
-        if unsure is None:
-            return found
-        return self._with_others(texts, found, np.flatnonzero(np.frombuffer(unsure, np.uint8)).tolist())
-
-    def _with_others(self, texts: BytesColumn, found: Words, rows: list[int]) -> Words:
-        """With the words of these rows, which had none, put in where they belong."""
-        seen = {word: code for code, word in enumerate(found.words.values)}
-        counts = found.counts.copy()
-        codes: list[int] = []
-        for row, data in zip(rows, texts.take(np.array(rows, np.intp)).to_list(), strict=True):
-            try:
-                text = "" if data is None else data.decode()
-            except UnicodeDecodeError as exc:
-                found.failed.append((row, exc))
-                continue
-            words = (text.lower() if self._lower else text).split()
-            counts[row] = len(words)
-            codes += [seen.setdefault(word, len(seen)) for word in words]
-        other = np.zeros(len(counts), np.bool_)
-        other[rows] = True
-        of_others = np.repeat(other, counts)
-        all_codes = np.empty(len(of_others), np.int32)
-        all_codes[of_others] = codes
-        all_codes[~of_others] = found.words.codes
-        return Words(CodedColumn(all_codes, list(seen)), counts, found.failed)
+def _with_others(texts: BytesColumn, found: Words, rows: list[int], *, lower: bool) -> Words:
+    """With the words of these rows, which had none, put in where they belong."""
+    seen = {word: code for code, word in enumerate(found.distinct.to_list())}
+    counts = found.counts.copy()
+    codes: list[int] = []
+    for row, data in zip(rows, texts.take(np.array(rows, np.intp)).to_list(), strict=True):
+        try:
+            text = "" if data is None else data.decode()
+        except UnicodeDecodeError as exc:
+            found.failed.append((row, exc))
+            continue
+        words = (text.lower() if lower else text).split()
+        counts[row] = len(words)
+        codes += [seen.setdefault(word.encode(), len(seen)) for word in words]
+    other = np.zeros(len(counts), np.bool_)
+    other[rows] = True
+    of_others = np.repeat(other, counts)
+    all_codes = np.empty(len(of_others), np.int32)
+    all_codes[of_others] = codes
+    all_codes[~of_others] = found.codes
+    return Words(all_codes, BytesColumn.of(list(seen)), counts, found.failed)

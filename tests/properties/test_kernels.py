@@ -14,12 +14,13 @@ from penstock.state.partitioner import partition_for
 from penstock.topologies.columns import BytesColumn
 from penstock.topologies.kernels import (
     Coder,
-    WordSplitter,
     counted_so_far,
     grouped,
     highest,
     highest_so_far,
+    packed,
     partitions_of,
+    split_words,
     summed,
 )
 
@@ -119,7 +120,6 @@ def test_groups_are_those_of_a_loop(rows: list[tuple[int, int]], bound: int, wid
 
 @given(st.lists(TEXTS, max_size=3), st.booleans())
 def test_words_are_those_of_split(batches: list[list[bytes | None]], lower: bool) -> None:
-    splitter = WordSplitter(lower=lower, bytes_max=600)
     for texts in batches:
         expected: list[list[str]] = []
         failed: list[tuple[int, str]] = []
@@ -130,8 +130,16 @@ def test_words_are_those_of_split(batches: list[list[bytes | None]], lower: bool
                 failed.append((row, repr(exc)))
                 text = ""
             expected.append((text.lower() if lower else text).split())
-        found = splitter.split(column(texts))
+        found = split_words(column(texts), lower=lower)
+        distinct = found.distinct.to_list()
         assert found.counts.tolist() == [len(words) for words in expected]
-        assert found.words.to_list() == [word for words in expected for word in words]
-        assert len(set(found.words.values)) == len(found.words.values)
+        listed = [word.encode() for words in expected for word in words]
+        assert [distinct[code] for code in found.codes.tolist()] == listed
+        assert sorted(distinct) == sorted(set(listed))
         assert [(row, repr(exc)) for row, exc in found.failed] == failed
+
+
+@given(st.lists(st.text(max_size=9)), st.booleans())
+def test_texts_and_bytes_are_packed(texts: list[str], as_bytes: bool) -> None:
+    data = [text.encode() for text in texts]
+    assert packed(data if as_bytes else texts).to_list() == data

@@ -11,10 +11,11 @@ from penstock.state.log import Record
 from penstock.streams.policies import Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.columns import BytesColumn
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import value
 from penstock.topologies.graph import Topology
-from penstock.topologies.kernels import WordSplitter
+from penstock.topologies.operators.columnar import splitting
 from penstock.topologies.texts import words
 
 PARTS = [
@@ -73,6 +74,10 @@ def outcome(seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
             driver.pipe_raw({"in": records})
             if rng.random() < 0.6:
                 driver.commit()
+            if rng.random() < 0.2:  # between commits, as a query does
+                for task in driver.tasks.values():
+                    for state in task.stores.values():
+                        state.get(b"the")
         driver.commit()
         driver.commit()
         written = {t: driver.read_raw(t) for t in ("words", "out")}
@@ -80,14 +85,14 @@ def outcome(seed: int, batch: int, *, columns: bool) -> dict[str, Any]:
 
 
 def test_columns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    split = WordSplitter.split
+    split = splitting.split_words
     texts = [0]
 
-    def counted(self: WordSplitter, column: Any) -> Any:
+    def counted(column: BytesColumn, *, lower: bool) -> Any:
         texts[0] += len(column)
-        return split(self, column)
+        return split(column, lower=lower)
 
-    monkeypatch.setattr(WordSplitter, "split", counted)
+    monkeypatch.setattr(splitting, "split_words", counted)
     taken = 0
     for seed in range(25):
         rows = outcome(seed, 10_000, columns=False)

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.state.serde import BYTES, STRING
 from penstock.topologies.batch import Batch
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
+from penstock.topologies.encoded import EncodedColumn
 from penstock.topologies.expressions import kernels as k
 from penstock.topologies.expressions.inference import Inference, Scope
 from penstock.topologies.expressions.readers import EXACT
@@ -74,8 +76,11 @@ class Vectors:
 
     def column(self, batch: Batch, absent: Mask | None = None) -> Column | None:
         """The values. Of rows that are ``absent`` no value is asked: there it is null."""
+        frame = _Frame(batch)
         try:
-            found = self._sure(_Frame(batch), absent)
+            if absent is None and (undecoded := self._undecoded(frame)) is not None:
+                return undecoded
+            found = self._sure(frame, absent)
         except k.Unsure:
             return None
         if isinstance(found, k.Distinct):
@@ -206,6 +211,16 @@ class Vectors:
             return None
         seen = set(map(type, column.values))
         return k.Distinct(column.codes, column.values) if seen <= {exact, *_ABSENT[tp.nullable]} else None
+
+    def _undecoded(self, frame: _Frame) -> Column | None:
+        """The column that the expression reads and gives as it is, none of its values made."""
+        e = self._expression
+        if not _is_leaf(e):
+            return None
+        column = frame.column(self._leaves_of(e)[0])
+        if not isinstance(column, EncodedColumn) or column.nulls is not None or column.serde not in (STRING, BYTES):
+            return None
+        return column if EXACT.get(self._types.of(e).kind) is column.serde.exact else None
 
     def _leaves_of(self, e: Expression) -> tuple[Leaf, ...]:
         found = self._leaves.get(id(e))

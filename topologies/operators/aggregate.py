@@ -13,12 +13,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.tally import CountState
 from penstock.topologies.batch import Batch, ColumnBatch
+from penstock.topologies.columns import BytesColumn, NumberColumn
 from penstock.topologies.edges import Emits
+from penstock.topologies.encoded import EncodedColumn
+from penstock.topologies.kernels import Coder
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.counting import add_counts, counted_updates, sums_of
@@ -151,12 +156,17 @@ class Aggregates(Operator):
             self.apply(port, batch, keys)
 
     def _tallied(self, batch: ColumnBatch) -> bool:
-        """Count records of which nobody downstream hears, if the store's view can do all of it."""
+        """Count records of which nobody downstream hears before the commit, if the store's view can do all of it."""
         state = self._state
-        if self.ctx.heard or self._sums or self._columns is not None or not isinstance(state, CountState):
+        if (self._every_update and self.ctx.heard) or self._columns is not None or not isinstance(state, CountState):
             return False
-        keys = key_bytes(batch.key_column, self._key_serde)
-        return keys is not None and state.count(keys.data, keys.offsets, batch.times)
+        keys, counts = key_bytes(batch.key_column, self._key_serde), None
+        if self._sums:
+            numbers = batch.value_column
+            if not isinstance(numbers, NumberColumn) or numbers.array.dtype != np.int64 or numbers.nulls is not None:
+                return False
+            counts = numbers.array
+        return keys is not None and state.count(keys.data, keys.offsets, batch.times, counts)
 
     def take_columns(self, batch: ColumnBatch, found: Entries, *, windowed: bool) -> bool:
         """Take records by their entries where ``in_columns``; ``False``: nothing was done, they must be taken one by one."""
@@ -377,6 +387,25 @@ class Aggregates(Operator):
         return Batch(batch.keys, news, batch.timestamps, batch.order, batch.headers, olds)
 
     def flush(self) -> None:
+        if isinstance(self._state, CountState) and self.ctx.heard and not self.mute:
+            self._flush_tallied(self._state)
+        self._flush_changed()
+
+    def _flush_tallied(self, state: CountState) -> None:
+        """Emit what is in the tally, or have what was in it emitted with what has changed since."""
+        if state.shown:
+            return
+        found = state.tallied()
+        if found is not None:
+            keys = EncodedColumn(BytesColumn(found.data, found.offsets), self._key_serde, Coder())
+            nowhere = np.zeros(len(found.times), np.int64)
+            self.ctx.emit(ColumnBatch(keys, NumberColumn(found.counts), found.times, nowhere))
+        elif state.settled:  # nothing had changed when the tally was begun
+            read = self._key_serde.deserialize
+            self._changed = {key: read(key) for key in state.settled} | self._changed
+        state.shown = found is not None or bool(state.settled)
+
+    def _flush_changed(self) -> None:
         if not self._changed:
             return
         keys = self.out_keys(list(self._changed), list(self._changed.values()))

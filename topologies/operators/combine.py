@@ -39,7 +39,12 @@ from penstock.topologies.operator import Emission, Operator, OperatorContext, Op
 from penstock.topologies.operators.columnar.combining import counts_by_span
 from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.columnar.ways import counting_way, why_rows
-from penstock.topologies.operators.combine_partials import CountPartials, FoldPartials, Partials
+from penstock.topologies.operators.combine_partials import (
+    CountPartials,
+    FoldPartials,
+    Partials,
+    count_partials,
+)
 from penstock.topologies.operators.combine_spans import NEVER_MS, Span, spans_of
 from penstock.topologies.operators.fold import Fold
 from penstock.topologies.operators.rows import serialize_keys, without_nulls
@@ -99,7 +104,9 @@ class Combines(Operator):
         self._key_serde = spec.key_serde
         self._keeps_keys = spec.keeps_keys
         self._partials: Partials = (
-            CountPartials() if spec.fold.counts else FoldPartials(ctx, spec.fold, spec.record_serde, spec.partial_serde)
+            count_partials(spec.key_serde if spec.keeps_keys else BYTES)
+            if spec.fold.counts
+            else FoldPartials(ctx, spec.fold, spec.record_serde, spec.partial_serde)
         )
         self._span_of = spans_of(spec.windows)
         self._span = Span(0, 0, NEVER_MS)
@@ -112,6 +119,8 @@ class Combines(Operator):
     def process(self, port: int, batch: Batch) -> None:
         batch = without_nulls(self.ctx, batch, "value")
         if worth_columns(batch) and batch.key_column is not None and self._taken_in_columns(batch):
+            if self._partials.held > HELD_MAX:
+                self.send(int(batch.orders[-1]))
             return
         keys, batch = self._grouping_keys(self._partials.readable(batch))
         if not keys:
@@ -125,17 +134,24 @@ class Combines(Operator):
         partials = self._partials
         if not self.in_columns or not isinstance(partials, CountPartials):
             return False
+        latest_ms = int(batch.times.max())
+        span = self._span_of(int(batch.times.min()))
+        if latest_ms < span.high:
+            limit_ms = min(self.limit_ms, span.closes_ms)
+            if self._closed_by_records and latest_ms >= limit_ms:
+                return False
+            if partials.add_column(span.low, batch.key_column, batch.times):
+                self.limit_ms = limit_ms
+                return True
         found = counts_by_span(batch, self._key_serde, self._span_of, keeps_keys=self._keeps_keys)
         if found is None:
             return False
         limit_ms = min([self.limit_ms, *(part.span.closes_ms for part in found)])
-        if self._closed_by_records and int(batch.times.max()) >= limit_ms:
+        if self._closed_by_records and latest_ms >= limit_ms:
             return False
         self.limit_ms = limit_ms
         for part in found:
             partials.add_counts(part.span.low, part.keys, part.counts, part.latest)
-        if partials.held > HELD_MAX:
-            self.send(int(batch.orders[-1]))
         return True
 
     def _grouping_keys(self, batch: Batch) -> tuple[list[Any], Batch]:

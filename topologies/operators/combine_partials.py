@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import count
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from penstock.state.errors import SerdeError
+from penstock.state.native import compiled
 from penstock.state.serde import Serde
+from penstock.state.tally import Tally
 from penstock.topologies.batch import Batch
-from penstock.topologies.columns import Column, Ints, NumberColumn, Places
+from penstock.topologies.columns import BytesColumn, Column, Ints, NumberColumn, Places, joined
+from penstock.topologies.encoded import EncodedColumn
+from penstock.topologies.kernels import Coder, packed
 from penstock.topologies.operator import NO_TIME, OperatorContext
 from penstock.topologies.operators.fold import Fold
 from penstock.topologies.operators.rows import map_rows
@@ -22,11 +27,13 @@ _LEAST: Final = 64
 _MANY: Final = 8
 """With so many times more keys than records in a batch, only the keys of the batch are looked at."""
 
+_FEW: Final = "no task sees 2**63 records between two commits"
+
 
 class Taken(NamedTuple):
     """Partials to be sent; ``times`` are the highest timestamps of their records."""
 
-    keys: list[Any]
+    keys: list[Any] | Column
     partials: list[Any] | Column
     times: Ints
 
@@ -75,6 +82,10 @@ class CountPartials(Partials):
         numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
         counted.add_distinct(numbers, np.asarray(counts), np.asarray(times))
 
+    def add_column(self, span: int, keys: Column | None, times: Ints) -> bool:
+        """The same of records as columns, if that can be done; nothing was done if not."""
+        return False
+
     def taken(self) -> Taken:
         spans = list(self._spans.values())
         self._spans = {}
@@ -85,6 +96,72 @@ class CountPartials(Partials):
             NumberColumn(np.concatenate([counted.counts[: len(counted.index)] for counted in spans])),
             np.concatenate([counted.latest[: len(counted.index)] for counted in spans]),
         )
+
+
+class TalliedPartials(CountPartials):
+    """The same in the compiled part: a record costs 15 to 30 ns, and no key becomes an object."""
+
+    def __init__(self, serde: Serde[Any], module: ModuleType) -> None:
+        super().__init__()
+        self._serde = serde
+        self._coder = Coder()
+        self._module = module
+        self._tallies: dict[int, Tally] = {}
+        self._spare: list[Tally] = []
+
+    @property
+    def held(self) -> int:
+        return sum(map(len, self._tallies.values()))
+
+    def add(self, span: int, keys: list[Any], batch: Batch) -> None:
+        column = packed(keys)
+        done = self._of(span).add(column.data, column.offsets, None, np.ascontiguousarray(batch.times))
+        assert done, _FEW
+
+    def add_counts(self, span: int, keys: Sequence[Any], counts: Ints | list[int], times: Ints | list[int]) -> None:
+        column, numbers, latest = packed(list(keys)), np.array(counts, np.int64), np.array(times, np.int64)
+        done = self._of(span).add(column.data, column.offsets, numbers, latest)
+        assert done, _FEW
+
+    def add_column(self, span: int, keys: Column | None, times: Ints) -> bool:
+        if not isinstance(keys, EncodedColumn) or keys.serde != self._serde or keys.nulls is not None:
+            return False
+        times = np.ascontiguousarray(times)
+        coded = keys.by_codes
+        if coded is None:
+            data, offsets, _ = keys.raw.raw()
+            return self._of(span).add(data, offsets, None, times)
+        data, offsets, _ = coded[1].raw()
+        return self._of(span).add_coded(np.ascontiguousarray(coded[0]), data, offsets, times)
+
+    def _of(self, span: int) -> Tally:
+        tally = self._tallies.get(span)
+        if tally is None:
+            made: Tally = self._spare.pop() if self._spare else self._module.Tally()
+            tally = self._tallies[span] = made
+        return tally
+
+    def taken(self) -> Taken:
+        tallies = list(self._tallies.values())
+        self._tallies = {}
+        if not tallies:
+            return Taken([], [], np.empty(0, np.int64))
+        columns = [tally.columns() for tally in tallies]
+        tallies[0].clear()
+        self._spare = tallies[:1]
+        keys = joined([BytesColumn(data, np.frombuffer(offsets, np.int64)) for data, offsets, _, _ in columns])
+        assert isinstance(keys, BytesColumn)
+        return Taken(
+            EncodedColumn(keys, self._serde, self._coder),
+            NumberColumn(np.concatenate([np.frombuffer(counts, np.int64) for _, _, counts, _ in columns])),
+            np.concatenate([np.frombuffer(times, np.int64) for *_, times in columns]),
+        )
+
+
+def count_partials(serde: Serde[Any]) -> CountPartials:
+    """Numbers of records by keys that are of this serde, BYTES or STRING."""
+    module = compiled()
+    return CountPartials() if module is None else TalliedPartials(serde, module)
 
 
 class _Counted:

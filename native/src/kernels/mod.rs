@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod buffers;
+mod distinct;
 mod entry_map;
 mod entry_rows;
 mod group;
@@ -21,7 +22,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<json::JsonForm>()?;
     module.add_function(wrap_pyfunction!(json::write_records, module)?)?;
     module.add_class::<tally::Tally>()?;
-    module.add_class::<words::WordSplitter>()?;
     module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;
     module.add_function(wrap_pyfunction!(group::count_rows_so_far, module)?)?;
@@ -29,5 +29,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows::pack_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::list_rows, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
-    module.add_function(wrap_pyfunction!(rows::partition_rows, module)?)
+    module.add_function(wrap_pyfunction!(rows::partition_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(words::split_words, module)?)
 }

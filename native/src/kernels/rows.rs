@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use super::buffers::{Held, Rows, to_bytes};
 use super::murmur::partition;
@@ -12,7 +12,7 @@ fn column<'py>(py: Python<'py>, data: &[u8], offsets: &[i64], nulls: Option<&[u8
     (PyBytes::new(py, data), to_bytes(py, offsets), nulls.map(|flags| to_bytes(py, flags))).into_pyobject(py)
 }
 
-/// A column of these values, each `bytes` or `None`.
+/// A column of these values, each `bytes`, `str` as UTF-8, or `None`.
 #[pyfunction]
 pub fn pack_rows<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyTuple>> {
     let mut data = vec![];
@@ -23,6 +23,8 @@ pub fn pack_rows<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<
         if value.is_none() {
             nulls.resize(row, 0);
             nulls.push(1);
+        } else if let Ok(text) = value.cast::<PyString>() {
+            data.extend_from_slice(text.to_cow()?.as_bytes());
         } else {
             data.extend_from_slice(value.cast::<PyBytes>()?.as_bytes());
         }

@@ -34,6 +34,8 @@ struct Counts {
     arena: Vec<u8>,
     /// How many entries have what the store holds in them.
     based: usize,
+    /// What was counted, and so more than any of the counts that are not based.
+    total: i64,
 }
 
 impl Counts {
@@ -42,23 +44,25 @@ impl Counts {
         self.entries.clear();
         self.arena.clear();
         self.based = 0;
+        self.total = 0;
     }
 
     fn used_bytes(&self) -> usize {
         4 * self.slots.len() + size_of::<Entry>() * self.entries.len() + self.arena.len()
     }
 
-    fn add(&mut self, rows: &Rows, times: &[i64]) {
+    /// Counts `many` times: `item` gives the row of a key, how often it is counted and when.
+    fn add(&mut self, rows: &Rows, many: usize, item: impl Fn(usize) -> (usize, i64, i64)) {
         let mut hashes = [0u64; BLOCK];
         let mut found = [0u32; BLOCK];
         let mut start = 0;
-        while start < rows.len() {
-            let stop = (start + BLOCK).min(rows.len());
+        while start < many {
+            let stop = (start + BLOCK).min(many);
             while 2 * (self.entries.len() + BLOCK) > self.slots.len() {
                 self.grow();
             }
-            for (hash, row) in hashes.iter_mut().zip(start..stop) {
-                let (from, to) = rows.span(row);
+            for (hash, i) in hashes.iter_mut().zip(start..stop) {
+                let (from, to) = rows.span(item(i).0);
                 let mut hasher = self.hasher.build_hasher();
                 hasher.write(&rows.data[from..to]);
                 *hash = hasher.finish();
@@ -72,16 +76,49 @@ impl Counts {
                 alike += (*slot > 0 && self.entries[*slot as usize - 1].hash == *hash) as usize;
             }
             std::hint::black_box(alike);
-            for (hash, row) in hashes.iter().zip(start..stop) {
+            for (hash, i) in hashes.iter().zip(start..stop) {
+                let (row, count, time) = item(i);
                 let (from, to) = rows.span(row);
-                self.count(&rows.data[from..to], *hash, times[row]);
+                self.count(&rows.data[from..to], *hash, count, time);
             }
             start = stop;
         }
     }
 
+    /// Counts rows of which `codes` say which key each has, every key that occurs once; keys in the order in which they
+    /// first have a row. Every code is that of a key.
+    fn add_coded(&mut self, keys: &Rows, codes: &[i32], times: &[i64]) {
+        let mut found = vec![(0i64, i64::MIN); keys.len()];
+        let mut seen: Vec<u32> = vec![];
+        for (&code, &time) in codes.iter().zip(times) {
+            let (count, latest) = &mut found[code as usize];
+            if *count == 0 {
+                seen.push(code as u32);
+            }
+            *count += 1;
+            *latest = time.max(*latest);
+        }
+        self.add(keys, seen.len(), |i| {
+            let row = seen[i] as usize;
+            (row, found[row].0, found[row].1)
+        });
+    }
+
+    /// Whether counts of so many more would still be numbers of 64 bits.
+    fn fits(&mut self, counts: &[i64]) -> bool {
+        let mut total = self.total;
+        for &count in counts {
+            match total.checked_add(count) {
+                Some(more) if count >= 0 => total = more,
+                _ => return false,
+            }
+        }
+        self.total = total;
+        true
+    }
+
     #[inline(always)]
-    fn count(&mut self, key: &[u8], hash: u64, time: i64) {
+    fn count(&mut self, key: &[u8], hash: u64, count: i64, time: i64) {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
@@ -89,7 +126,7 @@ impl Counts {
             if slot == 0 {
                 let start = self.arena.len() as u64;
                 self.arena.extend_from_slice(key);
-                self.entries.push(Entry { hash, start, length: key.len() as u32, count: 1, latest: time });
+                self.entries.push(Entry { hash, start, length: key.len() as u32, count, latest: time });
                 self.slots[at] = self.entries.len() as u32;
                 return;
             }
@@ -97,7 +134,7 @@ impl Counts {
             if entry.hash == hash {
                 let start = entry.start as usize;
                 if self.arena[start..start + entry.length as usize] == *key {
-                    entry.count += 1;
+                    entry.count += count;
                     entry.latest = entry.latest.max(time);
                     return;
                 }
@@ -132,7 +169,14 @@ pub struct Tally(Counts);
 impl Tally {
     #[new]
     fn new() -> Self {
-        Tally(Counts { hasher: RandomState::default(), slots: vec![], entries: vec![], arena: vec![], based: 0 })
+        Tally(Counts {
+            hasher: RandomState::default(),
+            slots: vec![],
+            entries: vec![],
+            arena: vec![],
+            based: 0,
+            total: 0,
+        })
     }
 
     fn __len__(&self) -> usize {
@@ -144,23 +188,60 @@ impl Tally {
         self.0.used_bytes()
     }
 
-    fn add<'py>(
+    fn add(
         &mut self,
-        py: Python<'py>,
+        py: Python<'_>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        counts: Option<Held<i64>>,
+        times: Held<i64>,
+    ) -> PyResult<bool> {
+        let rows = Rows::of(&data, &offsets, &None)?;
+        let times = times.slice();
+        let given = counts.as_ref().map(Held::slice);
+        if times.len() != rows.len() || given.is_some_and(|counts| counts.len() != rows.len()) {
+            return Err(PyValueError::new_err("there is not one time, or count, per row"));
+        }
+        self.check_room(rows.len())?;
+        let tally = &mut self.0;
+        let fits = tally.fits(given.unwrap_or(&[rows.len() as i64]));
+        if fits {
+            py.detach(|| match given {
+                Some(counts) => tally.add(&rows, rows.len(), |row| (row, counts[row], times[row])),
+                None => tally.add(&rows, rows.len(), |row| (row, 1, times[row])),
+            });
+        }
+        Ok(fits)
+    }
+
+    fn add_coded(
+        &mut self,
+        py: Python<'_>,
+        codes: Held<i32>,
         data: Held<u8>,
         offsets: Held<i64>,
         times: Held<i64>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let rows = Rows::of(&data, &offsets, &None)?;
-        let times = times.slice();
-        if times.len() != rows.len() {
+    ) -> PyResult<bool> {
+        let keys = Rows::of(&data, &offsets, &None)?;
+        let (codes, times) = (codes.slice(), times.slice());
+        if times.len() != codes.len() {
             return Err(PyValueError::new_err("there is not one time per row"));
         }
-        if self.0.entries.len() + rows.len() >= u32::MAX as usize / 2 {
-            return Err(PyValueError::new_err("there are too many keys to count at once"));
+        let known = keys.len() as i64;
+        if codes.iter().fold(false, |wrong, &code| wrong | (code < 0 || i64::from(code) >= known)) {
+            return Err(PyValueError::new_err("there is a code that no key has"));
         }
-        let counts = &mut self.0;
-        py.detach(|| counts.add(&rows, times));
+        self.check_room(keys.len())?;
+        let tally = &mut self.0;
+        let fits = tally.fits(&[codes.len() as i64]);
+        if fits {
+            py.detach(|| tally.add_coded(&keys, codes, times));
+        }
+        Ok(fits)
+    }
+
+    fn unbased<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let counts = &self.0;
         let new = &counts.entries[counts.based..];
         PyList::new(py, new.iter().map(|entry| PyBytes::new(py, counts.key(entry))))
     }
@@ -202,5 +283,14 @@ impl Tally {
 
     fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+impl Tally {
+    fn check_room(&self, more: usize) -> PyResult<()> {
+        if self.0.entries.len() + more >= u32::MAX as usize / 2 {
+            return Err(PyValueError::new_err("there are too many keys to count at once"));
+        }
+        Ok(())
     }
 }

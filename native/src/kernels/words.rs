@@ -4,16 +4,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::buffers::{Held, Rows, to_bytes};
-use super::interner::{Interned, Shape, check_rows};
-
-/// Splits texts, and remembers the words.
-#[pyclass(module = "penstock_native")]
-pub struct WordSplitter {
-    words: Interned,
-    lower: bool,
-}
+use super::distinct::Distinct;
+use super::interner::check_rows;
 
 struct Split {
+    words: Distinct,
     counts: Vec<i64>,
     codes: Vec<i32>,
     unsure: Vec<u8>,
@@ -25,58 +20,55 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | 0x1c..=0x1f | b' ')
 }
 
-#[pymethods]
-impl WordSplitter {
-    /// `lower`: of the text as `str.lower` makes it.
-    #[new]
-    fn new(bytes_max: usize, lower: bool) -> Self {
-        WordSplitter { words: Interned::new(Shape::Str, bytes_max), lower }
-    }
-
-    /// `(words per row: int64, codes of all words: int32, values, flag per row, or None)`. A row with a flag is not pure
-    /// ASCII, has no words here and is left to Python; a null has none.
-    fn split<'py>(
-        &mut self,
-        py: Python<'py>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        nulls: Option<Held<u8>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let rows = Rows::of(&data, &offsets, &nulls)?;
-        check_rows(rows.data.len())?; // a word has a byte at least
-        self.words.begin_batch();
-        let this = &mut *self;
-        let split = py.detach(|| this.read(&rows));
-        let values = self.words.values(py)?;
-        let unsure: Option<Bound<'py, PyBytes>> = split.any_unsure.then(|| to_bytes(py, &split.unsure));
-        (to_bytes(py, &split.counts), to_bytes(py, &split.codes), values, unsure).into_pyobject(py)
-    }
+/// `(words per row: int64, codes of all words: int32, data and int64 offsets of the words, flag per row, or None)`. A row
+/// with a flag is not pure ASCII, has no words here and is left to Python; a null has none. `lower`: of the text as
+/// `str.lower` makes it.
+#[pyfunction]
+#[pyo3(signature = (data, offsets, nulls, lower))]
+pub fn split_words<'py>(
+    py: Python<'py>,
+    data: Held<u8>,
+    offsets: Held<i64>,
+    nulls: Option<Held<u8>>,
+    lower: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let rows = Rows::of(&data, &offsets, &nulls)?;
+    check_rows(rows.data.len())?; // a word has a byte at least
+    let split = py.detach(|| read(&rows, lower));
+    let unsure: Option<Bound<'py, PyBytes>> = split.any_unsure.then(|| to_bytes(py, &split.unsure));
+    let (words, ends) = split.words.column();
+    (to_bytes(py, &split.counts), to_bytes(py, &split.codes), PyBytes::new(py, words), to_bytes(py, &ends), unsure)
+        .into_pyobject(py)
 }
 
-impl WordSplitter {
-    fn read(&mut self, rows: &Rows) -> Split {
-        let count = rows.len();
-        let mut split = Split { counts: vec![0; count], codes: vec![], unsure: vec![0; count], any_unsure: false };
-        let mut text = vec![];
-        for row in 0..count {
-            let Some(value) = rows.get(row) else {
-                continue;
-            };
-            if !value.is_ascii() {
-                split.unsure[row] = 1;
-                split.any_unsure = true;
-                continue;
-            }
-            text.clear();
-            text.extend_from_slice(value);
-            if self.lower {
-                text.make_ascii_lowercase();
-            }
-            let before = split.codes.len();
-            let words = text.split(|&byte| is_space(byte)).filter(|word| !word.is_empty());
-            split.codes.extend(words.map(|word| self.words.codes.code(word)));
-            split.counts[row] = (split.codes.len() - before) as i64;
+fn read(rows: &Rows, lower: bool) -> Split {
+    let count = rows.len();
+    let mut split = Split {
+        words: Distinct::new(),
+        counts: vec![0; count],
+        codes: vec![],
+        unsure: vec![0; count],
+        any_unsure: false,
+    };
+    let mut text = vec![];
+    for row in 0..count {
+        let Some(value) = rows.get(row) else {
+            continue;
+        };
+        if !value.is_ascii() {
+            split.unsure[row] = 1;
+            split.any_unsure = true;
+            continue;
         }
-        split
+        text.clear();
+        text.extend_from_slice(value);
+        if lower {
+            text.make_ascii_lowercase();
+        }
+        let before = split.codes.len();
+        let words = text.split(|&byte| is_space(byte)).filter(|word| !word.is_empty());
+        split.codes.extend(words.map(|word| split.words.code(word)));
+        split.counts[row] = (split.codes.len() - before) as i64;
     }
+    split
 }

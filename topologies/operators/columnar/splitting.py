@@ -1,6 +1,7 @@
-"""Texts split into words over columns: every word once as an object, and each text's words as codes.
+"""Texts split into words over columns: every word of a batch once, as bytes, and each text's words as codes.
 
-Eight words of a line cost 0.2 µs where the kernel is compiled; made and looked up as objects they cost 2 µs.
+Eight words of a line cost 0.2 µs where the kernel is compiled; made and looked up as objects they cost 2 µs. A word becomes
+an object only where somebody asks for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from penstock.state.serde import STRING
 from penstock.topologies.batch import Batch
 from penstock.topologies.encoded import EncodedColumn
-from penstock.topologies.kernels import WordSplitter
+from penstock.topologies.kernels import Coder, split_words
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operators.columnar.parts import nulls_of, worth_columns
 from penstock.topologies.operators.columnar.stateless import PYTHON
@@ -32,7 +33,7 @@ def words_of(fn: Callable[..., Iterable[Any]]) -> Callable[[Batch], Batch | None
     functions that are not ``words``."""
     if fn is not words:
         return None
-    splitter = WordSplitter(lower=True)
+    coder = Coder()
 
     def children(batch: Batch) -> Batch | None:
         if not worth_columns(batch):
@@ -40,8 +41,9 @@ def words_of(fn: Callable[..., Iterable[Any]]) -> Callable[[Batch], Batch | None
         texts = batch.value_column
         if not isinstance(texts, EncodedColumn) or texts.serde != STRING or nulls_of(texts) is not None:
             return None
-        found, counts, failed = splitter.split(texts.raw)
-        assert not failed, "what a serde is known to read is UTF-8"
-        return batch.pick(np.repeat(np.arange(len(batch)), counts)).replace(values=found)
+        found = split_words(texts.raw, lower=True)
+        assert not found.failed, "what a serde is known to read is UTF-8"
+        column = EncodedColumn.of_codes(found.codes, found.distinct, STRING, coder)
+        return batch.pick(np.repeat(np.arange(len(batch)), found.counts)).replace(values=column)
 
     return children

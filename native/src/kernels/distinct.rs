@@ -1,0 +1,84 @@
+//! The distinct byte strings of one batch, numbered in the order of first appearance.
+
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::fast::RandomState;
+
+const FIRST_SLOTS: usize = 1024;
+/// Of a slot's upper half: so much of a hash that strings which differ are seldom compared.
+const TAG: u64 = 0xffff_ffff_0000_0000;
+
+struct Entry {
+    hash: u64,
+    start: u32,
+    length: u32,
+}
+
+/// For less than 2^31 bytes of strings.
+pub struct Distinct {
+    hasher: RandomState,
+    /// By hash: its upper half, and one more than the place of an entry; 0: free. Twice as many as entries at least.
+    slots: Vec<u64>,
+    entries: Vec<Entry>,
+    arena: Vec<u8>,
+}
+
+impl Distinct {
+    pub fn new() -> Self {
+        Distinct { hasher: RandomState::default(), slots: vec![0; FIRST_SLOTS], entries: vec![], arena: vec![] }
+    }
+
+    /// The number of a string.
+    #[inline(always)]
+    pub fn code(&mut self, value: &[u8]) -> i32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(value);
+        let hash = hasher.finish();
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return self.add(value, hash, at);
+            }
+            if (slot ^ hash) & TAG == 0 {
+                let place = (slot & !TAG) as usize - 1;
+                let entry = &self.entries[place];
+                let start = entry.start as usize;
+                if self.arena[start..start + entry.length as usize] == *value {
+                    return place as i32;
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn add(&mut self, value: &[u8], hash: u64, at: usize) -> i32 {
+        let place = self.entries.len();
+        self.entries.push(Entry { hash, start: self.arena.len() as u32, length: value.len() as u32 });
+        self.arena.extend_from_slice(value);
+        self.slots[at] = hash & TAG | (place as u64 + 1);
+        if 2 * self.entries.len() > self.slots.len() {
+            self.grow();
+        }
+        place as i32
+    }
+
+    fn grow(&mut self) {
+        let mask = 2 * self.slots.len() - 1;
+        self.slots = vec![0; mask + 1];
+        for (place, entry) in self.entries.iter().enumerate() {
+            let mut at = entry.hash as usize & mask;
+            while self.slots[at] != 0 {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = entry.hash & TAG | (place as u64 + 1);
+        }
+    }
+
+    /// All of them one after the other, and where each begins and ends.
+    pub fn column(&self) -> (&[u8], Vec<i64>) {
+        let ends = self.entries.iter().map(|entry| i64::from(entry.start) + i64::from(entry.length));
+        (&self.arena, std::iter::once(0).chain(ends).collect())
+    }
+}

@@ -39,7 +39,8 @@ class Pace:
         """A poll gave these."""
         if records := sum(map(len, chunks)):
             self._record_bytes = sum(map(_size_of, chunks)) / records
-            self._in_rows = any(chunk.value_column is None for chunk in chunks)
+            if records >= TURN_MAX_ROWS:  # small polls may come as lists although large ones do not
+                self._in_rows = any(chunk.value_column is None for chunk in chunks)
 
     def turned(self, records: int, seconds: float, waiting: int) -> None:
         """A turn processed so many records in so long, and so many are buffered still."""

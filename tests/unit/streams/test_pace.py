@@ -82,4 +82,19 @@ def test_large_records_make_small_turns(columns: bool) -> None:
     for _ in range(12):
         pace.took([chunk(3, 10, columns)])
         pace.turned(100, 0.0, 30_000)
-    assert pace.records == (20_000 if columns else TURN_MAX_ROWS)
+    assert pace.records == 20_000
+
+
+def test_turns_of_rows_stay_small_whatever_small_polls_came_as() -> None:
+    pace = Pace(1_000, 20_000, 0.05)
+    seen = []
+    for _ in range(6):
+        pace.took([chunk(pace.records, 10)])
+        pace.turned(pace.records, 0.0, 30_000)
+        seen.append(pace.records)
+    assert seen == [2_000, TURN_MAX_ROWS, *[TURN_MAX_ROWS] * 4]
+    pace.took([chunk(TURN_MAX_ROWS, 10, columns=True)])
+    for _ in range(3):
+        pace.turned(pace.records, 0.0, 30_000)
+        pace.took([chunk(10, 10)])
+    assert pace.records == 20_000

@@ -23,6 +23,7 @@ from penstock.topologies.expressions import functions as f
 from penstock.topologies.operators.columnar.source import Decoder
 from penstock.topologies.windows import tumbling
 
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 LETTERS = "letters"
 POLICIES = Policies(deserialization="dead_letter", processing="dead_letter", dead_letter_topic=LETTERS)
 SERDES: tuple[Serde[Any], ...] = (BYTES, STRING, INT, INT32, FLOAT, JSON)

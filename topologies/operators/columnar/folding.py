@@ -118,7 +118,8 @@ def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) ->
         sums = np.array(totals, np.float64)
     else:
         return None
-    np.add.at(sums, numbers, array)  # one after the other
+    with np.errstate(all="ignore"):  # an infinite sum is what the rows have too, and they say nothing of it
+        np.add.at(sums, numbers, array)  # one after the other
     counts = np.bincount(numbers, minlength=len(accs)).tolist()
     return [(acc[0] + n, s) if n else acc for acc, n, s in zip(accs, counts, sums.tolist(), strict=True)]
 

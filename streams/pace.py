@@ -7,8 +7,10 @@ records. The number doubles while there is more than it takes, halves when less 
 to what fits when a turn took too long.
 
 Records that are Python objects, and what is made of them, are scattered over memory: in large turns they leave the
-processor's caches before they are used, and pages go back to the system and come again. The four benchmarks in row functions
-cost least at 2,000 to 5,000 records a turn, and up to twice as much at 20,000. Columns are packed; they gain up to there.
+processor's caches before they are used, and pages go back to the system and come again. Reading an event of 280 bytes with
+the plain client cost the run loop 1.7 µs in polls of 20,000 and 1.1 in polls of 4,000. Of what comes after it in row
+functions a join of JSON cost a third less, a count per key a tenth more, the others about the same. Columns are packed and
+gain from large turns.
 """
 
 from __future__ import annotations

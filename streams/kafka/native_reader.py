@@ -2,11 +2,11 @@
 are many.
 
 Measured on one 2-core box beside its broker and busy with other work, 105-byte JSON values with keys, lz4, four
-partitions, three times each, CPU of the whole process per record: the client's ``consume`` with lists made of its messages
-1.9–2.0 µs; this reader, 1,000 records out of the queue at a time, 0.56–0.74 µs, 0.30–0.41 of it its caller's thread's, at
-three times the rate; all that the queue holds at a time 0.60–0.63 µs, at the same rate. In another run, for comparison: a
-C loop over ``rd_kafka_consume_batch_queue`` on the client's queue 0.63 µs (no Python at all, but slow in time, for it takes
-and gives the queue's lock with each record); a C loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
+partitions, two or three times each, CPU of the whole process per record: the client's ``consume`` with lists made of its
+messages 1.9–2.0 µs; this reader, 1,000 records out of the queue at a time, 0.56–0.74 µs, 0.30–0.41 of it its caller's
+thread's, at three times the rate; all that the queue holds at a time 0.60–0.63 µs, at the same rate. In another run, for
+comparison: a C loop over ``rd_kafka_consume_batch_queue`` on the client's queue 0.63 µs (no Python at all, but slow in
+time, for it takes and gives the queue's lock with each record); a C loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
 
 The client's own queue has what its callbacks serve: group events, errors, log lines. Those are left to the client, whose
 callbacks end the process when they are served outside of its own calls. So a poll first lets the client serve that queue

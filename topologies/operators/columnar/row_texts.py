@@ -1,8 +1,8 @@
 """A table's rows as the JSON that their serde writes, without decoding them.
 
 What the compiled part finds to stand as the encoder would write it is passed on as it is, and decoded only if somebody asks;
-other rows go through the serde, to the same end. Of a batch of 2,500 records that met profiles of 90 bytes, a row took
-0.3 us instead of 2.5.
+other rows go through the serde, to the same end. With profiles of 90 bytes, a million of them, a join of batches of 2,500
+took less than half the CPU-seconds that decoding and writing each row took.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from penstock.streams.task_commit import CommitWork, CommitWriter, store_writes
 from penstock.streams.task_context import Failures, NodeContext, TaskRequests
 from penstock.streams.task_time import TaskTime
 from penstock.streams.watermarks import Mark, TaskWatermarks, with_marks
+from penstock.topologies import packing
 from penstock.topologies.graph import Subtopology, Topology
 from penstock.topologies.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operators.endpoints import Sink, Source
@@ -104,6 +105,7 @@ class Task:
         }
         self.topics = tuple(sorted(self._sources))
         self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
+        self._rows_of_record = packing.ROWS_MAX if any(s.packed for s in self._source_specs.values()) else 1
         self._marked = frozenset(
             t
             for t, s in self._source_specs.items()
@@ -419,8 +421,8 @@ class Task:
 
     def _measure_memory(self, records: int) -> None:
         """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
-        do, so it waits while those since the last time cannot have filled the room, each by four entries."""
-        self._unmeasured_max -= records
+        do, so it waits while the rows of those since the last time cannot have filled the room, each by four entries."""
+        self._unmeasured_max -= records * self._rows_of_record
         if self._unmeasured_max > 0 or not self.stores:
             return
         states = self.stores.values()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +18,26 @@ pytestmark = pytest.mark.integration
 SMALL = "20000"
 
 
-def demo(folder: Path, errors: int) -> subprocess.Popen[str]:
-    """``penstock demo`` with its progress in a file."""
+@contextlib.contextmanager
+def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """``penstock demo`` with its progress in the file ``errors`` beside the folder; stopped if it is left running."""
     words = ["demo", "--events", SMALL, "--dir", str(folder), "--out", str(folder / "page.html")]
     env = {**os.environ, "TMPDIR": str(folder.parent), "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "penstock.streams.cli.main", *words],
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        env=env,
-        text=True,
-        start_new_session=True,
-    )
+    with (folder.parent / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock.streams.cli.main", *words],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=env,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=15)
 
 
 def left_running(folder: Path) -> list[str]:
@@ -45,8 +55,7 @@ def left_running(folder: Path) -> list[str]:
 
 def test_every_step_runs_and_every_check_passes(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    with (tmp_path / "errors").open("w") as errors:
-        process = demo(folder, errors.fileno())
+    with demo(folder) as process:
         out, _ = process.communicate(timeout=580)
     said = (tmp_path / "errors").read_text()
     assert process.returncode == 0, out + said
@@ -72,8 +81,7 @@ def test_every_step_runs_and_every_check_passes(tmp_path: Path) -> None:
 def test_whatever_ends_it_its_processes_end_too(number: signal.Signals, tmp_path: Path) -> None:
     """Interrupted while both workers run. After SIGKILL it is the guards that clean up."""
     folder = tmp_path / "demo"
-    with (tmp_path / "errors").open("w") as errors:
-        process = demo(folder, errors.fileno())
+    with demo(folder) as process:
         until = time.monotonic() + 120
         while len(list(folder.glob("logs/*worker*.log"))) < 2 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.02)

@@ -74,8 +74,10 @@ class Workload:
         return variant.keys if self.table == "users" else data.ADS
 
 
-def _streaming(records: int, quix: int | None = None, faust: int | None = None) -> dict[str, int]:
-    given = {"penstock": records, "kafka-streams": records, "quix": quix, "faust": faust}
+def _streaming(
+    records: int, quix: int | None = None, faust: int | None = None, kafka_streams: int | None = None
+) -> dict[str, int]:
+    given = {"penstock": records, "kafka-streams": kafka_streams or records, "quix": quix, "faust": faust}
     return {program: count for program, count in given.items() if count is not None}
 
 
@@ -145,7 +147,7 @@ WORKLOADS: dict[str, Workload] = {
             "lines",
             _word_count,
             _check_wordcount,
-            _streaming(2_000_000, quix=50_000, faust=4_000),
+            _streaming(8_000_000, quix=50_000, faust=4_000, kafka_streams=2_000_000),
             written_bytes=15,
         ),
         Workload(

@@ -21,6 +21,7 @@ from benchmarks import data
 from benchmarks.bench import Bench
 from benchmarks.processes import stop, tree, usage
 from benchmarks.systems import System, UnavailableError
+from benchmarks.topics import arrived
 from benchmarks.workloads import WORKLOADS
 
 # Spark answers in batches that may take seconds each.
@@ -50,9 +51,7 @@ class Receiver(threading.Thread):
     def run(self) -> None:
         """Until ``halt`` is set."""
         while not self.halt.is_set():
-            # asked for more than one, the client waits for all of them or for the time to be over
-            if messages := self._consumer.consume(1, timeout=TICK_S):
-                messages += self._consumer.consume(500, timeout=0)
+            messages = arrived(self._consumer, 500, TICK_S)
             now_us = time.time_ns() // 1000
             for message in messages:
                 value = message.value()

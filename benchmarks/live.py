@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from benchmarks import penstock_app
 from benchmarks.bench import Bench
 from benchmarks.systems import GUARANTEES, ROOT
+from benchmarks.topics import arrived
 from penstock.streams.worker import Worker
 from penstock.topologies.graph import Topology
 
@@ -109,9 +110,7 @@ class Receiver(threading.Thread):
         """Until ``close``."""
         try:
             while not self._halt.is_set():
-                # asked for more than one, the client waits for all of them or for the time to be over
-                if messages := self._consumer.consume(1, timeout=TICK_S):
-                    messages += self._consumer.consume(1_000, timeout=0)
+                messages = arrived(self._consumer, 1_000, TICK_S)
                 came_us = now_us()
                 if fine := [message for message in messages if not message.error()]:
                     self._take(fine, came_us)

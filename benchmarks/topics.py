@@ -9,7 +9,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
     AdminClient,
     NewTopic,
@@ -28,6 +28,14 @@ def topic_of(data_set: str, records: int, variant: Variant) -> str:
     """The input topic that holds the data set."""
     keys = f"-of-{variant.keys}" if data_set in data.KEYED else ""
     return f"{data_set}-{records}{keys}-in-{variant.partitions}"
+
+
+def arrived(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
+    """What is there as soon as something is, ``most`` and one more at most. Asked for more than one at once, the client
+    waits for all of them or for the time to be over."""
+    if messages := consumer.consume(1, timeout=timeout_s):
+        messages += consumer.consume(most, timeout=0)
+    return messages
 
 
 class Progress(NamedTuple):

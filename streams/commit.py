@@ -134,8 +134,7 @@ class Committer:
     def _send(self, o: Output) -> None:
         keys = o.keys if o.key_column is None else o.key_column
         values = o.values if o.value_column is None else o.value_column
-        timestamps = o.times
-        self._ready().send(o.topic, keys, values, timestamps, o.headers, partition=o.partition)
+        self._ready().send(o.topic, keys, values, o.times, o.headers, partition=o.partition)
 
     # -- the commit ----------------------------------------------------------------------------------------------
 

@@ -99,11 +99,7 @@ def _together(run: list[Output]) -> Output:
         values = joined([o.value_column for o in run if o.value_column is not None])
         if keys is not None and values is not None:
             times = np.concatenate([np.asarray(o.times, np.int64) for o in run])
-            order = None
-            if first.ordered:
-                order = np.concatenate(
-                    [np.array(o.order if o.order_array is None else o.order_array, np.int64) for o in run]
-                )
+            order = np.concatenate([_orders(o) for o in run]) if first.ordered else None
             return Output(first.topic, keys, values, times, headers, partition, order)
     return Output(
         first.topic,

@@ -254,13 +254,9 @@ def max_(of: Column = None, *, value: Any = None) -> Aggregator:
 def _above(a: Any, b: Any) -> bool:
     if a != a or b != b:  # NaN
         return bool(a != a and b == b)
-    if a == b and (type(a) is not type(b) or type(a) in _WRITTEN_APART):
+    if a == b and (type(a) is not type(b) or type(a) is Decimal or not a):  # 1 and 1.0, 1.0 and 1.00, zeros with a sign
         return _apart(a) > _apart(b)
     return bool(a > b)
-
-
-_WRITTEN_APART = (float, Decimal)
-"""Types that have equal values which are not the same: zeros with a sign, 1.0 and 1.00."""
 
 
 def _apart(x: Any) -> tuple[bool, str, str]:

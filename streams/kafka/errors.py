@@ -58,9 +58,21 @@ RETRIABLE = frozenset(
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
+"""What passes while brokers come, go and elect leaders, as Kafka's protocol guide marks it; not what was refused after
+the record was appended."""
 
 _USER = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic or correct its name",

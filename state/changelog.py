@@ -55,11 +55,6 @@ def changelog_topic(application_id: str, spec: StoreSpec) -> str:
     return _checked(f"{application_id}-{spec.name}-changelog")
 
 
-def repartition_topic(application_id: str, name: str) -> str:
-    """The topic through which records of the repartition ``name`` go."""
-    return _checked(f"{application_id}-{name}-repartition")
-
-
 def journal_topic(application_id: str, subtopology: int) -> str:
     """The topic that records what the feed of a sub-topology's tasks decided; its partition is the task's."""
     return _checked(f"{application_id}-{subtopology}-journal")

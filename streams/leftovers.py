@@ -24,14 +24,8 @@ from penstock.streams.metadata import CommitMetadata
 from penstock.streams.ports import LogAdmin, LogConsumer
 from penstock.streams.watermarks import mark_of
 from penstock.topologies.graph import Topology
+from penstock.topologies.internal_names import INTERNAL_SUFFIXES
 from penstock.topologies.operators.endpoints import Source
-
-INTERNAL_SUFFIXES: Final = (
-    "-repartition",
-    "-subscription-registration-topic",
-    "-subscription-response-topic",
-)
-"""How the names of internal topics end."""
 
 POLLS_MAX: Final = 300
 """So often the log is asked without an answer."""

@@ -12,6 +12,7 @@ from penstock.state.serde import BYTES
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.edges import ANY_KIND
+from penstock.topologies.internal_names import REPARTITION
 from penstock.topologies.operators.combine import Combine
 from penstock.topologies.operators.endpoints import Source, Split
 from penstock.topologies.operators.fold import Aggregation, Fold
@@ -146,7 +147,7 @@ def _combined(
     """Wire the combining operator behind a flow of the records, and the topic of partials."""
     wiring = flow.wiring
     assert request.windows is None or isinstance(request.windows, SpanWindows)
-    topic = f"{request.name}-partials-repartition"
+    topic = f"{request.name}-partials{REPARTITION}"
     spec = Combine(
         topic=topic,
         fold=request.fold,

@@ -16,6 +16,7 @@ from penstock.state.store import StoreSpec
 from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.typed import join_function, result_serde, row_function
 from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.internal_names import REPARTITION
 from penstock.topologies.operators.endpoints import Sink, TableSource
 from penstock.topologies.operators.join import StreamTableJoin
 
@@ -75,7 +76,7 @@ def global_rows(table: GlobalKTable, name: str) -> StoreSpec:
     """Copy a global table to every task of the sub-topology that uses the store that comes back, called ``name``."""
     flow = table._flow
     wiring = flow.wiring
-    topic = f"{name}-repartition"
+    topic = f"{name}{REPARTITION}"
     wiring.add(
         f"{topic}-sink",
         Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route="broadcast"),

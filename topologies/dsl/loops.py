@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.internal_names import REPARTITION
 from penstock.topologies.operators.endpoints import Source
 from penstock.topologies.operators.feedback import GoAround
 from penstock.topologies.operators.stateless import Merge
@@ -54,7 +55,7 @@ class LoopMethods(Handle):
             )
         check_function(body, name)
         flow = self._flow
-        topic = f"{name}-repartition"
+        topic = f"{name}{REPARTITION}"
         source = Source(
             topic=topic,
             key_serde=flow.key,

@@ -13,6 +13,8 @@ from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.typed import join_function, result_serde, row_function
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.internal_names import REGISTRATION as REGISTRATION_SUFFIX
+from penstock.topologies.internal_names import RESPONSE as RESPONSE_SUFFIX
 from penstock.topologies.operators.endpoints import Route, Sink, Source
 from penstock.topologies.operators.foreign_join import Answer, JoinAnswers, Subscribe, partition_of_answer
 from penstock.topologies.operators.foreign_wire import RESPONSE, SUBSCRIPTION
@@ -162,7 +164,7 @@ def _exchange(own: str, asking: KTable, asked: KTable) -> Flow:
         wiring, asking._flow.root, f"{own}-subscribe", None, asked.key_serde, SUBSCRIPTION, rekeyed=True
     )
     wiring.check_together((subscriptions, asked._flow), own)
-    arrived = _through(subscriptions, f"{own}-subscription-registration-topic")
+    arrived = _through(subscriptions, f"{own}{REGISTRATION_SUFFIX}")
     store = StoreSpec(f"{own}-subscription-store", "key_value", BYTES, SUBSCRIPTION)
     answer = Answer(
         stores=(store, *asked.view.stores),
@@ -172,7 +174,7 @@ def _exchange(own: str, asking: KTable, asked: KTable) -> Flow:
     )
     wiring.add_ports(f"{own}-answer", answer, {"subscriptions": arrived, "rows": asked._flow})
     answers = Flow(wiring, asking._flow.root, f"{own}-answer", None, BYTES, RESPONSE)
-    return _through(answers, f"{own}-subscription-response-topic", read_key=asking.key_serde, route=partition_of_answer)
+    return _through(answers, f"{own}{RESPONSE_SUFFIX}", read_key=asking.key_serde, route=partition_of_answer)
 
 
 def _through(

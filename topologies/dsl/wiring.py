@@ -18,6 +18,7 @@ from penstock.state.serde import Serde, serde_of
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.edges import ANY_KIND
 from penstock.topologies.graph import GraphBuilder
+from penstock.topologies.internal_names import REPARTITION
 from penstock.topologies.operator import Emission, OperatorSpec
 from penstock.topologies.operators.endpoints import Route, Sink, Source
 
@@ -178,9 +179,9 @@ class Wiring:
         were."""
         if name is None:
             base = flow.operator if flow.port is None else f"{flow.operator}-{flow.port}"
-            topic = self._numbered(base, "repartition", f"{base}{{}}-repartition")
+            topic = self._numbered(base, "repartition", f"{base}{{}}{REPARTITION}")
         else:
-            topic = f"{name}-repartition"
+            topic = f"{name}{REPARTITION}"
         source = Source(
             topic=topic,
             key_serde=flow.key,

@@ -37,10 +37,12 @@ def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "library", tmp_path)
     worker = Worker(app.topology, app.settings())
     assert not worker.running
+    assert worker.metrics() == []
     assert worker.start() is worker
     assert worker.running
     app.add_lines(300)
     app.wait()
+    assert {m.labels["topic"] for m in worker.metrics() if m.name == "penstock_buffered_records"} >= {app.source}
     worker.stop()
     assert not worker.running
     assert not [t for t in threading.enumerate() if t.name.startswith("penstock")]

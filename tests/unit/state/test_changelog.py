@@ -22,7 +22,6 @@ START = bytes.fromhex("0000018bcfe54100")
 def test_topics_are_named_as_kafka_streams_names_them() -> None:
     assert changelog.changelog_topic("app", COUNTS) == "app-counts-changelog"
     assert changelog.changelog_topic("app", ADS) == "ads-topic"
-    assert changelog.repartition_topic("app", "by-campaign") == "app-by-campaign-repartition"
     assert changelog.journal_topic("app", 2) == "app-2-journal"
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 
 from penstock.state.errors import IncompatibleError, RetriableError, UserError
 from penstock.state.log import TopicPartition
+from penstock.streams.kafka.asking import answered, says
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.log_errors import UnknownTopicError
@@ -30,8 +31,9 @@ _NEWER = "message.timestamp.after.max.ms"
 
 
 class KafkaAdmin:
-    """``LogAdmin`` on a real cluster. ``config`` is what ``client_config.admin_config`` made; each request is bounded
-    by ``request_timeout_s`` and ends in ``RetriableError`` when the brokers do not answer in it."""
+    """``LogAdmin`` on a real cluster. ``config`` is what ``client_config.admin_config`` made; each question is asked
+    again while the brokers say that they may answer later, for ``request_timeout_s`` altogether, and then ends in
+    ``RetriableError``."""
 
     def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 30.0) -> None:
         self._request_timeout_s = request_timeout_s
@@ -42,11 +44,11 @@ class KafkaAdmin:
 
     def cluster_id(self) -> str:
         """See the port."""
-        asked = self._client.describe_cluster(request_timeout=self._request_timeout_s)
-        try:
-            return str(asked.result().cluster_id)
-        except KafkaException as exc:
-            raise translated(exc, "asking for the cluster id") from exc
+
+        def ask(left_s: float) -> str:
+            return str(self._client.describe_cluster(request_timeout=left_s).result().cluster_id)
+
+        return answered(ask, "asking for the cluster id", self._request_timeout_s)
 
     def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See the port."""
@@ -60,28 +62,33 @@ class KafkaAdmin:
         names = sorted(set(topics))
         if not names:
             return {}
-        asked = self._client.describe_topics(TopicCollection(names), request_timeout=self._request_timeout_s)
-        out: dict[str, Any] = {}
-        for name, future in asked.items():
-            try:
-                out[name] = future.result()
-            except KafkaException as exc:
-                err = error_of(exc)
-                if err is None or err.code() not in _ABSENT:
-                    raise translated(exc, f"describing topic {name}") from exc
-        return out
+
+        def ask(left_s: float) -> dict[str, Any]:
+            out: dict[str, Any] = {}
+            for name, future in self._client.describe_topics(TopicCollection(names), request_timeout=left_s).items():
+                try:
+                    out[name] = future.result()
+                except KafkaException as exc:
+                    if not says(exc, _ABSENT):
+                        raise
+            return out
+
+        return answered(ask, f"describing topics {', '.join(names)}", self._request_timeout_s)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """See the port. Raises ``UnknownTopicError``."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        asked = self._client.describe_configs([resource], request_timeout=self._request_timeout_s)
-        try:
-            entries = asked[resource].result()
-        except KafkaException as exc:
-            err = error_of(exc)
-            if err is not None and err.code() in _ABSENT:
-                raise UnknownTopicError(topic, err.str()) from exc
-            raise translated(exc, f"reading the settings of topic {topic}") from exc
+
+        def ask(left_s: float) -> Any:
+            try:
+                return self._client.describe_configs([resource], request_timeout=left_s)[resource].result()
+            except KafkaException as exc:
+                err = error_of(exc)
+                if err is not None and err.code() in _ABSENT:
+                    raise UnknownTopicError(topic, err.str()) from exc
+                raise
+
+        entries = answered(ask, f"reading the settings of topic {topic}", self._request_timeout_s)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
@@ -103,23 +110,22 @@ class KafkaAdmin:
 
     def _create(self, specs: Sequence[TopicSpec], passing: set[int]) -> list[TopicSpec]:
         """Create topics; those that were refused for one of these reasons come back."""
-        asked = self._client.create_topics(
-            [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs],
-            request_timeout=self._request_timeout_s,
-            operation_timeout=self._request_timeout_s,
-        )
-        refused: list[TopicSpec] = []
-        for spec in specs:
-            try:
-                asked[spec.name].result()
-            except KafkaException as exc:
-                err = error_of(exc)
-                code = None if err is None else err.code()
-                if code in passing and _NEWER in spec.config:
-                    refused.append(spec)
-                elif code != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise translated(exc, f"creating topic {spec.name}") from exc
-        return refused
+        new = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs]
+
+        def ask(left_s: float) -> list[TopicSpec]:
+            asked = self._client.create_topics(new, request_timeout=left_s, operation_timeout=left_s)
+            refused: list[TopicSpec] = []
+            for spec in specs:
+                try:
+                    asked[spec.name].result()
+                except KafkaException as exc:
+                    if says(exc, passing) and _NEWER in spec.config:
+                        refused.append(spec)
+                    elif not says(exc, {KafkaError.TOPIC_ALREADY_EXISTS}):
+                        raise
+            return refused
+
+        return answered(ask, f"creating topics {', '.join(s.name for s in specs)}", self._request_timeout_s)
 
     def _settled(self, names: Sequence[str]) -> dict[str, int]:
         """Partition counts once the brokers know every one of the topics."""
@@ -157,44 +163,39 @@ class KafkaAdmin:
 
     def topics(self, prefix: str) -> dict[str, int]:
         """See the port."""
-        try:
-            found = self._client.list_topics(timeout=self._request_timeout_s).topics
-        except KafkaException as exc:
-            raise translated(exc, "listing the topics") from exc
+
+        def ask(left_s: float) -> Any:
+            return self._client.list_topics(timeout=left_s).topics
+
+        found = answered(ask, "listing the topics", self._request_timeout_s)
         return {name: len(topic.partitions) for name, topic in found.items() if name.startswith(prefix)}
 
     def groups(self, prefix: str) -> list[str]:
         """See the port."""
-        asked = self._client.list_consumer_groups(request_timeout=self._request_timeout_s)
-        try:
-            found = asked.result()
-        except KafkaException as exc:
-            raise translated(exc, "listing the groups") from exc
-        if found.errors:
-            raise translated(found.errors[0], "listing the groups") from found.errors[0]
-        return [group.group_id for group in found.valid if group.group_id.startswith(prefix)]
+
+        def ask(left_s: float) -> Any:
+            found = self._client.list_consumer_groups(request_timeout=left_s).result()
+            if found.errors:
+                raise found.errors[0]
+            return found.valid
+
+        found = answered(ask, "listing the groups", self._request_timeout_s)
+        return [group.group_id for group in found if group.group_id.startswith(prefix)]
 
     def group_members(self, group: str) -> int:
-        """See the port. A group that does not exist has none. A coordinator that is not ready yet, as right after the
-        cluster was started, is asked again."""
-        until = time.monotonic() + self._request_timeout_s
-        while True:
-            try:
-                return self._members(group)
-            except RetriableError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_SETTLE_STEP_S)
+        """See the port. A group that does not exist has none."""
 
-    def _members(self, group: str) -> int:
-        asked = self._client.describe_consumer_groups([group], request_timeout=self._request_timeout_s)
-        try:
-            return len(asked[group].result().members)
-        except KafkaException as exc:
-            err = error_of(exc)
-            if err is not None and err.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return 0
-            raise translated(exc, f"describing group {group}") from exc
+        def ask(left_s: float) -> int:
+            try:
+                return len(
+                    self._client.describe_consumer_groups([group], request_timeout=left_s)[group].result().members
+                )
+            except KafkaException as exc:
+                if says(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
+                    return 0
+                raise
+
+        return answered(ask, f"describing group {group}", self._request_timeout_s)
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """See the port. Raises ``UserError`` while the group has members."""
@@ -203,25 +204,29 @@ class KafkaAdmin:
         native = [
             confluent_kafka.TopicPartition(tp.topic, tp.partition, c.offset, c.metadata) for tp, c in offsets.items()
         ]
-        asked = self._client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, native)], request_timeout=self._request_timeout_s
-        )
         doing = f"setting the committed positions of group {group}"
-        try:
-            done = asked[group].result()
-        except KafkaException as exc:
-            err = error_of(exc)
-            if err is not None:
-                self._refuse_busy(err, group, exc)
-            raise translated(exc, doing) from exc
-        for part in done.topic_partitions or ():
-            if part.error is not None:
-                self._refuse_busy(part.error, group, None)
-                raise translate(part.error, f"{doing} at {part.topic} [{part.partition}]")
 
-    def _refuse_busy(self, err: KafkaError, group: str, cause: BaseException | None) -> None:
-        if err.code() in _BUSY:
-            raise UserError(f"group {group} has members; stop its workers before its positions are set") from cause
+        def ask(left_s: float) -> None:
+            asked = self._client.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, native)], request_timeout=left_s
+            )
+            try:
+                done = asked[group].result()
+            except KafkaException as exc:
+                if says(exc, _BUSY):
+                    raise _busy(group) from exc
+                raise
+            for part in done.topic_partitions or ():
+                if part.error is not None:
+                    if part.error.code() in _BUSY:
+                        raise _busy(group)
+                    raise translate(part.error, f"{doing} at {part.topic} [{part.partition}]")
+
+        answered(ask, doing, self._request_timeout_s)
+
+
+def _busy(group: str) -> UserError:
+    return UserError(f"group {group} has members; stop its workers before its positions are set")
 
 
 def _without_newer_settings(spec: TopicSpec) -> TopicSpec:

@@ -24,6 +24,7 @@ from penstock.state.errors import PenstockError, RetriableError
 from penstock.state.log import TopicPartition
 from penstock.streams.chunk import Chunk
 from penstock.streams.kafka import columns
+from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.kafka.native import open_reader
@@ -31,7 +32,6 @@ from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.ports import Committed, Fetched
 
-_LEADER_PAUSE_S = 0.1
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _EVENTS_MAX = 100  # of the client's queue in one poll, where the records are read natively
 
@@ -408,14 +408,7 @@ class KafkaConsumer:
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """See the port. A coordinator that is not ready, as right after the cluster was started, is asked again. Raises
         ``RetriableError`` when pending transactions did not end in time."""
-        deadline = time.monotonic() + self._request_timeout_s
-        while True:
-            try:
-                return self._committed(partitions, max(deadline - time.monotonic(), 1.0))
-            except RetriableError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_LEADER_PAUSE_S)
+        return answered(lambda left_s: self._committed(partitions, left_s), "", self._request_timeout_s)
 
     def _committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
@@ -448,14 +441,7 @@ class KafkaConsumer:
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """See the port. A partition that has no leader yet, as right after its topic was made, is asked again."""
-        deadline = time.monotonic() + self._request_timeout_s
-        while True:
-            try:
-                return self._watermarks(partition, max(deadline - time.monotonic(), 1.0))
-            except RetriableError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_LEADER_PAUSE_S)
+        return answered(lambda left_s: self._watermarks(partition, left_s), "", self._request_timeout_s)
 
     def _watermarks(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
         with _translating(f"reading the ends of {partition.topic} [{partition.partition}]"):

@@ -5,26 +5,23 @@ Nothing here joins the group or waits for its transactions, so that it can be as
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import Consumer, IsolationLevel, KafkaException
+from confluent_kafka import Consumer, IsolationLevel
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
     AdminClient,
     OffsetSpec,
 )
 
-from penstock.state.errors import RetriableError
 from penstock.state.log import TopicPartition
+from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import translated
 
 REQUEST_TIMEOUT_S = 20.0
-_PATIENCE_S = 20.0
-_PAUSE_S = 0.2
+_PATIENCE_S = 60.0
 T = TypeVar("T")
 
 
@@ -88,12 +85,4 @@ class GroupView:
 
 def _patiently(ask: Callable[[], T], doing: str) -> T:
     """The answer; what the brokers cannot say yet is asked again."""
-    until = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return ask()
-        except KafkaException as exc:
-            error = translated(exc, doing)
-            if not isinstance(error, RetriableError) or time.monotonic() > until:
-                raise error from exc
-        time.sleep(_PAUSE_S)
+    return answered(lambda _: ask(), doing, _PATIENCE_S)

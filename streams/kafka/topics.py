@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -18,9 +17,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
     ResourceType,
 )
 
-from penstock.state.errors import EnvironmentFault, PenstockError, SettingsError, UserError
+from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
+from penstock.streams.kafka.asking import answered, says
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import RETRIABLE, error_of, translated
+from penstock.streams.kafka.errors import error_of, translated
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
@@ -102,14 +102,20 @@ class Topics:
             )
         self._metadata()
         topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
-        asked = self._client.create_topics([topic], request_timeout=self._timeout_s, operation_timeout=self._timeout_s)
-        try:
-            asked[name].result()
-        except KafkaException as exc:
-            err = error_of(exc)
-            if err is not None and err.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UserError(f"topic {name} exists already; see: penstock topics describe {name}") from exc
-            raise self._translated(exc, f"creating topic {name}") from exc
+        asked_before = False
+
+        def ask(left_s: float) -> None:
+            nonlocal asked_before
+            again, asked_before = asked_before, True
+            try:
+                self._client.create_topics([topic], request_timeout=left_s, operation_timeout=left_s)[name].result()
+            except KafkaException as exc:
+                if not says(exc, {KafkaError.TOPIC_ALREADY_EXISTS}):
+                    raise
+                if not again:  # or else it was made by the attempt that had no answer
+                    raise UserError(f"topic {name} exists already; see: penstock topics describe {name}") from exc
+
+        self._answered(ask, f"creating topic {name}")
         self._settle(name, present=True)
 
     def list(self, *, internal: bool = False) -> list[TopicSummary]:
@@ -131,8 +137,11 @@ class Topics:
             for p in sorted(topic.partitions.values(), key=lambda p: p.id)
         )
         resource = ConfigResource(ResourceType.TOPIC, name)
-        asked = self._client.describe_configs([resource], request_timeout=self._timeout_s)[resource]
-        entries = self._answer(asked, f"reading the settings of topic {name}")
+
+        def ask(left_s: float) -> Any:
+            return self._client.describe_configs([resource], request_timeout=left_s)[resource].result()
+
+        entries = self._answered(ask, f"reading the settings of topic {name}", young=True)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
         return TopicDescription(name, partitions, configs)
@@ -143,8 +152,18 @@ class Topics:
         :raises UserError: there is no such topic.
         """
         self._find(name)
-        asked = self._client.delete_topics([name], request_timeout=self._timeout_s, operation_timeout=self._timeout_s)
-        self._answer(asked[name], f"deleting topic {name}")
+        asked_before = False
+
+        def ask(left_s: float) -> None:
+            nonlocal asked_before
+            again, asked_before = asked_before, True
+            try:
+                self._client.delete_topics([name], request_timeout=left_s, operation_timeout=left_s)[name].result()
+            except KafkaException as exc:
+                if not (again and says(exc, _ABSENT)):  # it was deleted by the attempt that had no answer
+                    raise
+
+        self._answered(ask, f"deleting topic {name}")
         self._settle(name, present=False)
 
     def require(self, name: str) -> int:
@@ -152,39 +171,32 @@ class Topics:
         return len(self._find(name).partitions)
 
     def _find(self, name: str) -> Any:
-        """A topic's metadata. Asks for a second before it gives up: the broker that answers may be behind the one that
-        has just made the topic."""
-        until = time.monotonic() + _BEHIND_S
+        """A topic's metadata. Asks for a while before it gives up, longer where there are more brokers: the one that
+        answers may be behind the one that has just made the topic."""
+        began = time.monotonic()
         while True:
-            topic = self._metadata().topics.get(name)
+            found = self._metadata()
+            topic = found.topics.get(name)
             if topic is not None and topic.partitions:
                 return topic
-            if time.monotonic() > until:
+            if time.monotonic() - began > _BEHIND_S * max(len(found.brokers), 1):
                 raise unknown_topic(name)
             time.sleep(_SETTLE_STEP_S)
 
     def _metadata(self) -> Any:
         # All topics, not one by name: asking for one by name would create it where the cluster allows that.
-        try:
-            return self._client.list_topics(timeout=self._timeout_s)
-        except KafkaException as exc:
-            raise self._translated(exc, "asking for the topics") from exc
+        return self._answered(lambda left_s: self._client.list_topics(timeout=left_s), "asking for the topics")
 
     def _offsets(self, name: str, partitions: Mapping[int, Any], spec: Any) -> dict[int, int]:
-        """Offsets by partition. While a leader moves, or has not heard of a new topic, asks again."""
+        """Offsets by partition."""
         wanted = {TopicPartition(name, partition): spec for partition in partitions}
-        doing = f"reading the offsets of {name}"
-        until = time.monotonic() + self._timeout_s
-        while True:
-            asked = self._client.list_offsets(wanted, request_timeout=self._timeout_s)
-            try:
-                return {tp.partition: found.result().offset for tp, found in asked.items()}
-            except KafkaException as exc:
-                err = error_of(exc)
-                passing = err is not None and err.code() in RETRIABLE | _ABSENT
-                if not passing or time.monotonic() > until:
-                    raise self._translated(exc, doing) from exc
-            time.sleep(_SETTLE_STEP_S)
+
+        def ask(left_s: float) -> dict[int, int]:
+            asked = self._client.list_offsets(wanted, request_timeout=left_s)
+            return {tp.partition: found.result().offset for tp, found in asked.items()}
+
+        found: dict[int, int] = self._answered(ask, f"reading the offsets of {name}", young=True)
+        return found
 
     def _settle(self, name: str, *, present: bool) -> None:
         """Wait until every broker's next answer can be expected to agree with what was done."""
@@ -197,11 +209,19 @@ class Topics:
                 )
             time.sleep(_SETTLE_STEP_S)
 
-    def _answer(self, asked: Future[Any], doing: str) -> Any:
-        try:
-            return asked.result()
-        except KafkaException as exc:
-            raise self._translated(exc, doing) from exc
+    def _answered(self, ask: Callable[[float], Any], doing: str, *, young: bool = False) -> Any:
+        """See ``asking.answered``. ``young``: the topic is known to be there, so that a broker that does not know it has
+        not heard of it yet."""
+
+        def waiting(left_s: float) -> Any:
+            try:
+                return ask(left_s)
+            except KafkaException as exc:
+                if young and says(exc, _ABSENT):
+                    raise RetriableError(f"{translated(exc, doing)}, or try again if it was made just now") from exc
+                raise
+
+        return answered(waiting, doing, self._timeout_s, lambda exc: self._translated(exc, doing))
 
     def _translated(self, exc: KafkaException, doing: str) -> PenstockError:
         err = error_of(exc)

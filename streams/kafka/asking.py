@@ -1,0 +1,44 @@
+"""One way to ask the brokers something: again, while they say that they may answer later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+
+from penstock.state.errors import PenstockError, RetriableError
+from penstock.streams.kafka.errors import error_of, translated
+
+_PAUSE_S = 0.1
+_LEAST_S = 1.0  # of a last attempt: less would be over before a healthy broker answers
+T = TypeVar("T")
+Told = Callable[[KafkaException], PenstockError]
+
+
+def answered(ask: Callable[[float], T], doing: str, timeout_s: float, told: Told | None = None) -> T:
+    """What ``ask(left_s)`` returns, where ``left_s`` is how long this attempt may take. While a leader or coordinator
+    moves, or a topic or group is so young that not every broker knows it, it is asked again until ``timeout_s`` is over.
+
+    ``ask`` may raise what the client raises, or an error of ours. ``told`` makes the error of one of the client's; without
+    it, it is ``translated`` with ``doing``. Raises that error: ``RetriableError`` when the time is over.
+    """
+    until_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask(max(until_s - time.monotonic(), _LEAST_S))
+        except KafkaException as exc:
+            error = translated(exc, doing)
+            if not isinstance(error, RetriableError) or time.monotonic() >= until_s:
+                raise (error if told is None else told(exc)) from exc
+        except RetriableError:
+            if time.monotonic() >= until_s:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def says(exc: KafkaException, codes: Collection[int]) -> bool:
+    """Whether the client's exception is of one of these codes."""
+    err = error_of(exc)
+    return err is not None and err.code() in codes

@@ -9,19 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from penstock.streams.kafka.embedded import EmbeddedKafka
 
 INTEGRATION = Path(__file__).parent / "integration"
 
-# No deadline: a shared machine stalls now and then, and the timeout of pytest catches a hang.
+# No deadline, and no verdict on slow data: a shared machine stalls now and then, and the timeout of pytest catches a hang.
 # A failing example is printed with the line that replays it.
-settings.register_profile("penstock", deadline=None, print_blob=True)
+settings.register_profile("penstock", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 # In CI the examples follow from the tests alone: what chance finds belongs to who runs `make test`, not to whoever
 # happens to bring a change.
 settings.register_profile("ci", settings.get_profile("penstock"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "penstock")
+if os.environ.get("CI"):
+    settings.load_profile("ci")
+    # Hypothesis mixes in the constants of whatever of our modules the process has imported by then, which depends on how
+    # the suite was spread.
+    vars(providers)["_get_local_constants"] = lambda: providers._local_constants
+else:
+    settings.load_profile("penstock")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

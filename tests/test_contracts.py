@@ -50,7 +50,7 @@ def broken(tree: Path, contract: str) -> bool:
     code = f"from importlinter.cli import lint_imports; raise SystemExit({call})"
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, timeout=300
     )
     verdict = f"{1 - done.returncode} kept, {done.returncode} broken."
     assert f"Contracts: {verdict}" in done.stdout, done.stdout + done.stderr

@@ -34,7 +34,7 @@ def test_compose_file_keeps_the_specification() -> None:
     if docker and subprocess.run([docker, "compose", "version"], capture_output=True).returncode == 0:
         checks.append([docker, "compose", "-f", str(COMPOSE), "config", "--quiet"])
     for check in checks:
-        done = subprocess.run(check, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(check, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

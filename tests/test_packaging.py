@@ -76,7 +76,7 @@ def build(kind: str, tree: Path, into: Path) -> Path:
         cwd=tree,
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=300,
     )
     (archive,) = into.iterdir()
     return archive

@@ -22,7 +22,7 @@ from penstock.streams.ports import TopicSpec
 from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
 
-IDLE_MAX_S = 60.0
+IDLE_MAX_S = 120.0
 CLOCK_STEP_MAX_S = 30.0
 _ANY_TIME = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """Topics that keep everything and refuse no time: results may be as late as the end of time."""

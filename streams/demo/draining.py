@@ -19,7 +19,7 @@ from penstock.streams.kafka.group_view import GroupView
 SAMPLE_S = 0.05
 SETTLED_S = 0.7
 QUIET_S = 1.5
-LIMIT_S = 180.0
+LIMIT_S = 300.0
 KILL_AT_PERCENT = 50
 # Behind the last record of a partition lie at most the markers of the transactions that ended it.
 MARKERS = 8

@@ -34,8 +34,8 @@ from penstock.topologies.graph import Topology
 WORKERS = ("worker-a", "worker-b")
 # Below this many records a batch of the usual size would be the whole input, with nothing left to be killed in.
 SMALL = 300_000
-TAKEOVER_LIMIT_S = 30.0
-STOP_LIMIT_S = 10.0
+TAKEOVER_LIMIT_S = 60.0
+STOP_LIMIT_S = 30.0
 Say = Callable[[str], None]
 
 

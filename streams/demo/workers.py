@@ -24,7 +24,7 @@ from penstock.state.errors import PenstockError
 from penstock.streams.kafka.embedded import processes
 from penstock.streams.settings import ENV_PREFIX
 
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 60.0
 SESSION_TIMEOUT_MS = 6_000
 # Positions that a killed worker had not yet committed are in doubt until its open transaction times out.
 TRANSACTION_TIMEOUT_MS = 6_000

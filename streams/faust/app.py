@@ -29,7 +29,7 @@ from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
 from penstock.topologies.graph import Topology
 
-CALL_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 5.0
 
 
 def faust_app(topology: Any, settings: WorkerSettings, **options: Any) -> faust.App:

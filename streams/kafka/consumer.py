@@ -37,7 +37,8 @@ _EVENTS_MAX = 100  # of the client's queue in one poll, where the records are re
 
 _error: Any = Message.error
 
-# Told to the application although the client goes on by itself: it reconnects, or the lost callback follows.
+# Told to the application although the client goes on by itself: it reconnects, or the lost callback follows. So it does
+# after what is retriable: it asks the brokers again.
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 _UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
@@ -383,7 +384,9 @@ class KafkaConsumer:
         if code == KafkaError._PARTITION_EOF:
             ends[tp] = at or 0
         elif code not in _PASSING and self._failure is None:
-            self._failure = self._failure_of(tp, at, err)
+            failure = self._failure_of(tp, at, err)
+            if not isinstance(failure, RetriableError):
+                self._failure = failure
 
     def _failure_of(self, tp: TopicPartition, at: int | None, err: KafkaError) -> BaseException:
         code = err.code()

@@ -11,7 +11,7 @@ from penstock.streams.chunk import Chunk
 from penstock.streams.ports import LogConsumer
 from tests.contract.worlds import World
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 @dataclasses.dataclass

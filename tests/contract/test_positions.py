@@ -19,7 +19,7 @@ def filled(world: World, partitions: int) -> tuple[str, LogProducer]:
     producer = world.producer()
     for p in range(partitions):
         add(producer, name, p)
-    producer.flush(10)
+    producer.flush(60)
     return name, producer
 
 
@@ -66,7 +66,7 @@ def test_unassigned_partition_is_silent(world: World) -> None:
     consumer.unassign([a])
     add(producer, name, 0)
     add(producer, name, 1)
-    producer.flush(10)
+    producer.flush(60)
     until(lambda: read.ends[b] == 2 * COUNT, lambda: poll_into(consumer, read))
     settle(consumer, read)
     assert read.offsets == {a: list(range(COUNT)), b: list(range(2 * COUNT))}
@@ -151,7 +151,7 @@ def test_end_is_told_again_when_it_has_moved(world: World) -> None:
     consumer.assign_at({tp: 0})
     until(lambda: read.ends.get(tp) == COUNT, lambda: poll_into(consumer, read))
     add(producer, name, 0)
-    producer.flush(10)
+    producer.flush(60)
     until(lambda: read.ends.get(tp) == 2 * COUNT, lambda: poll_into(consumer, read))
     assert read.offsets[tp] == list(range(2 * COUNT))
 

@@ -10,7 +10,7 @@ from penstock.streams.ports import AbortableError, Committed, LogProducer, Produ
 from tests.contract.reading import Membership, Read, poll_into, read_to_end, read_values, until
 from tests.contract.worlds import BROKER_MAX_BYTES, MESSAGE_MAX_BYTES, TOO_LARGE, World, topic
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
 
 
 def opened(world: World, transactional_id: str) -> LogProducer:

@@ -18,7 +18,10 @@ from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryP
 from penstock.streams.memory_log import MemoryLog
 from penstock.streams.ports import LogAdmin, LogConsumer, LogProducer, TopicSpec
 
-POLL_INTERVAL_MAX_MS = 3_000
+HASTY_MS = 3_000
+"""After so long without a poll a hasty member is given up; any other has a minute, so that no stall of the machine takes
+its partitions."""
+PATIENT_MS = 60_000
 MESSAGE_MAX_BYTES = 100_000
 QUEUE_MAX_RECORDS = 10
 NATIVE_MODES = ["off", *(["require"] if importlib.util.find_spec("penstock_native") else [])]
@@ -31,7 +34,8 @@ TOO_LARGE = random.Random(1).randbytes(50_000)
 class World(Protocol):
     """What a contract test may ask for. Everything that is opened is closed with the world."""
 
-    def consumer(self, group: str) -> LogConsumer: ...
+    def consumer(self, group: str, *, hasty: bool = False) -> LogConsumer:
+        """``hasty``: ``stop_polling`` has an effect on it."""
 
     def producer(self, transactional_id: str | None = None) -> LogProducer:
         """Takes records up to ``MESSAGE_MAX_BYTES`` and queues at most ``QUEUE_MAX_RECORDS``."""
@@ -42,7 +46,7 @@ class World(Protocol):
         """What retention does."""
 
     def stop_polling(self) -> None:
-        """Let the poll interval of every consumer run out."""
+        """Let the poll interval of every hasty consumer run out."""
 
     def name(self, stem: str) -> str:
         """A name that no other test uses."""
@@ -78,8 +82,9 @@ class MemoryWorld(Names):
         super().__init__()
         self.log = MemoryLog()
 
-    def consumer(self, group: str) -> LogConsumer:
-        made: LogConsumer = self.keep(MemoryConsumer(self.log, group, poll_interval_max_ms=POLL_INTERVAL_MAX_MS))
+    def consumer(self, group: str, *, hasty: bool = False) -> LogConsumer:
+        interval_ms = HASTY_MS if hasty else PATIENT_MS
+        made: LogConsumer = self.keep(MemoryConsumer(self.log, group, poll_interval_max_ms=interval_ms))
         return made
 
     def producer(self, transactional_id: str | None = None) -> LogProducer:
@@ -100,7 +105,7 @@ class MemoryWorld(Names):
         self.log.partition(place).delete_before(offset)
 
     def stop_polling(self) -> None:
-        self.log.advance(POLL_INTERVAL_MAX_MS + 1)
+        self.log.advance(HASTY_MS + 1)
 
 
 class KafkaWorld(Names):
@@ -112,14 +117,15 @@ class KafkaWorld(Names):
         self._bootstrap_servers = bootstrap_servers
         self._common = dict(common or {})
 
-    def consumer(self, group: str) -> LogConsumer:
+    def consumer(self, group: str, *, hasty: bool = False) -> LogConsumer:
+        interval_ms = HASTY_MS if hasty else PATIENT_MS
         config = consumer_config(
             self._bootstrap_servers,
             group,
-            {**self._common, "max.poll.interval.ms": POLL_INTERVAL_MAX_MS},
-            session_timeout_ms=POLL_INTERVAL_MAX_MS,
+            {**self._common, "max.poll.interval.ms": interval_ms},
+            session_timeout_ms=interval_ms,
         )
-        made: LogConsumer = self.keep(KafkaConsumer(config, request_timeout_s=15.0, native=self.native))
+        made: LogConsumer = self.keep(KafkaConsumer(config, request_timeout_s=60.0, native=self.native))
         return made
 
     def producer(self, transactional_id: str | None = None) -> LogProducer:
@@ -128,6 +134,7 @@ class KafkaWorld(Names):
             self._bootstrap_servers,
             {**self._common, **keys, "batch.size": MESSAGE_MAX_BYTES},
             transactional_id=transactional_id,
+            transaction_timeout_ms=PATIENT_MS,
         )
         made: LogProducer = self.keep(KafkaProducer(config, native=self.native))
         return made
@@ -145,7 +152,7 @@ class KafkaWorld(Names):
             future.result()
 
     def stop_polling(self) -> None:
-        time.sleep(POLL_INTERVAL_MAX_MS / 1000 + 1.5)
+        time.sleep(HASTY_MS / 1000 + 3)
 
 
 def topic(world: World, partitions: int = 1, **config: str) -> str:

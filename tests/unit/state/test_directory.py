@@ -136,7 +136,7 @@ def test_a_task_has_one_owner_until_it_dies(tmp_path: Path) -> None:
             directory.lock("0_0", timeout_s=0.1)
         directory.lock("0_1", timeout_s=0).release()
         child.send_signal(signal.SIGKILL)
-        with directory.lock("0_0", timeout_s=10), pytest.raises(RetriableError, match=f"process {os.getpid()}"):
+        with directory.lock("0_0", timeout_s=120), pytest.raises(RetriableError, match=f"process {os.getpid()}"):
             directory.lock("0_0", timeout_s=0)
         directory.lock("0_0", timeout_s=0).release()
     finally:

@@ -36,7 +36,7 @@ class Bench:
         self.directory = StateDirectory(path, APP)
         self.directory.claim(cluster_id="memory", fingerprint="f")
 
-    def opener(self, *, lock_timeout_s: float = 5.0) -> TaskOpener:
+    def opener(self, *, lock_timeout_s: float = 60.0) -> TaskOpener:
         return TaskOpener(
             APP,
             self.directory,
@@ -116,7 +116,7 @@ def test_task_that_a_sibling_holds_is_waited_for(tmp_path: Path) -> None:
 
 
 def until(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -148,7 +148,7 @@ def test_restorer_forgets_a_task_that_was_taken_away(tmp_path: Path) -> None:
     restorer.cancel(TASK)
     started = time.monotonic()
     restorer.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert restorer.finished() == []
     lock.release()
     bench.opener().open(TASK, [SPEC], reached(0)).close()

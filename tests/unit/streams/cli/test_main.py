@@ -106,7 +106,7 @@ def test_the_environment_names_the_cluster_when_none_runs(monkeypatch: pytest.Mo
 
 def run_python(program: str) -> subprocess.CompletedProcess[str]:
     """A program in a Python of its own."""
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_command_loads_neither_spark_nor_what_other_commands_need() -> None:
@@ -126,7 +126,7 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     command = '"$0" -c "$1" status | true; echo "${PIPESTATUS[0]}"'
     slow = program.replace("sys.exit(main())", "import time; time.sleep(1); sys.exit(main())")
     done = subprocess.run(
-        ["bash", "-c", command, sys.executable, slow], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", command, sys.executable, slow], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.stdout, done.stderr) == ("141\n", "")
 

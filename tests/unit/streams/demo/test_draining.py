@@ -72,7 +72,7 @@ class World:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, in a tenth of a second."""
-    for name, value in {"SAMPLE_S": 0.002, "SETTLED_S": 0.01, "QUIET_S": 0.02, "LIMIT_S": 1.0}.items():
+    for name, value in {"SAMPLE_S": 0.002, "SETTLED_S": 0.01, "QUIET_S": 0.02, "LIMIT_S": 120.0}.items():
         monkeypatch.setattr(draining, name, value)
 
 
@@ -112,7 +112,8 @@ def test_what_was_committed_before_is_not_counted() -> None:
     assert begun.run(workers(world), kill=False).records == left < 1200
 
 
-def test_partitions_that_never_move_again_end_it_with_an_error() -> None:
+def test_partitions_that_never_move_again_end_it_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "LIMIT_S", 3.0)
     world = World(session_steps=10**9)
     with pytest.raises(PenstockError, match=r"have committed 1,\d+ of 2,000 records"):
         watch(world).run(workers(world), kill=True)

@@ -142,7 +142,9 @@ CASES = {
     ),
 }
 ids = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def rows_of(case: Case) -> st.SearchStrategy[Rows]:

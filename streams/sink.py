@@ -15,9 +15,11 @@ from penstock.streams.task_context import NodeContext
 from penstock.streams.watermarks import Mark, TaskWatermarks
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.columns import BytesColumn, Column, StructColumn
+from penstock.topologies.encoded import ParsedColumn
 from penstock.topologies.operator import Operator, TaskTime
 from penstock.topologies.operators.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operators.columnar.parts import longest, nulls_of, serialized, worth_columns, written
+from penstock.topologies.operators.columnar.row_texts import WrittenTexts, written_texts
 from penstock.topologies.operators.endpoints import Sink, Split
 
 _TIME = struct.Struct(">q")
@@ -137,6 +139,7 @@ class SinkOperator(Operator):
         self._partitions = partitions
         self._max_bytes = max_bytes
         self._teller = teller
+        self._texts = written_texts(spec.value_serde)
 
     def process(self, port: int, batch: Batch) -> None:
         """Serialize; rows that cannot be written meet the policy one by one."""
@@ -197,7 +200,9 @@ class SinkOperator(Operator):
         assert self._partitions is not None
         try:
             keys = _as_bytes(batch.key_column, batch, "key", self._spec.key_serde)
-            values = _as_bytes(batch.value_column, batch, "value", self._spec.value_serde)
+            values = _passed_on(batch.value_column, self._spec.value_serde, self._texts)
+            if values is None:
+                values = _as_bytes(batch.value_column, batch, "value", self._spec.value_serde)
             output = packed_output(
                 self._topic, keys, values, batch.times, batch.orders, self._partitions, self._max_bytes
             )
@@ -212,7 +217,7 @@ class SinkOperator(Operator):
         if spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
             return None
         keys = _written(batch.key_column, batch, "key", spec.key_serde)
-        values = None if keys is None else _written(batch.value_column, batch, "value", spec.value_serde)
+        values = None if keys is None else self._written_values(batch)
         if keys is None or values is None:
             return None
         if (longest(values) if isinstance(values, Column) else _longest(values)) > self._max_bytes:
@@ -221,6 +226,10 @@ class SinkOperator(Operator):
         if spec.internal and null_keys:
             return None
         return Output(self._topic, keys, values, batch.times, batch.headers, None, batch.orders)
+
+    def _written_values(self, batch: ColumnBatch) -> Column | list[bytes | None] | None:
+        passed = _passed_on(batch.value_column, self._spec.value_serde, self._texts)
+        return _written(batch.value_column, batch, "value", self._spec.value_serde) if passed is None else passed
 
     def _write_by_topic(
         self, batch: Batch, keys: list[bytes | None], values: list[bytes | None], partition: int | list[int] | None
@@ -329,6 +338,13 @@ def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"]
     if isinstance(data, BytesColumn):
         return data
     return BytesColumn.of(serde.serialize_all(batch.keys if part == "key" else batch.values))
+
+
+def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | None) -> BytesColumn | None:
+    """Records that nobody decoded, as the bytes that they came in where the serde would write the same ones."""
+    if texts is None or not isinstance(column, ParsedColumn) or column.serde != serde:
+        return None
+    return texts.of(column.raw)
 
 
 def _written(

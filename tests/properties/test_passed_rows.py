@@ -20,16 +20,17 @@ from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.state.serde import JSON, STRING, serde_of, typed_json
 from penstock.state.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.views import KeyValueState
+from penstock.streams.policies import Policies
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.encoded import WrittenColumn
-from penstock.topologies.expressions.functions import left, right, struct
+from penstock.topologies.expressions.functions import col, left, right, struct
 from penstock.topologies.json_columns import written_form
 from penstock.topologies.kernels import Coder
 from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
-from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
+from penstock.topologies.operators.columnar.row_texts import RowTexts, WrittenTexts, row_texts
 from tests.properties.json_records import INTERESTING, INTS, TEXTS, batch, integer, text
 
 THERE = hasattr(native.compiled(), "JsonForm")
@@ -57,6 +58,13 @@ class Sparse(msgspec.Struct, frozen=True, omit_defaults=True):
 class Measured(msgspec.Struct, frozen=True):
     s: str
     f: float
+
+
+class Mutable(msgspec.Struct):
+    s: str
+    i: int
+    b: bool = True
+    x: str | None = None
 
 
 class Click(msgspec.Struct, frozen=True):
@@ -251,6 +259,67 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(RowTexts, "of", counted)
     yield seen
+
+
+def kept(rng: random.Random, tp: Any) -> StreamsBuilder:
+    """Records that are filtered, looked at, and written as they are, to a topic of the user's and to one of our own."""
+    builder = StreamsBuilder("p", key=str, value=tp)
+    stream = builder.stream("in")
+    for _ in range(rng.randrange(3)):
+        stream = rng.choice(
+            (
+                lambda s: s.filter_values(col("s") == "view"),
+                lambda s: s.filter_not(col("i") > 5),
+                lambda s: s.filter(lambda key, value: value is None or value.b),
+                lambda s: s.select_key(col("s")),
+                lambda s: s.repartition(),
+                lambda s: s.peek(changed),
+            )
+        )(stream)
+    stream.to("out")
+    return builder
+
+
+def changed(key: str | None, value: Any) -> None:
+    """Changes the record where it can be changed: what is written then is not what was read."""
+    if type(value) is Mutable:
+        value.i = 77
+
+
+def written(seed: int, tp: Any, most: int, *, columns: bool) -> Any:
+    rng = random.Random(seed)
+    topology = kept(rng, tp).build()
+    policies = Policies(deserialization="dead_letter", processing="dead_letter", dead_letter_topic="letters")
+    options = TaskOptions(policies=policies, batch_max_records=most)
+    with TopologyTestDriver(topology, options=options, auto_commit=False, columns=columns) as driver:
+        for step in range(rng.randrange(1, 4)):
+            values = some_json(rng, Profile)
+            driver.pipe_raw({"in": [Record(key(rng), value, 10 * step + i) for i, value in enumerate(values)]})
+            driver.commit()
+        return driver.read_raw("out"), driver.read_raw("letters"), +driver.dropped_records
+
+
+@pytest.mark.parametrize("tp", [Profile, Mutable, Sparse])
+def test_records_passed_on_are_those_of_the_row_path(tp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    same: list[int] = []
+    of = WrittenTexts.of
+
+    def counted(self: WrittenTexts, texts: BytesColumn) -> BytesColumn | None:
+        found = of(self, texts)
+        if found is not None:
+            pairs = zip(found.to_list(), texts.to_list(), strict=True)
+            same.append(sum(a is not None and a == b for a, b in pairs))
+        return found
+
+    monkeypatch.setattr(WrittenTexts, "of", counted)
+    for seed in range(16):
+        expected = written(seed, tp, 1, columns=False)
+        for most in BATCHES:
+            assert written(seed, tp, most, columns=True) == expected, (seed, most)
+    if tp is Profile and THERE:
+        assert sum(same) > 1000, "no records were passed on"
+    else:
+        assert not same, "records were passed on that the encoder may write otherwise"
 
 
 MAKE: list[Callable[[random.Random, int], Column]] = [

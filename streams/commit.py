@@ -194,6 +194,17 @@ class Committer:
         producer.commit(self._timeouts.transaction_s)
         self._in_transaction = False
 
+    @property
+    def waits_for_log(self) -> bool:
+        """Whether a commit begun now would first wait for records that were sent long before it. Under exactly-once it
+        does not matter: nobody sees them before the commit."""
+        if self._producer is None or self.guarantee != "at_least_once":
+            return False
+        try:
+            return self._producer.unacknowledged() > 0
+        except PenstockError:
+            return False  # the commit raises it where it is dealt with
+
     def refresh(self, task: Task) -> None:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable."""
         if task.uncommitted_records:

@@ -120,6 +120,10 @@ class LogProducer(Protocol):
         ``partition``, the offset after the last acknowledged record since the last flush. Raises ``AbortableError``
         if any record failed (transactional or not), ``RetriableError`` on time-out."""
 
+    def unacknowledged(self) -> int:
+        """How many records still wait for their acknowledgement; with none, ``flush`` would not wait. Raises what ends the
+        handle; ``flush`` raises it again."""
+
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
         """Add input positions to the transaction. ``group`` is a ``group_metadata`` or a plain group id (no fencing by
         membership). ``TaskMigratedError`` if fenced."""

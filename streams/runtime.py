@@ -42,16 +42,21 @@ from penstock.topologies.graph import Topology
 
 IDLE_POLL_S = 0.1
 
+PATIENT_POLL_S = 0.001
+"""While a commit waits for acknowledgements: they come within a few milliseconds."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeOptions:
     """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
     machine makes the changelog repeat. ``buffered_max_records``: per input partition; above it the partition pauses.
-    ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see ``Pace``."""
+    ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see ``Pace``. ``commit_patience_ms``: how
+    much later than due a commit may begin so that it has no acknowledgements to wait for."""
 
     guarantee: Guarantee
     commit_interval_ms: int
     task: TaskOptions
+    commit_patience_ms: int = 0
     turn_min_records: int = 1_000
     turn_max_records: int = 20_000
     turn_max_s: float = 0.05
@@ -198,7 +203,7 @@ class Runtime:
             return 0.005
         if any(t.uncommitted_records for t in self.tasks.values()):
             left = self._last_commit_s + self.options.commit_interval_ms / 1000 - self._clock.monotonic_s()
-            return min(max(left, 0.0), IDLE_POLL_S)
+            return min(max(left, PATIENT_POLL_S if self.options.commit_patience_ms else 0.0), IDLE_POLL_S)
         return IDLE_POLL_S
 
     def _feed(self, fetched: Fetched) -> None:
@@ -276,12 +281,18 @@ class Runtime:
     def _commit_due(self) -> bool:
         if any(t.requests.commit or t.requests.shutdown for t in self.tasks.values()):
             return True
-        return self._clock.monotonic_s() - self._last_commit_s >= self.options.commit_interval_ms / 1000
+        over_ms = (self._clock.monotonic_s() - self._last_commit_s) * 1000 - self.options.commit_interval_ms
+        if over_ms < 0 or over_ms >= self.options.commit_patience_ms:
+            return over_ms >= 0
+        return not any(unit.committer.waits_for_log for unit in self._units.values())
 
     def _commit_all(self) -> None:
+        """The interval counts from begin to begin, but half of it at least is left for work between two commits."""
+        begun_s = self._clock.monotonic_s()
         for unit in self._units.values():
             unit.commit()
-        self._last_commit_s = self._clock.monotonic_s()
+        half_s = self.options.commit_interval_ms / 2000
+        self._last_commit_s = max(begun_s, self._clock.monotonic_s() - half_s)
 
     def _flush_when_due(self) -> None:
         """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog."""

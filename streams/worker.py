@@ -48,6 +48,10 @@ TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
 TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
 """See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
 
+PATIENCE_MAX_MS = 50
+"""At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
+for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
+
 YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
 """While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
 thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU. Looking at
@@ -282,6 +286,7 @@ class Worker:
             turn_min_records=TURN_MIN_RECORDS[s.latency],
             turn_max_records=s.batch_max_records,
             turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
+            commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
             buffered_max_records=s.buffered_max_records,
             state_flush_interval_ms=s.state_flush_interval_ms,
             partitions=self._partitions,

@@ -237,6 +237,12 @@ class KafkaProducer:
         acked, self._acked = self._acked, {}
         return acked
 
+    def unacknowledged(self) -> int:
+        """See the port. Serves delivery reports."""
+        client = self._open()
+        self._serve(client, "waiting for acknowledgements")
+        return len(client)
+
     # --- transactions
 
     def init_transactions(self, timeout_s: float) -> None:

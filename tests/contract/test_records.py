@@ -119,6 +119,16 @@ def test_flush_tells_offsets_since_the_last_flush(world: World) -> None:
     assert producer.flush(60) == {}
 
 
+def test_acknowledgements_come_without_waiting_for_them(world: World) -> None:
+    name = topic(world)
+    producer = world.producer()
+    producer.send(name, [b"k"] * 3, [b"v"] * 3, [1] * 3, partition=0)
+    producer.send(name, [b"k"], [b"v"], [1])
+    until(lambda: producer.unacknowledged() == 0, lambda: None)
+    assert producer.flush(0.1) == {TopicPartition(name, 0): 3}
+    assert sum(map(len, read_to_end(world, name).keys.values())) == 4
+
+
 def test_full_queue_keeps_every_record_in_order(world: World) -> None:
     name = topic(world)
     producer = world.producer()

@@ -140,6 +140,7 @@ class World:
         policies: Policies | None = None,
         output_config: dict[str, str] | None = None,
         queue_max_records: int = 0,
+        commit_patience_ms: int = 0,
     ) -> None:
         self.topology = topology
         self.guarantee = guarantee
@@ -152,6 +153,7 @@ class World:
             self.log.create(TopicSpec(name, partitions, config=output_config or {}))
         self.partitions = partitions
         self.queue_max_records = queue_max_records
+        self.commit_patience_ms = commit_patience_ms
         self.layout: Layout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
@@ -213,6 +215,7 @@ class Node:
         options = RuntimeOptions(
             guarantee=world.guarantee,
             commit_interval_ms=100,
+            commit_patience_ms=world.commit_patience_ms,
             task=TaskOptions(policies=world.policies, batch_max_records=5),
             turn_min_records=2,
             turn_max_records=7,

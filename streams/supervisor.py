@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
-STOP_S = 15.0
+STOP_S = 30.0
 _POLL_S = 0.1
 LIFELINE = "PENSTOCK_LIFELINE_FD"
 """The environment variable by which a supervised process learns its end of the pipe."""

@@ -22,7 +22,7 @@ def register(subparsers: Any) -> None:
     up.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="any broker setting (repeatable)"
     )
-    up.add_argument("--start-timeout", type=float, default=90.0, metavar="S", help="seconds to wait (default: 90)")
+    up.add_argument("--start-timeout", type=float, default=180.0, metavar="S", help="seconds to wait (default: 180)")
     up.set_defaults(run=run, action=_up)
     down = subparsers.add_parser("down", help="stop it; temporary data are removed")
     down.set_defaults(run=run, action=_down)

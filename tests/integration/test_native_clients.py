@@ -22,7 +22,7 @@ from penstock.topologies.columns import BytesColumn, CodedColumn
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 PARTITIONS = 3
 Row = tuple[int, bytes | None, bytes | None, int, Headers]
 Rows = dict[int, list[Row]]
@@ -39,7 +39,7 @@ class Clients:
     def consumer(self, native: str, group: str, **keys: Any) -> KafkaConsumer:
         """Keys of the client in words joined by underscores."""
         user = {k.replace("_", "."): v for k, v in keys.items()}
-        made = KafkaConsumer(consumer_config(self.servers, group, user, session_timeout_ms=6_000), native=native)
+        made = KafkaConsumer(consumer_config(self.servers, group, user, session_timeout_ms=30_000), native=native)
         assert made.is_native == (native == "require")
         self._opened.append(made)
         return made
@@ -50,7 +50,7 @@ class Clients:
         assert made.is_native == (native == "require")
         self._opened.append(made)
         if transactional_id is not None:
-            made.init_transactions(30)
+            made.init_transactions(60)
         return made
 
     def topic(self, stem: str, partitions: int = PARTITIONS) -> str:
@@ -139,9 +139,9 @@ def filled_topic(clients: Clients, rng: random.Random) -> tuple[str, dict[int, i
         if writer is writers[1]:
             writer.begin()
         writer.send(topic, keys, values, timestamps, headers, partition=partitions)
-        writer.flush(30)
+        writer.flush(60)
         if writer is writers[1]:
-            (writer.abort if rng.random() < 0.4 else writer.commit)(30)
+            (writer.abort if rng.random() < 0.4 else writer.commit)(60)
     return topic, closed_by_a_transaction(writers[1], topic)
 
 
@@ -150,8 +150,8 @@ def closed_by_a_transaction(writer: KafkaProducer, topic: str) -> dict[int, int]
     answer to the commit, are there."""
     writer.begin()
     writer.send(topic, [b"k"] * PARTITIONS, [b"last"] * PARTITIONS, [1] * PARTITIONS, partition=list(range(PARTITIONS)))
-    ends = {tp.partition: end + 1 for tp, end in writer.flush(30).items()}
-    writer.commit(30)
+    ends = {tp.partition: end + 1 for tp, end in writer.flush(60).items()}
+    writer.commit(60)
     return ends
 
 
@@ -231,9 +231,9 @@ def test_both_writers_write_the_same(clients: Clients) -> None:
                 if writer is in_transactions:
                     writer.begin()
                 writer.send(topic, *columns, times, headers, partition=partition)
-                told[native].append({tp.partition: end for tp, end in writer.flush(30).items()})
+                told[native].append({tp.partition: end for tp, end in writer.flush(60).items()})
                 if writer is in_transactions:
-                    (writer.abort if run == 4 else writer.commit)(30)
+                    (writer.abort if run == 4 else writer.commit)(60)
         ends = closed_by_a_transaction(in_transactions, topic)
         consumer = clients.consumer("off", f"{topic}-reader")
         consumer.assign_at({TopicPartition(topic, p): 0 for p in range(PARTITIONS)})
@@ -302,7 +302,7 @@ def test_nothing_is_lost_doubled_or_overtaken_while_members_come_and_go(clients:
         for p in range(partitions):
             numbers = range(written, written + 100)
             writer.send(topic, [None] * 100, [b"%d" % n for n in numbers], [turn + 1] * 100, partition=p)
-        writer.commit(30)
+        writer.commit(60)
         written += 100
         if turn % 15 == 5:
             members.append(joined())

@@ -41,7 +41,7 @@ class EmbeddedKafka:
         data_dir: Path | str | None = None,
         heap: str = "512m",
         configs: Mapping[str, str] | None = None,
-        start_timeout_s: float = 90.0,
+        start_timeout_s: float = 180.0,
     ) -> None:
         folder = None if data_dir is None else Path(data_dir)
         self._settings = ClusterSettings(brokers, port, folder, heap, dict(configs or {}), start_timeout_s)

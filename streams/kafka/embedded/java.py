@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock.state.errors import EnvironmentFault
 
 JAVA_MIN = 17  # Kafka 4 brokers are compiled for it
-_PROBE_TIMEOUT_S = 30.0
+_PROBE_TIMEOUT_S = 120.0
 _MEND = "Run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java 17 or newer"
 
 

@@ -40,11 +40,11 @@ from penstock.streams.kafka.embedded.resolve import kafka_jars
 
 # Internal topics, the metadata log and their indexes, before any record of the user.
 FREE_MIN_BYTES = 128 * 1024 * 1024
-_FORMAT_TIMEOUT_S = 60.0
+_FORMAT_TIMEOUT_S = 180.0
 _ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _PROCESS_FILE = "process"
-_PORT_PATIENCE_S = 3.0  # a broker killed a moment ago may not have let go of its ports
+_PORT_PATIENCE_S = 30.0  # a broker killed a moment ago may not have let go of its ports
 _LOG_TAIL_BYTES = 64 * 1024
 # A small serial collector and shared classes start fastest; a broker on one machine never needs a parallel
 # one.

@@ -37,7 +37,7 @@ class ClusterSettings:
     data_dir: Path | None = None
     heap: str = "512m"
     configs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    start_timeout_s: float = 90.0
+    start_timeout_s: float = 180.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.brokers <= BROKERS_MAX:

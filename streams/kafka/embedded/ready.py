@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.streams.kafka.client_log import client_logger
 
 _CONNECT_TIMEOUT_S = 0.5
-_METADATA_TIMEOUT_S = 2.0
+_METADATA_TIMEOUT_S = 5.0
 
 
 def brokers_serving(bootstrap_server: str) -> set[int]:

@@ -44,6 +44,7 @@ class Words:
         self.id = f"faust-{uuid.uuid4().hex[:8]}"
         self.bootstrap = bootstrap
         self.state_dir = state_dir / "state"
+        self.said = state_dir / "said"
         KafkaAdmin(admin_config(bootstrap, {})).create_topics(
             [TopicSpec(f"{self.id}-{end}", PARTITIONS, 1) for end in ("in", "out")]
         )
@@ -56,14 +57,15 @@ class Words:
         producer = KafkaProducer(producer_config(self.bootstrap, {}))
         keys = [b"%d" % i for i in range(LINES)]
         producer.send(f"{self.id}-in", keys, [line.encode() for line in lines], [now_ms] * LINES)
-        producer.flush(30)
+        producer.flush(120)
         producer.close()
         return Counter(word for line in lines for word in line.split())
 
     def start(self) -> subprocess.Popen[bytes]:
-        """A Faust worker process."""
+        """A Faust worker process. What it says goes to a file: a pipe that nobody reads would stop it when it is full."""
         command = [sys.executable, str(SCRIPT), self.id, self.bootstrap, str(self.state_dir)]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        with self.said.open("ab") as said:
+            return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
 
     def counts(self) -> dict[str, int]:
         """The last count of every word."""
@@ -89,8 +91,7 @@ class Words:
                 return counts
             time.sleep(0.5)
         process.kill()
-        assert process.stderr is not None
-        said = process.stderr.read().decode()[-2000:]
+        said = self.said.read_text()[-2000:]
         pytest.fail(f"{sum(counts.values())} of {total} words were counted; the worker said: {said}")
 
 
@@ -115,7 +116,7 @@ def test_counts_every_word_across_a_kill(words: Words) -> None:
         assert all(counts[word] >= count for word, count in both.items())
         assert counts.keys() == both.keys()
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     finally:
         if process.poll() is None:
             process.kill()

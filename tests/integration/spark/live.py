@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+import time
 from collections.abc import Iterable, Mapping
 
 import confluent_kafka
@@ -24,6 +25,7 @@ from penstock.streams.spark.cluster import retried
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.graph import Topology
 
+LIMIT_S = 120.0
 Row = tuple[bytes | None, bytes | None, int]
 
 
@@ -50,16 +52,35 @@ class Live:
         producer = KafkaProducer(
             producer_config(self.bootstrap_servers, {}, transactional_id=f"{self.application_id}-input")
         )
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         producer.begin()
         rows = list(rows)
         producer.send(topic, [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], partition=partition)
-        producer.flush(30)
+        producer.flush(120)
         if abort:
-            producer.abort(30)
+            producer.abort(120)
         else:
-            producer.commit(30)
+            producer.commit(120)
         producer.close()
+        self.settled(topic)
+
+    def settled(self, *topics: str) -> dict[TopicPartition, int]:
+        """Wait until readers of committed records may read all of these, and give the ends: a commit is answered before
+        its markers are everywhere. There must be no open transaction."""
+        counts = KafkaAdmin(admin_config(self.bootstrap_servers, {})).partition_counts(topics)
+        config = consumer_config(self.bootstrap_servers, f"{self.application_id}-reader", {})
+        readers = [KafkaConsumer(config), KafkaConsumer({**config, "isolation.level": "read_uncommitted"})]
+        deadline = time.monotonic() + LIMIT_S
+        found: dict[TopicPartition, int] = {}
+        for tp in [TopicPartition(topic, p) for topic, count in counts.items() for p in range(count)]:
+            ends: set[int] = set()
+            while len(ends) != 1:
+                assert time.monotonic() < deadline, f"{tp} has an open transaction"
+                ends = {reader.watermarks(tp)[1] for reader in readers}
+            found[tp] = ends.pop()
+        for reader in readers:
+            reader.close()
+        return found
 
     def delete_records(self, topic: str, before: int) -> None:
         """Remove the records before this offset from every partition; a compacted topic becomes one that is not, as the
@@ -122,6 +143,8 @@ class App:
             replication_factor=1,
             repartition_retention_ms=-1,
         )
+        admin = KafkaAdmin(admin_config(servers, {}))
+        self.topics = {*admin.topics(app), *topology.source_topics(app)}
         self.consumer = KafkaConsumer(consumer_config(servers, app, {}))
         self.committer = Committer(
             "exactly_once",
@@ -157,14 +180,17 @@ class App:
         self.consumer.assign_at({tp: start[tp.topic][0] for tp in partitions})
 
     def run(self, commit_every: int = 1_000_000) -> None:
-        """Process until every input is at its end and everything is committed."""
-        quiet = 0
-        while quiet < 3:
+        """Process until every input is at its end and everything is committed, and can be read by everybody."""
+        ends: dict[TopicPartition, int] = {}
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            assert time.monotonic() < deadline, f"{self.live.application_id} has not read all of its input"
             fetched = self.consumer.poll(2_000, 0.15)
             for chunk in fetched.chunks:
                 self.owner[TopicPartition(chunk.topic, chunk.partition)].add(chunk, chunk.offsets[-1] + 1)
             for tp, end in fetched.ends.items():
                 self.owner[tp].feed.set_end(tp.topic, end)
+            ends |= fetched.ends
             busy = bool(fetched.chunks)
             for task in self.tasks:
                 while task.process():
@@ -174,7 +200,9 @@ class App:
                         self.committer.commit(self.tasks)
             if not busy:
                 self.committer.commit(self.tasks)
-            quiet = 0 if busy else quiet + 1
+                wanted = self.live.settled(*self.topics)
+                if all(ends.get(tp) == wanted[tp] for tp in self.owner):
+                    return
 
     def store(self, name: str) -> dict[tuple[int, bytes], bytes]:
         """The committed entries of a store, by partition and store key."""

@@ -92,10 +92,14 @@ class Cluster:
         producer.close()
 
     def read(self, topic: str, partitions: int = PARTITIONS) -> list[Written]:
-        """Everything committed, partition by partition."""
-        consumer = KafkaConsumer(consumer_config(self.bootstrap_servers, f"{self.name}-reader", {}))
+        """Everything committed, partition by partition. Waits for transactions that are open, or whose commit was answered
+        before its markers were everywhere."""
+        config = consumer_config(self.bootstrap_servers, f"{self.name}-reader", {})
         places = [TopicPartition(topic, p) for p in range(partitions)]
-        targets = {tp: consumer.watermarks(tp)[1] for tp in places}
+        asker = KafkaConsumer({**config, "isolation.level": "read_uncommitted"})
+        targets = {tp: asker.watermarks(tp)[1] for tp in places}
+        asker.close()
+        consumer = KafkaConsumer(config)
         consumer.assign_at(dict.fromkeys(places, 0))
         out: list[Written] = []
         left = {tp for tp in places if targets[tp]}
@@ -157,6 +161,14 @@ class Application(Cluster):
         self.write(self.source, [line.encode() for line in lines])
         self.wanted.update(word for line in lines for word in line.split())
 
+    def feed(self, what: str, condition: Callable[[], object]) -> None:
+        """Write lines, a few at a time, until the condition holds: work for as many commits as that takes."""
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not in {LIMIT_S} s: {what}"
+            self.add_lines(10)
+            time.sleep(0.2)
+
     def counts(self) -> dict[str, list[int]]:
         """The updates of each word, in the order of its partition."""
         out: dict[str, list[int]] = {}
@@ -171,9 +183,9 @@ class Application(Cluster):
         counts = self.counts()
         return all(max(counts.get(word, [0])) >= n for word, n in self.wanted.items())
 
-    def wait(self, limit_s: float = LIMIT_S) -> None:
+    def wait(self) -> None:
         """Until every word has its count."""
-        until(f"counts of {self.name}", self.reached, limit_s, every_s=0.4)
+        until(f"counts of {self.name}", self.reached, every_s=0.4)
 
     def assert_exact(self) -> None:
         """Each update once, in order."""
@@ -255,13 +267,11 @@ class Process:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"process still runs after {limit_s} s; it said:\n{self.said}") from None
 
-    def stop(self) -> float:
-        """SIGTERM; the seconds until it ended, which must be well."""
+    def stop(self) -> None:
+        """SIGTERM, and wait for its end, which must be well."""
         until("it listens to signals", lambda: "ready" in self.said)
-        started = time.monotonic()
         self.signal(signal.SIGTERM)
-        assert self.wait(30) == 0, self.said
-        return time.monotonic() - started
+        assert self.wait() == 0, self.said
 
     def __enter__(self) -> Process:
         return self

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from penstock.streams.commit import Step
-from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
+from tests.integration.worker.application import PARTITIONS, Application, until
 
 STEPS: tuple[Step, ...] = get_args(Step)
 LINES = 1_500
@@ -26,6 +26,7 @@ def killed_at(kafka: str, folder: Path, step: Step) -> None:
     app = Application(kafka, f"kill-{step.replace('_', '-')}", folder)
     app.add_lines(LINES)
     with app.process("first", signal_at=(step, 3, signal.SIGKILL)) as first:
+        app.feed("the first worker is killed", lambda: not first.alive)
         assert first.wait() == -signal.SIGKILL, first.said
     app.add_lines(LINES // 3)
     with app.process("second") as second:
@@ -64,7 +65,7 @@ def zombie(kafka: str, folder: Path, step: Step) -> None:
     app = Application(kafka, f"zombie-{step}", folder)
     app.add_lines(LINES)
     with app.process("first", signal_at=(step, 3, signal.SIGSTOP)) as first:
-        until("the first worker is frozen", lambda: "signal at" in first.said)
+        app.feed("the first worker is frozen", lambda: "signal at" in first.said)
         started = time.monotonic()
         with app.process("second") as second:
             time.sleep(max(8.0 - (time.monotonic() - started), 0))
@@ -89,6 +90,7 @@ def at_least_once_killed(kafka: str, folder: Path) -> None:
     app.add_lines(LINES)
     for step in ("sent", "flushed", "committed"):
         with app.process(signal_at=(step, 2, signal.SIGKILL)) as worker:
+            app.feed("the worker is killed", lambda: not worker.alive)
             assert worker.wait() == -signal.SIGKILL, worker.said
         app.add_lines(LINES // 3)
     with app.process() as worker:
@@ -99,20 +101,19 @@ def at_least_once_killed(kafka: str, folder: Path) -> None:
 
 
 def stopped_well(kafka: str, folder: Path) -> None:
-    """SIGTERM commits and leaves; the next start restores nothing and takes over at once."""
+    """SIGTERM commits and leaves; the next start restores nothing."""
     app = Application(kafka, "sigterm", folder)
     app.add_lines(LINES)
     with app.process() as first:
         until("it works", lambda: len(app.read(app.output)) > 500)
-        took_s = first.stop()
-    assert took_s < 10, took_s
+        first.stop()
     assert app.admin.group_members(app.name) == 0
     with app.process() as second:
 
         def restored() -> list[str]:
             return [line for line in second.said.splitlines() if line.startswith("restored")]
 
-        app.wait(SESSION_TIMEOUT_MS / 1000 + 30)
+        app.wait()
         # The first may have done all the work, and then nothing but these lines says that the second has its tasks.
         until("every task's store is back", lambda: len(restored()) == PARTITIONS)
         second.stop()
@@ -127,11 +128,11 @@ def fixed(kafka: str, folder: Path) -> None:
     other = app.process("other", partitions=[1, 3])
     try:
         with app.process("first", partitions=[0, 2], signal_at=("flushed", 3, signal.SIGSTOP)) as first:
-            until("the first worker is frozen", lambda: "signal at" in first.said)
+            app.feed("the first worker is frozen", lambda: "signal at" in first.said)
             with app.process("second", partitions=[0, 2]) as second:
                 app.wait()
                 first.signal(signal.SIGCONT)
-                assert first.wait(60) == 1
+                assert first.wait() == 1
                 assert "TaskMigratedError" in first.said
                 assert "start it again when no other runs" in first.said
                 app.add_lines(LINES // 3)

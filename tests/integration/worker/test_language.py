@@ -81,7 +81,7 @@ def test_windows_close_by_watermarks_across_a_repartition(kafka: str, tmp_path: 
     source, out = cluster.create("in"), cluster.create("out")
     builder = ps.StreamsBuilder("watermarks", value=str)
     # Silence is judged by the clock: a machine that stalls for less than this must not make a partition look silent.
-    stream = builder.stream(source, watermark=bounded_out_of_orderness("1s", idle="5s"))
+    stream = builder.stream(source, watermark=bounded_out_of_orderness("1s", idle="10s"))
     counts = (
         stream.group_by(lambda key, value: value)
         .windowed_by(ps.tumbling("10s", grace=0))

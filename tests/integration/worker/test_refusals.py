@@ -49,7 +49,7 @@ def tenths(source: str, output: str) -> Topology:
 
 def ended(worker: Worker) -> PenstockError:
     """The error that the running worker ends with, which ``stop`` raises."""
-    until("the worker ended", lambda: not worker.running, 60)
+    until("the worker ended", lambda: not worker.running)
     with pytest.raises(PenstockError) as caught:
         worker.stop()
     return caught.value
@@ -231,7 +231,9 @@ def test_dead_letters_of_a_transaction_that_is_aborted_are_never_seen(kafka: str
     cluster = Cluster(kafka, "aborted")
     source, out, letters = cluster.create("in", 1), cluster.create("out", 1), cluster.create("letters", 1)
     policies = Policies(deserialization="dead_letter", dead_letter_topic=letters)
-    given = settings(cluster, tmp_path, policies=policies, commit_interval_ms=4_000, batch_max_records=1)
+    # No commit falls between the three, however slow the machine is.
+    never = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 120_000}
+    given = settings(cluster, tmp_path, policies=policies, batch_max_records=1, **never)
     worker = Worker(tenths(source, out), given).start()
     cluster.write(source, [b"five", b"5", b"0"])
     assert "offset 2" in str(ended(worker))

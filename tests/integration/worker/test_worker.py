@@ -25,7 +25,7 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius, keyed_count
-from tests.integration.worker.application import PARTITIONS, ROOT, Application, Cluster, until
+from tests.integration.worker.application import LIMIT_S, PARTITIONS, ROOT, Application, Cluster, until
 from tests.integration.worker.test_refusals import settings, tenths
 
 KEYS = 200_000
@@ -109,14 +109,14 @@ def test_stop_that_takes_too_long_says_so(kafka: str, tmp_path: Path) -> None:
 
     def wait(value: float) -> float:
         entered.set()
-        gate.wait(30)
+        gate.wait(300)
         return value
 
     builder = StreamsBuilder("slow", value="json")
     builder.stream(source).map_values(wait).to(out)
     worker = Worker(builder.build(), settings(cluster, tmp_path)).start()
     cluster.write(source, [b"1.5"])
-    assert entered.wait(30)
+    assert entered.wait(LIMIT_S)
     with pytest.raises(RetriableError, match="has not stopped within"):
         worker.stop(timeout_s=0.2)
     gate.set()
@@ -229,16 +229,14 @@ def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: 
         app.wait()
         until("it was started again", lambda: len(children_of(supervisor.pid)) == 2)
         until("both are members", lambda: app.admin.group_members(app.name) == 2)
-        started = time.monotonic()
         supervisor.send_signal(signal.SIGTERM)
-        assert supervisor.wait(30) == 0, said.read_text()
-        assert time.monotonic() - started < 10
+        assert supervisor.wait(LIMIT_S) == 0, said.read_text()
     finally:
         if supervisor.poll() is None:
             supervisor.terminate()
             supervisor.wait()
     assert re.search(r"worker process \d+ was ended by signal 9; starting it again", said.read_text())
-    until("the killed one is forgotten", lambda: app.admin.group_members(app.name) == 0, 15)
+    until("the killed one is forgotten", lambda: app.admin.group_members(app.name) == 0)
     app.assert_exact()
 
 
@@ -255,7 +253,7 @@ def test_supervised_processes_do_not_outlive_a_killed_supervisor(kafka: str, tmp
         assert len(children) == 2
         supervisor.kill()
         supervisor.wait()
-        until("the processes are gone", lambda: not any(map(runs, children)), 30)
+        until("the processes are gone", lambda: not any(map(runs, children)))
         assert app.admin.group_members(app.name) == 0, "they have left, not died"
     finally:
         supervisor.kill()
@@ -324,7 +322,7 @@ def test_memory_of_a_stateless_worker_under_load(kafka: str, tmp_path: Path) -> 
         status = Path(f"/proc/{worker.pid}/status").read_text()
     finally:
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(LIMIT_S) == 0
     peak = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert peak is not None
     peak_mb = int(peak[1]) / 1000

@@ -205,11 +205,11 @@ class TaskOpener:
     ) -> int:
         """The end for readers of committed records, once it holds the last commit: the brokers write a transaction's
         markers one partition after the other, so that its positions can be read before its changelog."""
-        until = time.monotonic() + MARKERS_WAIT_S
+        waited_s = 0.0  # in turns: the time of a process that was frozen is not the brokers'
         while end < needed:
             if cancelled():
                 raise Cancelled
-            if time.monotonic() > until:
+            if waited_s > MARKERS_WAIT_S:
                 raise IncompatibleError(
                     f"{partition.topic} [{partition.partition}] ends at {end}, but the last commit of group "
                     f"{self._application_id} wrote store {spec.name} up to {needed}: the topic was made anew or has lost "
@@ -217,6 +217,7 @@ class TaskOpener:
                     "folder, and reset the group's positions to the begin"
                 )
             time.sleep(_MARKERS_TURN_S)
+            waited_s += _MARKERS_TURN_S
             end = consumer.watermarks(partition)[1]
         return end
 

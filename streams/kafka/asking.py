@@ -12,28 +12,31 @@ from penstock.state.errors import PenstockError, RetriableError
 from penstock.streams.kafka.errors import error_of, translated
 
 _PAUSE_S = 0.1
-_LEAST_S = 1.0  # of a last attempt: less would be over before a healthy broker answers
+_LEAST_S = 5.0  # of an attempt, at most: less could be over before a healthy but busy broker answers
 T = TypeVar("T")
 Told = Callable[[KafkaException], PenstockError]
 
 
 def answered(ask: Callable[[float], T], doing: str, timeout_s: float, told: Told | None = None) -> T:
     """What ``ask(left_s)`` returns, where ``left_s`` is how long this attempt may take. While a leader or coordinator
-    moves, or a topic or group is so young that not every broker knows it, it is asked again until ``timeout_s`` is over.
+    moves, or a topic or group is so young that not every broker knows it, it is asked again until ``timeout_s`` is over,
+    and once at least: the time of a process that was frozen is over when it wakes up, before the broker could answer.
 
     ``ask`` may raise what the client raises, or an error of ours. ``told`` makes the error of one of the client's; without
     it, it is ``translated`` with ``doing``. Raises that error: ``RetriableError`` when the time is over.
     """
-    until_s = time.monotonic() + timeout_s
+    until_s, asked = time.monotonic() + timeout_s, 0
     while True:
+        asked += 1
+        last = asked > 1 and time.monotonic() + _PAUSE_S >= until_s
         try:
-            return ask(max(until_s - time.monotonic(), _LEAST_S))
+            return ask(max(until_s - time.monotonic(), min(_LEAST_S, timeout_s)))
         except KafkaException as exc:
             error = translated(exc, doing)
-            if not isinstance(error, RetriableError) or time.monotonic() >= until_s:
+            if not isinstance(error, RetriableError) or last:
                 raise (error if told is None else told(exc)) from exc
         except RetriableError:
-            if time.monotonic() >= until_s:
+            if last:
                 raise
         time.sleep(_PAUSE_S)
 

@@ -9,7 +9,7 @@ from typing import Any
 INTERFACE: int
 """Changes with every change of a signature; whoever uses the module compares it."""
 
-_Strings = tuple[bytes, bytes, bytes | None]
+_Strings = tuple[bytes | memoryview, bytes, bytes | None]
 """Data, n + 1 int64 ends (the first is 0), and one flag per value that is ``None`` (``None``: none is)."""
 
 _Chunk = tuple[

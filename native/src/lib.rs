@@ -4,6 +4,7 @@
 
 use pyo3::prelude::*;
 
+mod handed;
 mod kernels;
 mod librdkafka;
 mod reader;

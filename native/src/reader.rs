@@ -20,6 +20,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::handed::handed;
 use crate::librdkafka::{Functions, Handle, Kind, Message, text};
 
 /// A record whose timestamp is 0 carries this header; readers take it away (`penstock.state.log`).
@@ -66,9 +67,10 @@ impl Strings {
         self.ends.push(self.data.len() as i64);
     }
 
-    fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    /// The column; its bytes may be gone from here then.
+    fn to_python<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let nulls = self.any_null.then(|| bytes_of(py, &self.nulls));
-        (PyBytes::new(py, &self.data), bytes_of(py, &self.ends), nulls).into_pyobject(py)
+        (handed(py, &mut self.data)?, bytes_of(py, &self.ends), nulls).into_pyobject(py)
     }
 }
 
@@ -171,7 +173,7 @@ impl Chunk {
 
     /// `(topic, partition, first offset, last offset, offsets or None where none is missing, timestamps, keys, values,
     /// headers or None, whether the offsets ascend)`.
-    fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn to_python<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let (first, last) = (self.offsets[0], self.offsets[self.offsets.len() - 1]);
         let dense = self.ascending && (last - first) as usize + 1 == self.offsets.len();
         (
@@ -420,7 +422,7 @@ impl Reader {
         let queues = opened(&mut guard)?;
         let (used, events) = py.detach(|| drain(&self.handle, queues, max_records, timeout_ms.max(0)));
         let chunks = PyList::empty(py);
-        for chunk in &queues.chunks[..used] {
+        for chunk in &mut queues.chunks[..used] {
             chunks.append(chunk.to_python(py)?)?;
         }
         let told = PyList::empty(py);

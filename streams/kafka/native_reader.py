@@ -123,6 +123,6 @@ def _chunk(
     return Chunk(topic, partition, places, key_column, value_column, times, headers)
 
 
-def _column(data: bytes, ends: bytes, nulls: bytes | None) -> BytesColumn:
+def _column(data: bytes | memoryview, ends: bytes, nulls: bytes | None) -> BytesColumn:
     mask = None if nulls is None else np.frombuffer(nulls, np.bool_)
     return BytesColumn(data, np.frombuffer(ends, np.int64), mask)

@@ -213,6 +213,22 @@ def as_columns(rng: random.Random, column: list[bytes | None]) -> Any:
     return column
 
 
+def test_what_was_read_stays_as_it_is_while_more_is_read(clients: Clients) -> None:
+    topic, count = clients.topic("kept", 1), 9_000
+    values = [b"%d " % i * (i % 40) for i in range(count)]
+    producer = clients.producer("off")
+    producer.send(topic, [b"k%d" % i for i in range(count)], values, [1 + i for i in range(count)], partition=0)
+    producer.flush(30)
+    consumer = clients.consumer("require", topic)
+    consumer.assign_at({TopicPartition(topic, 0): 0})
+    chunks: list[Chunk] = []
+    until(lambda: sum(map(len, chunks)) == count, lambda: chunks.extend(consumer.poll(1_000, 0.2).chunks))
+    columns = [c.value_column for c in chunks]
+    assert any(isinstance(c, BytesColumn) and type(c.data) is memoryview for c in columns), "all were copied"
+    assert [value for chunk in chunks for value in chunk.values] == values
+    assert [key for chunk in chunks for key in chunk.keys] == [b"k%d" % i for i in range(count)]
+
+
 def test_both_writers_write_the_same(clients: Clients) -> None:
     """Through lists and columns of all kinds, in and outside of transactions; the ends that ``flush`` tells too."""
     told: dict[str, list[dict[int, int]]] = {"off": [], "require": []}

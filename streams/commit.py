@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from penstock.state.errors import PenstockError
+from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.store import StoreWrites
 from penstock.streams import metadata
@@ -63,7 +63,8 @@ class Committer:
     ``open_producer`` makes a producer and, for a transactional one, is followed by ``init_transactions``. ``fence``
     gives what ``send_offsets`` needs to be fenced by: the membership token as of the last assignment, or the plain
     group id with fixed partitions. ``position_of(task, store, offset)`` encodes the position record of a store.
-    ``on_step`` is called after each step (failpoints and tests).
+    ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
+    a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class Committer:
         position_of: Callable[[Task, str], bytes],
         timeouts: CommitTimeouts | None = None,
         on_step: Callable[[Step], None] | None = None,
+        *,
+        yields: bool = False,
     ) -> None:
         self.guarantee = guarantee
         self.consumer = consumer
@@ -82,6 +85,7 @@ class Committer:
         self._fence = fence
         self._position_of = position_of
         self._timeouts = timeouts or CommitTimeouts()
+        self._yields = yields
         self._on_step = on_step or (lambda step: None)
         self._producer: LogProducer | None = None
         self._in_transaction = False
@@ -244,13 +248,17 @@ class Committer:
         """Abort: drop what every task did since the last commit, retire the producer, and read again from the committed
         offsets. Returns the tasks whose stores lack a commit that did take place: they are to be opened anew.
 
-        ``RetriableError``: the log does not answer; call it again before anything else.
+        ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: it was
+        fenced, and gives way.
         """
         ended = True
         if self._producer is not None and self._in_transaction:
             try:
                 self._producer.abort(self._timeouts.transaction_s)
-            except PenstockError:
+            except PenstockError as exc:
+                if self._yields and isinstance(exc, TaskMigratedError):
+                    self.retire()
+                    raise
                 ended = False
         self.retire()
         if not ended:

@@ -333,6 +333,7 @@ class Worker:
             self._position_of,
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
             self._on_step,
+            yields=partition is not None,
         )
 
     def _position_of(self, task: Task, store: str) -> bytes:

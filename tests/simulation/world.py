@@ -259,6 +259,7 @@ class Node:
             lambda: runtime.fence if partition is None else APP,
             self._position_of,
             on_step=self._step,
+            yields=partition is not None,
         )
 
     def _step(self, step: Step) -> None:

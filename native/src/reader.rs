@@ -68,7 +68,7 @@ impl Strings {
     }
 
     /// The column; its bytes may be gone from here then.
-    fn to_python<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn hand_over<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let nulls = self.any_null.then(|| bytes_of(py, &self.nulls));
         (handed(py, &mut self.data)?, bytes_of(py, &self.ends), nulls).into_pyobject(py)
     }
@@ -173,7 +173,7 @@ impl Chunk {
 
     /// `(topic, partition, first offset, last offset, offsets or None where none is missing, timestamps, keys, values,
     /// headers or None, whether the offsets ascend)`.
-    fn to_python<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn hand_over<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let (first, last) = (self.offsets[0], self.offsets[self.offsets.len() - 1]);
         let dense = self.ascending && (last - first) as usize + 1 == self.offsets.len();
         (
@@ -183,8 +183,8 @@ impl Chunk {
             last,
             (!dense).then(|| bytes_of(py, &self.offsets)),
             bytes_of(py, &self.timestamps),
-            self.keys.to_python(py)?,
-            self.values.to_python(py)?,
+            self.keys.hand_over(py)?,
+            self.values.hand_over(py)?,
             self.headers_to_python(py)?,
             self.ascending,
         )
@@ -423,7 +423,7 @@ impl Reader {
         let (used, events) = py.detach(|| drain(&self.handle, queues, max_records, timeout_ms.max(0)));
         let chunks = PyList::empty(py);
         for chunk in &mut queues.chunks[..used] {
-            chunks.append(chunk.to_python(py)?)?;
+            chunks.append(chunk.hand_over(py)?)?;
         }
         let told = PyList::empty(py);
         for event in events {

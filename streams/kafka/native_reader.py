@@ -8,6 +8,9 @@ thread's, at three times the rate; all that the queue holds at a time 0.60–0.6
 comparison: a C loop over ``rd_kafka_consume_batch_queue`` on the client's queue 0.63 µs (no Python at all, but slow in
 time, for it takes and gives the queue's lock with each record); a C loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
 
+Of large columns the bytes are handed over where they lie, as a ``memoryview``: one copy more cost the caller's thread a
+fifth to a third, with records of 274 bytes.
+
 The client's own queue has what its callbacks serve: group events, errors, log lines. Those are left to the client, whose
 callbacks end the process when they are served outside of its own calls. So a poll first lets the client serve that queue
 and then takes records from the reader's, where no callback ever is; while it waits for records it looks after the

@@ -14,11 +14,6 @@ committed offsets say what happened. Nothing is committed past a refused record:
 after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be opened anew, since only
 the changelog knows what it did.
 
-**Asked for.** An at-least-once commit that writes no state need not wait for the answer to 2: its tasks go on as if it had
-come. One such commit may be open, and nothing else is committed before its answer, except where tasks are given up, which
-repeats it. If it failed, its records count as uncommitted again. Since a request that is sent anew may take place late,
-no state is written while the answer is out: a store never stands past what is committed.
-
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
 Free of IO but for the ports it is given, so every crash point can be tested: ``Step`` names them.
@@ -29,9 +24,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
+from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.store import StoreWrites
 from penstock.streams import metadata
@@ -39,7 +34,6 @@ from penstock.streams.metadata import CommitMetadata
 from penstock.streams.output import Output
 from penstock.streams.ports import (
     AbortableError,
-    AskedCommit,
     Committed,
     LogConsumer,
     LogProducer,
@@ -51,7 +45,7 @@ from penstock.streams.task_commit import CommitWork
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 Step = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
-"""What has just been done, in the order of a commit; one that is only asked for ends with ``flushed``."""
+"""What has just been done, in the order of a commit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +55,6 @@ class CommitTimeouts:
 
     flush_s: float = 30.0
     transaction_s: float = 10.0
-
-
-class _Open(NamedTuple):
-    """A commit that was asked for; of each of its tasks, how many records it is for and where the one before ended."""
-
-    consumer: LogConsumer
-    answer: AskedCommit
-    tasks: list[tuple[Task, int, dict[TopicPartition, int]]]
 
 
 class Committer:
@@ -104,7 +90,6 @@ class Committer:
         self._producer: LogProducer | None = None
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
-        self._asked: _Open | None = None
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -157,28 +142,19 @@ class Committer:
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
-    def commit(self, tasks: Sequence[Task], now_ms: int = 0, *, wait: bool = True) -> bool:
-        """Commit everything that these tasks have done; returns whether anything was committed. Unless told to ``wait``,
-        it may only be asked for: ``settle`` then tells of its end. One that is open already is repeated by this one.
+    def commit(self, tasks: Sequence[Task], now_ms: int = 0) -> bool:
+        """Commit everything that these tasks have done; returns whether anything was committed.
 
         Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
         rejoin), ``RetriableError`` (exactly-once: call ``abort``; else call it again). An unknown outcome is resolved
         here: the commit is found to have happened, or the tasks go on from what is committed.
         """
-        self._recall()
         busy = [t for t in tasks if t.uncommitted_records]
         if not busy and not self._in_transaction:
             return False
         works = [(t, t.prepare_commit(now_ms)) for t in busy]
         self._on_step("prepared")
-        if self.unanswered and not all(work.only_positions for _, work in works):
-            raise RetriableError(
-                "the answer to an earlier commit is out, so no state can be written; commit again later"
-            )
         offsets = self._write_log(works)
-        if not wait and self.guarantee == "at_least_once" and all(work.only_positions for _, work in works):
-            self._ask(works, offsets)
-            return False
         self._in_doubt.append(offsets)
         try:
             self._commit_log(offsets)
@@ -192,42 +168,6 @@ class Committer:
             task.committed(work, {name: self._position_of(task, name) for name in work.pending})
         self._on_step("stores_written")
         return True
-
-    def _ask(self, works: Sequence[tuple[Task, CommitWork]], offsets: Mapping[TopicPartition, Committed]) -> None:
-        before = [(task, task.uncommitted_records, task.committed_positions) for task, _ in works]
-        self._asked = _Open(self.consumer, self.consumer.ask_commit(offsets), before)
-        for task, work in works:
-            task.committed(work, {})
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a commit is open. What a closed consumer was asked for is gone with it."""
-        open_ = self._asked
-        return open_ is not None and open_.consumer is self.consumer and not open_.answer.answered
-
-    def settle(self) -> bool:
-        """Take the answer to the commit that was asked for, if it came; returns whether it took place. Raises what
-        ``commit`` raises, and its records are then to be committed again."""
-        if self._asked is None or self.unanswered:
-            return False
-        error, waited_for = self._asked.answer.error, bool(self._asked.tasks)
-        if error is None:
-            self._asked = None
-            return waited_for
-        self._recall()
-        self._asked = None
-        if waited_for:
-            raise error
-        return False
-
-    def _recall(self) -> None:
-        """The records of an open commit count as uncommitted again. It stays open until it is answered."""
-        if self._asked is None:
-            return
-        for task, records, positions in self._asked.tasks:
-            task.uncommitted_records += records
-            task.committed_positions = positions
-        self._asked.tasks.clear()
 
     def _write_log(self, works: Sequence[tuple[Task, CommitWork]]) -> dict[TopicPartition, Committed]:
         """Step 1: returns the positions to commit."""
@@ -311,8 +251,6 @@ class Committer:
         ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: it was
         fenced, and gives way.
         """
-        if self._asked is not None:
-            self._asked.tasks.clear()  # what it was for is read again from what is committed
         ended = True
         if self._producer is not None and self._in_transaction:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
@@ -13,7 +13,7 @@ from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.memory_groups import GroupToken, Member
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.memory_producer import MemoryProducer
-from penstock.streams.ports import AskedCommit, Committed, Deletion, Fetched, TopicSpec
+from penstock.streams.ports import Committed, Deletion, Fetched, TopicSpec
 
 __all__ = ["MemoryAdmin", "MemoryConsumer", "MemoryProducer"]
 
@@ -29,45 +29,10 @@ class _Reading:
     reported_end: int = -1
 
 
-When = Literal["at once", "in order", "late"]
-"""When a commit takes place that nobody waits for. Not at once: with its answer, and ``in order`` before the next
-``commit``, which may overtake a ``late`` one, as where a connection broke."""
-
-
-class _Asked:
-    """A commit that nobody waits for: it takes place once, and is answered after so many polls."""
-
-    def __init__(self, commit: Callable[[], None], polls: int, when: When) -> None:
-        self.polls = polls
-        self.when = when
-        self.answer = AskedCommit()
-        self._commit: Callable[[], None] | None = commit
-
-    def take_place(self) -> None:
-        """Now, if it did not before."""
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            try:
-                commit()
-            except PenstockError as exc:
-                self.answer.error = exc
-
-
 class MemoryConsumer:
-    """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time.
-    ``answering`` says of each commit that nobody waits for after how many more polls it is answered, and when it takes
-    place."""
+    """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time."""
 
-    def __init__(
-        self,
-        log: MemoryLog,
-        group: str,
-        *,
-        poll_interval_max_ms: int = 300_000,
-        answering: Callable[[], tuple[int, When]] = lambda: (0, "at once"),
-    ) -> None:
-        self._answering = answering
-        self._asked: list[_Asked] = []
+    def __init__(self, log: MemoryLog, group: str, *, poll_interval_max_ms: int = 300_000) -> None:
         self._log = log
         self._group = group
         self._poll_interval_max_ms = poll_interval_max_ms
@@ -152,7 +117,6 @@ class MemoryConsumer:
         """See the port."""
         self._check_open()
         self._log.pass_point("poll")
-        self._serve_asked()
         self._take_part()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -238,29 +202,6 @@ class MemoryConsumer:
 
     def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """See the port."""
-        for asked in self._asked:
-            if asked.when != "late":
-                asked.take_place()
-        self._commit(offsets)
-
-    def ask_commit(self, offsets: Mapping[TopicPartition, Committed]) -> AskedCommit:
-        """See the port."""
-        self._check_open()
-        asked = _Asked(lambda: self._commit(offsets), *self._answering())
-        if asked.when == "at once":
-            asked.take_place()
-        self._asked.append(asked)
-        return asked.answer
-
-    def _serve_asked(self) -> None:
-        for asked in self._asked:
-            asked.polls -= 1
-            if asked.polls < 0:
-                asked.take_place()
-                asked.answer.answered = True
-        self._asked = [asked for asked in self._asked if not asked.answer.answered]
-
-    def _commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         self._check_open()
         group = self._log.group(self._group)
         self._log.pass_point("consumer_commit_before")

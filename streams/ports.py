@@ -46,14 +46,6 @@ class Committed(NamedTuple):
     metadata: str
 
 
-@dataclasses.dataclass(slots=True)
-class AskedCommit:
-    """A commit of positions that nobody waits for. Once ``answered``, ``error`` says why it failed, if it did."""
-
-    answered: bool = False
-    error: PenstockError | None = None
-
-
 class LogConsumer(Protocol):
     """Reads committed records. Used by one thread; callbacks run inside ``poll`` on that thread."""
 
@@ -89,10 +81,6 @@ class LogConsumer(Protocol):
 
     def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit synchronously, as a member. Raises ``TaskMigratedError`` when no longer one."""
-
-    def ask_commit(self, offsets: Mapping[TopicPartition, Committed]) -> AskedCommit:
-        """Commit as ``commit`` does, without waiting: the answer comes in a later ``poll``. It may take place at any time
-        before that, even after a later ``commit`` where a connection broke."""
 
     def group_metadata(self) -> Any:
         """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one."""

@@ -10,11 +10,10 @@ What the group says:
   stores are restored (by ``Restoring``, off this thread).
 * **revoke**: commit inside the callback, then close. **lost**: discard, never commit.
 
-A commit waits for the log's answers and nothing else goes on meanwhile, except at-least-once with ``commit_patience_ms``,
-where no state is written (see ``Committer``). Measured with the broker on the same machine, waiting is 1 to 2 % of the time
-with a commit each second, 4 to 7 % at least-once and 6 to 15 % exactly-once with one every 100 ms. Reading the next records
-during the wait was tried and won nothing: the client's own threads fetch them anyway, and polls became smaller. Processing
-them would need stores that tell apart what belongs to the commit in flight.
+A commit waits for the log's answers and nothing else goes on meanwhile. Measured with the broker on the same machine, that
+is 1 to 2 % of the time with a commit each second, 4 to 7 % at least-once and 6 to 15 % exactly-once with one every 100 ms.
+Reading the next records during the wait was tried and won nothing: the client's own threads fetch them anyway, and polls
+became smaller. Processing them would need stores that tell apart what belongs to the commit in flight.
 
 What goes wrong with a commit its unit mends. ``TaskMigratedError`` discards everything and joins anew, or, with fixed
 partitions, ends the loop, for nobody but the other worker may go on. Every other error ends the loop, with nothing
@@ -43,9 +42,6 @@ from penstock.topologies.graph import Topology
 
 IDLE_POLL_S = 0.1
 
-ANSWER_MAX_S = 5.0
-"""The end of a worker waits so long for the answer to a commit. Without it the next owner may do its records again."""
-
 PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
 
@@ -55,8 +51,7 @@ class RuntimeOptions:
     """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
     machine makes the changelog repeat. ``buffered_max_records``: per input partition; above it the partition pauses.
     ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see ``Pace``. ``commit_patience_ms``: how
-    much later than due a commit may begin so that it has no acknowledgements to wait for; with any, commits that write no
-    state are not waited for either."""
+    much later than due a commit may begin so that it has no acknowledgements to wait for."""
 
     guarantee: Guarantee
     commit_interval_ms: int
@@ -106,7 +101,6 @@ class Runtime:
         self._on_joined = on_joined
         self._purger = purger
         self._pace = Pace(options.turn_min_records, options.turn_max_records, options.turn_max_s)
-        self._waits = not options.commit_patience_ms
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
         self._last_flush_s = self._last_commit_s
@@ -155,18 +149,9 @@ class Runtime:
         does their last records again."""
         try:
             with suppress(TaskMigratedError):
-                self._take_answers()
                 self._commit_all()
         finally:
             self.close()
-
-    def _take_answers(self) -> None:
-        """Wait for a commit that was asked for, so that the last one may write state; what comes meanwhile stays unread."""
-        until_s = self._clock.monotonic_s() + ANSWER_MAX_S
-        while self.unanswered and self._clock.monotonic_s() < until_s:
-            self._feed(self.consumer.poll(1, 0.01))
-        for unit in self._units.values():
-            unit.settle()
 
     def close(self) -> None:
         """Release everything without a commit, as after a crash, but politely."""
@@ -185,11 +170,6 @@ class Runtime:
         """The tasks that wait for their stores."""
         return self._assignment.restoring
 
-    @property
-    def unanswered(self) -> bool:
-        """Whether a commit was asked for and is not answered."""
-        return any(unit.committer.unanswered for unit in self._units.values())
-
     # -- the loop ------------------------------------------------------------------------------------------------
 
     def step(self) -> int:
@@ -201,11 +181,9 @@ class Runtime:
             fetched = self.consumer.poll(self._pace.records, self._poll_timeout_s())
             self._pace.took(fetched.chunks)
             self._feed(fetched)
-            for unit in self._units.values():
-                unit.settle()
             done = self._process()
             if self._commit_due():
-                self._commit_all(wait=self._waits)
+                self._commit_all()
         except TaskMigratedError as exc:
             if self.options.partitions is not None:
                 raise TaskMigratedError(
@@ -215,7 +193,7 @@ class Runtime:
             self._rejoin()
             return 0
         self._flush_when_due()
-        if self._purger is not None and not self.unanswered:
+        if self._purger is not None:
             self._purger.turn(self._clock.monotonic_s(), self._committed_positions)
         self.records += done
         return done
@@ -280,7 +258,7 @@ class Runtime:
             for task_id, task in list(unit.tasks.items()):
                 # A slow batch must not keep the transaction of the one before it open.
                 if self._commit_due():
-                    self._commit_all(wait=self._waits)
+                    self._commit_all()
                 if unit.broken:
                     break
                 if unit.tasks.get(task_id) is not task:
@@ -301,8 +279,6 @@ class Runtime:
     # -- commits -------------------------------------------------------------------------------------------------
 
     def _commit_due(self) -> bool:
-        if self.unanswered:
-            return False
         if any(t.requests.commit or t.requests.shutdown for t in self.tasks.values()):
             return True
         over_ms = (self._clock.monotonic_s() - self._last_commit_s) * 1000 - self.options.commit_interval_ms
@@ -310,18 +286,18 @@ class Runtime:
             return over_ms >= 0
         return not any(unit.committer.waits_for_log for unit in self._units.values())
 
-    def _commit_all(self, *, wait: bool = True) -> None:
+    def _commit_all(self) -> None:
         """The interval counts from begin to begin, but half of it at least is left for work between two commits."""
         begun_s = self._clock.monotonic_s()
         for unit in self._units.values():
-            unit.commit(wait=wait)
+            unit.commit()
         half_s = self.options.commit_interval_ms / 2000
         self._last_commit_s = max(begun_s, self._clock.monotonic_s() - half_s)
 
     def _flush_when_due(self) -> None:
         """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._last_flush_s < self.options.state_flush_interval_ms / 1000 or self.unanswered:
+        if now_s - self._last_flush_s < self.options.state_flush_interval_ms / 1000:
             return
         self._last_flush_s = now_s
         for unit in self._units.values():

@@ -30,11 +30,6 @@ class CommitWork:
     pending: dict[str, tuple[list[bytes], list[bytes | None]]]
     positions: dict[str, int]
 
-    @property
-    def only_positions(self) -> bool:
-        """Whether neither stores nor their changelogs nor the journal are written."""
-        return not self.pending and not self.changelogs and self.journal is None
-
 
 class CommitWriter:
     """Makes the records of a task's commits and remembers where they ended: ``changelog_ends`` by store, and

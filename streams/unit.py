@@ -46,23 +46,12 @@ class Unit:
         """See the class."""
         return self._broken_s is not None
 
-    def commit(self, *, wait: bool = True) -> None:
-        """Commit, or mend what keeps it from committing. ``wait``: see ``Committer.commit``."""
-        self._mending(lambda: self.commit_now(wait=wait))
-
-    def settle(self) -> None:
-        """Take the answer to a commit that was asked for, or mend what kept it from taking place."""
-        self._mending(self._settle)
-
-    def _settle(self) -> None:
-        if self.committer.settle():
-            self._aborts = 0
-
-    def _mending(self, step: Callable[[], None]) -> None:
+    def commit(self) -> None:
+        """Commit, or mend what keeps it from committing."""
         if self.broken:
             return
         try:
-            step()
+            self.commit_now()
         except RESTARTABLE as exc:
             self.abort(exc)
         except RetriableError as exc:
@@ -73,12 +62,12 @@ class Unit:
                 if self._aborts > ABORTS_MAX:
                     raise
 
-    def commit_now(self, *, wait: bool = True) -> None:
-        """Commit; raises whatever keeps it from that. ``wait``: see ``Committer.commit``."""
+    def commit_now(self) -> None:
+        """Commit; raises whatever keeps it from that."""
         now_ms = self._clock.now_ms()
         if self.committer.guarantee == "at_most_once":
             self.committer.finish_ahead(list(self.tasks.values()), now_ms)
-        elif self.committer.commit(list(self.tasks.values()), now_ms, wait=wait):
+        elif self.committer.commit(list(self.tasks.values()), now_ms):
             self._aborts = 0
 
     def abort(self, cause: PenstockError) -> None:

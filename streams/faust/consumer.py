@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from penstock.state.errors import PenstockError, RetriableError
+from penstock.state.errors import RetriableError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.chunk import Chunk
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.ports import AskedCommit, Committed, Fetched
+from penstock.streams.ports import Committed, Fetched
 
 BUFFERED_MAX = 50_000
 """Records that wait here before agents are held back."""
@@ -195,16 +195,6 @@ class FaustConsumer:
     def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """To Penstock's own group."""
         self._group.commit(offsets)
-
-    def ask_commit(self, offsets: Mapping[TopicPartition, Committed]) -> AskedCommit:
-        """Waits all the same: nobody polls the group's own consumer."""
-        asked = AskedCommit()
-        try:
-            self.commit(offsets)
-        except PenstockError as exc:
-            asked.error = exc
-        asked.answered = True
-        return asked
 
     def group_metadata(self) -> Any:
         """There is no membership to fence by: why exactly-once is refused."""

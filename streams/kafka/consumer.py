@@ -24,14 +24,13 @@ from penstock.state.errors import PenstockError, RetriableError
 from penstock.state.log import TopicPartition
 from penstock.streams.chunk import Chunk
 from penstock.streams.kafka import columns
-from penstock.streams.kafka.asked_commits import AskedCommits
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
-from penstock.streams.ports import AskedCommit, Committed, Fetched
+from penstock.streams.ports import Committed, Fetched
 
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _EVENTS_MAX = 100  # of the client's queue in one poll, where the records are read natively
@@ -71,11 +70,8 @@ class KafkaConsumer:
         self._touched: set[TopicPartition] = set()
         self._rebalanced = False
         self._failure: BaseException | None = None
-        self._asked = AskedCommits()
         try:
-            self._client: Consumer | None = Consumer(
-                {**config, "on_commit": self._asked.on_commit}, logger=client_logger()
-            )
+            self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening a consumer") from exc
         reader = open_reader(self._client, config, native)
@@ -440,13 +436,6 @@ class KafkaConsumer:
         for part in done or ():
             if part.error is not None:
                 raise translate(part.error, f"committing {part.topic} [{part.partition}] at {part.offset}")
-
-    def ask_commit(self, offsets: Mapping[TopicPartition, Committed]) -> AskedCommit:
-        """See the port."""
-        native = [_native(tp, c.offset, c.metadata) for tp, c in offsets.items()]
-        with _translating(f"committing positions of {len(native)} partitions"):
-            self._open().commit(offsets=native, asynchronous=True)
-        return self._asked.add(offsets)
 
     def group_metadata(self) -> Any:
         """See the port."""

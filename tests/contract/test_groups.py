@@ -110,63 +110,6 @@ def test_commit_inside_revoke_is_accepted(world: World) -> None:
     assert second.consumer.committed([taken]) == {taken: Committed(4, "last")}
 
 
-def test_commit_that_is_asked_for_is_answered_by_polls_and_repeated_in_a_revoke(world: World) -> None:
-    name, group = filled(world, 2), world.name("group")
-    consumer = world.consumer(group)
-    revoked: list[TopicPartition] = []
-    assigned: list[TopicPartition] = []
-
-    def on_assign(partitions: Sequence[TopicPartition]) -> None:
-        assigned[:] = partitions
-        consumer.assign_at(dict.fromkeys(partitions, 0))
-
-    def on_revoke(partitions: Sequence[TopicPartition]) -> None:
-        consumer.ask_commit({tp: Committed(4, "asked") for tp in partitions})
-        consumer.commit({tp: Committed(5, "last") for tp in partitions})
-        revoked.extend(partitions)
-
-    consumer.subscribe([name], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
-    until(lambda: len(assigned) == 2, lambda: consumer.poll(5, 0.1))
-    asked = consumer.ask_commit({tp: Committed(3, "first") for tp in assigned})
-    assert not asked.answered
-    until(lambda: asked.answered, lambda: consumer.poll(5, 0.1))
-    assert asked.error is None
-    assert set(consumer.committed(assigned).values()) == {Committed(3, "first")}
-    second = Membership(world.consumer(group), [name])
-    until(lambda: len(revoked) == 2 and len(second.mine) == 1, lambda: consumer.poll(5, 0.1), second.poll)
-    (taken,) = second.mine
-    assert second.consumer.committed([taken]) == {taken: Committed(5, "last")}
-    consumer.ask_commit({tp: Committed(6, "") for tp in assigned})
-    consumer.close()
-
-
-def test_commit_does_not_answer_the_one_that_is_asked_for(world: World) -> None:
-    """Each is answered with its own outcome: positions that are committed meanwhile say nothing of it."""
-    name, group = filled(world, 1), world.name("group")
-    tp = TopicPartition(name, 0)
-    alone = world.consumer(group)
-    alone.assign_at({tp: 0})
-    asked = [alone.ask_commit({tp: Committed(at, "")}) for at in (1, 2)]
-    alone.commit({tp: Committed(3, "")})
-    assert not any(one.answered for one in asked)
-    until(lambda: all(one.answered for one in asked), lambda: alone.poll(5, 0.1))
-    assert [one.error for one in asked] == [None, None]
-    assert alone.committed([tp]) == {tp: Committed(3, "")}
-
-
-def test_commit_that_an_outsider_asks_for_is_answered_with_the_error(world: World) -> None:
-    name, group = filled(world, 1), world.name("group")
-    tp = TopicPartition(name, 0)
-    outsider = world.consumer(group)
-    outsider.assign_at({tp: 0})
-    member = Membership(world.consumer(group), [name])
-    until(lambda: member.mine == {tp}, member.poll)
-    asked = outsider.ask_commit({tp: Committed(4, "")})
-    until(lambda: asked.answered, lambda: outsider.poll(5, 0.1))
-    assert isinstance(asked.error, TaskMigratedError)
-    assert member.consumer.committed([tp]) == {tp: None}
-
-
 def test_member_that_did_not_poll_loses_its_partitions(world: World) -> None:
     name, group = filled(world, 1), world.name("group")
     tp = TopicPartition(name, 0)

@@ -28,31 +28,6 @@ def clicks_per_region() -> Topology:
     return builder.build()
 
 
-def joined_clicks() -> Topology:
-    """The join alone: once the table is read, commits write no state."""
-    builder = StreamsBuilder("joined", key=str, value=dict)
-    users = builder.table("users", name="users")
-    joined = builder.stream("clicks").left_join(users, lambda click, user: {**click, "region": (user or {}).get("r")})
-    joined.to("joined")
-    return builder.build()
-
-
-def joined_world(guarantee: str, *, seed: int = 1, changes: bool = True, **options: object) -> World:
-    """The join alone with its input written; ``changes``: of the table, in the middle."""
-    world = World(
-        joined_clicks(),
-        guarantee,  # type: ignore[arg-type]  # one of the guarantees
-        inputs=["users", "clicks"],
-        outputs=["joined"],
-        seed=seed,
-        **options,  # type: ignore[arg-type]  # those of World
-    )
-    users, stream = clicks(random.Random(seed), 240)
-    world.write("users", users if changes else users[: len(users) // 2])
-    world.write("clicks", stream)
-    return world
-
-
 def combined_clicks() -> Topology:
     """A count per region that is combined before its repartition."""
     builder = StreamsBuilder("combined", key=str, value=dict, emission="per_commit")

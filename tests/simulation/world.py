@@ -18,7 +18,7 @@ from penstock.state.position import Position, decode_position, encode_position
 from penstock.state.store import StoreSpec, StoreWrites
 from penstock.streams import journal
 from penstock.streams.commit import Committer, Guarantee, Step
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer, When
+from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.policies import Policies
 from penstock.streams.ports import LogConsumer, LogProducer, TopicSpec
@@ -145,9 +145,6 @@ class World:
         self.topology = topology
         self.guarantee = guarantee
         self.rng = random.Random(seed)
-        self._answers = random.Random(seed)
-        self.asked_commits: tuple[When, ...] = ("at once", "in order")
-        self.asked_polls = (0, 4)
         self.policies = policies or Policies()
         self.log = MemoryLog()
         for name in inputs:
@@ -158,10 +155,6 @@ class World:
         self.queue_max_records = queue_max_records
         self.commit_patience_ms = commit_patience_ms
         self.layout: Layout = prepare_topics(topology, APP, MemoryAdmin(self.log))
-
-    def answering(self) -> tuple[int, When]:
-        """Of a commit that nobody waits for: after how many polls it is answered, and when it takes place."""
-        return self._answers.randint(*self.asked_polls), self._answers.choice(self.asked_commits)
 
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
         """Input from outside, by key."""
@@ -231,7 +224,6 @@ class Node:
             partitions=fixed,
         )
         self.producers: list[MemoryProducer] = []
-        self.committers: list[Committer] = []
         self.runtime = Runtime(
             world.topology,
             APP,
@@ -245,9 +237,7 @@ class Node:
         self.runtime.start()
 
     def _consumer(self) -> LogConsumer:
-        return MemoryConsumer(
-            self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS, answering=self.world.answering
-        )
+        return MemoryConsumer(self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS)
 
     def _committer(self, runtime: Runtime, partition: int | None) -> Committer:
         transactional_id = f"{APP}-{self.name}" if partition is None else f"{APP}-p{partition}"
@@ -262,7 +252,7 @@ class Node:
             self.producers.append(made)
             return made
 
-        committer = Committer(
+        return Committer(
             self.world.guarantee,
             runtime.consumer,
             open_producer,
@@ -271,8 +261,6 @@ class Node:
             on_step=self._step,
             yields=partition is not None,
         )
-        self.committers.append(committer)
-        return committer
 
     def _step(self, step: Step) -> None:
         self.steps.append(step)
@@ -301,9 +289,7 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        runtime = self.runtime
-        busy = any(t.uncommitted_records for t in runtime.tasks.values())
-        return bool(runtime.restoring) or runtime.unanswered or busy
+        return bool(self.runtime.restoring) or any(t.uncommitted_records for t in self.runtime.tasks.values())
 
     def run_until_crash(self, turns: int = TURNS_MAX) -> None:
         """Turn until the crash point was met."""

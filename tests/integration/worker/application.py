@@ -210,12 +210,10 @@ class Process:
         signal_at: tuple[Step, int, int] | None = None,
         partitions: Sequence[int] | None = None,
         settings: dict[str, Any] | None = None,
-        example: str = "word_count",
     ) -> None:
         given = application.settings(state, **(settings or {}))
         self.log = application.folder / f"worker-{time.time_ns():x}.log"
         order = {
-            "example": example,
             "source": application.source,
             "output": application.output,
             "partitions": partitions,
@@ -228,7 +226,6 @@ class Process:
                 "session_timeout_ms": given.session_timeout_ms,
                 "commit_interval_ms": given.commit_interval_ms,
                 "batch_max_records": given.batch_max_records,
-                "latency": given.latency,
                 "consumer": dict(given.consumer),
             },
         }

@@ -11,9 +11,7 @@ from typing import Any
 from penstock.state.restore import RestoreProgress
 from penstock.streams.settings import load_settings
 from penstock.streams.worker import Worker
-from penstock.topologies.examples import celsius, word_count
-
-EXAMPLES: dict[str, Any] = {"word_count": word_count, "celsius": celsius}
+from penstock.topologies.examples import word_count
 
 
 def main(order: dict[str, Any]) -> None:
@@ -34,7 +32,7 @@ def main(order: dict[str, Any]) -> None:
             print(f"restored {store} of {task}: {progress.records} records", flush=True)
 
     worker = Worker(
-        EXAMPLES[order["example"]].build(order["source"], order["output"]),
+        word_count.build(order["source"], order["output"]),
         load_settings(env={}, **order["settings"]),
         partitions=order["partitions"],
         on_step=on_step,

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from penstock.streams.commit import Step
-from tests.integration.worker.application import PARTITIONS, Application, Process, until
+from tests.integration.worker.application import PARTITIONS, Application, until
 
 STEPS: tuple[Step, ...] = get_args(Step)
 LINES = 1_500
@@ -100,43 +100,6 @@ def at_least_once_killed(kafka: str, folder: Path) -> None:
     assert all(max(counts[word]) >= n for word, n in app.wanted.items())
 
 
-def swift(kafka: str, folder: Path) -> None:
-    """At-least-once without state and with low latency, where commits are not waited for: of two workers one is killed or
-    stopped and started again, time after time, while records come."""
-    app = Application(kafka, "swift", folder, "at_least_once")
-    rng, count = random.Random(3), 0
-
-    def add(records: int) -> None:
-        nonlocal count
-        for _ in range(records // 20):
-            keys: list[bytes | None] = [b"k%d" % i for i in range(count, count + 20)]
-            app.write(app.source, [b"1"] * 20, keys=keys)
-            count += 20
-
-    def worker() -> Process:
-        return app.process(example="celsius", settings={"latency": "low"})
-
-    workers = [worker(), worker()]
-    try:
-        for turn in range(5):
-            add(400)
-            assert all(w.alive for w in workers), "\n".join(w.said for w in workers)
-            victim = rng.randrange(2)
-            if turn % 2:
-                workers[victim].stop()
-            else:
-                workers[victim].kill()
-            workers[victim] = worker()
-            add(100)
-        until("every record came", lambda: len({w.key for w in app.read(app.output)}) == count)
-        for w in workers:
-            w.stop()
-    finally:
-        for w in workers:
-            w.__exit__()
-    assert app.committed(app.name, app.source) == count
-
-
 def stopped_well(kafka: str, folder: Path) -> None:
     """SIGTERM commits and leaves; the next start restores nothing."""
     app = Application(kafka, "sigterm", folder)
@@ -187,7 +150,6 @@ CASES: dict[str, Callable[[str, Path], None]] = {
     "zombie before its positions are added": partial(zombie, step="flushed"),
     "zombie before its commit": partial(zombie, step="offsets_added"),
     "at least once, killed": at_least_once_killed,
-    "at least once, low latency": swift,
     "stopped by SIGTERM": stopped_well,
     "fixed partitions": fixed,
 }

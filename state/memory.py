@@ -90,7 +90,6 @@ class MemoryBackend:
             self._flushed = {name: _Flushed({}, None) for name in names}
 
     keeps_reads = False
-    spare_bytes = 0
     """A model of a database, which reads take long from."""
 
     def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> Packed | None:

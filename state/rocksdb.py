@@ -40,9 +40,7 @@ from penstock.state.write_buffer import StoreBuffer
 FILE_ENTRIES_MIN = 2_000
 """A write-out of fewer entries is a write batch. Of a million sorted entries a table file took 0.48 CPU-us each, and no
 memory but a block's; a write batch and its flush 0.70, and the memory of all twice. A file of 10 entries took 1 ms, a
-batch 0.2. Nor does a store whose entries are Python objects make a file of each commit that goes into the database at once:
-a million keys counted in commits of 70,000 became so many small files that merging them took 2.1 CPU-us a record, and
-through RocksDB's own buffer 0.4."""
+batch 0.2."""
 DIRECT_COMMITS = 64
 """How many commits after the last range, or a write-out that did not pay, go into the database at once."""
 PENDING_FILE = "written-out.pending"
@@ -112,12 +110,6 @@ class RocksDBBackend:
     @property
     def keeps_reads(self) -> bool:
         return not any(isinstance(b.entries, WrittenEntries) for b in self._buffers.values())
-
-    @property
-    def spare_bytes(self) -> int:
-        if self.keeps_reads:
-            return 0
-        return self._bound.part_bytes * (WRITTEN_PARTS_IN_PYTHON - 1) // WRITTEN_PARTS_IN_PYTHON
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         family, buffer = self._family(store), self._buffers[store]
@@ -231,7 +223,7 @@ class RocksDBBackend:
             buffer = self._buffers[store]
             if buffer.position is None:
                 continue
-            if self._as_file(store, buffer):
+            if len(buffer.entries) >= FILE_ENTRIES_MIN and buffer.dropped_below is None:
                 self._take_in(store, buffer, buffer.position)
                 buffer.settle()
                 continue
@@ -247,12 +239,6 @@ class RocksDBBackend:
                 self._db.write(batch, self._write_options)
             for store in batched:
                 self._buffers[store].settle()
-
-    def _as_file(self, store: str, buffer: StoreBuffer) -> bool:
-        """Whether a store is written out as a table file, not in a write batch."""
-        if len(buffer.entries) < FILE_ENTRIES_MIN or buffer.dropped_below is not None:
-            return False
-        return self.keeps_reads or store not in self._direct
 
     def _parts(self, store: str, buffer: StoreBuffer) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
         """What was written to a store, ascending; the search for expired keys begins below it from now on."""

@@ -41,8 +41,7 @@ class RocksDBOptions:
     Three of them are shared by every database in the process that asks for the same numbers, and their sum is the
     memory that the stores' bytes take (decoded entries are cached beside it: ``state_cache_max_bytes``).
     ``entries_bytes``: entries that are committed and not in the database yet, at most half of it, and, where the
-    compiled part is there, entries written or read lately. Without it the former take at most an eighth, and the rest is
-    room for decoded entries: it adds to ``state_cache_max_bytes``.
+    compiled part is there, entries written or read lately (without it only the former, at most an eighth).
     ``block_cache_bytes``: blocks of files, with their filters and indexes. ``write_buffer_bytes``: RocksDB's own
     buffers (memtables), through which the stores go whose ranges are read. ``memtable_bytes`` is the size at which
     one store's memtable is written to disk.

@@ -93,10 +93,6 @@ class StateBackend(Protocol):
     def keeps_reads(self) -> bool:
         """Whether what was read lately is read again from memory, at no more than the cost of decoding it."""
 
-    @property
-    def spare_bytes(self) -> int:
-        """What it leaves of its memory to those who cache above it what was read."""
-
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of the keys, in their order; ``None`` where absent."""
 

@@ -4,11 +4,10 @@ One view per store and task. ``entries`` holds what was read or written lately; 
 commit. Operators load a batch's distinct keys by one ``load`` (a multi-get for the rest), loop over the dict, and leave
 their changes in it; the backend and the changelog see the last value per key once per commit.
 
-The cache has two generations. ``load`` moves what is asked for again from the old one to ``entries``, the young one. Over
-the bound the old one loses its oldest entries; when few are left, the young one takes its place, and a new one is begun.
-So what goes was not asked for while most of what is there came, at the cost of one more look into a dictionary for keys
-that are not young, and the bound is nearly full of different keys: of keys that are asked for evenly, as many are found as
-there is room for.
+The cache has two generations. When ``entries``, the young one, has grown to half of the bound, it becomes the old one,
+whose place it takes, and a new one is begun, to which ``load`` brings back what is asked for again. So what was not asked
+for during the last half of the bound is what goes, at the cost of one more look into a dictionary for keys that are not
+young, and of nothing per entry.
 
 Exactness rests on one rule: a value that can be changed in place is kept as bytes and decoded at every read, so that no
 caller can alter what another one sees. Only values of an ``immutable`` serde are kept as objects, and only as a reader
@@ -34,13 +33,6 @@ from penstock.state.sizes import entries_bytes, marks_bytes
 from penstock.state.store import Packed, StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
-_value_of = itemgetter(slice(_TIMESTAMP.size, None))
-_first_of = itemgetter(0)
-_LAST_PARTS = 8
-"""What part of the young generation the old one still is when it goes all at once. What is asked for again and again came
-first, so it would go first: it has the time in which that room fills to be asked for once more."""
-_ROOM_PARTS = 16
-"""What part of its bound a cache that is full makes free, so that it does not have to be trimmed again at once."""
 _KEPT_BELOW = 8
 """How much less is cached here where the backend keeps what was read in less memory: with 8 MB instead of 64 above a map of
 128 MB, a million keys were counted in the same time, and rows of a table of a million found in 0.85 of it."""
@@ -57,8 +49,7 @@ class KeyValueState:
         self.entries: dict[bytes, Any] = {}
         self.dirty: dict[bytes, int] = {}
         self._old: dict[bytes, Any] = {}
-        """The old generation, the oldest entry last. An entry that is young too counts as it is there; what is dirty is
-        young."""
+        """The old generation. An entry that is young too counts as it is there; what is dirty is young."""
         self._backend = backend
         self._encode = spec.value_serde.serialize
         self._decode = spec.value_serde.deserialize
@@ -80,13 +71,15 @@ class KeyValueState:
         missing = list(set(keys).difference(self.entries))
         if missing and self._old:
             old = self._old
-            again = {k: old.pop(k) for k in missing if k in old}
+            again = {k: old[k] for k in missing if k in old}
             self.entries.update(again)
             missing = [k for k in missing if k not in again]
         if missing:
             found = self._backend.get_many(self.spec.name, missing)
             if self.immutable:
-                self.entries.update(zip(missing, self._thaw_all(found), strict=True))
+                decode, unpack = self._decode, _TIMESTAMP.unpack_from
+                thawed = [None if raw is None else (decode(raw[8:]), unpack(raw)[0]) for raw in found]
+                self.entries.update(zip(missing, thawed, strict=True))
             else:
                 self.entries.update(zip(missing, found, strict=True))
 
@@ -167,14 +160,6 @@ class KeyValueState:
     def _thaw(self, raw: bytes | None) -> Any:
         """Stored bytes as the entry of an immutable serde."""
         return None if raw is None else (self._decode(raw[8:]), _TIMESTAMP.unpack_from(raw)[0])
-
-    def _thaw_all(self, found: list[bytes | None]) -> Iterable[Any]:
-        if None in found:
-            return map(self._thaw, found)
-        raw: list[bytes] = found  # type: ignore[assignment]  # no nulls here
-        return zip(
-            map(self._decode, map(_value_of, raw)), map(_first_of, map(_TIMESTAMP.unpack_from, raw)), strict=True
-        )
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -305,31 +290,11 @@ class KeyValueState:
         self._measured = None
         if self._backend.keeps_reads:
             max_bytes //= _KEPT_BELOW
-        few_old = len(self._old) * _LAST_PARTS <= len(self.entries)
-        if few_old and self._mostly_clean and self.size_bytes() > max_bytes - max_bytes // _LAST_PARTS:
-            self._begin_anew()
-        while (excess := self.size_bytes() - max_bytes) > 0:
-            if self._old:
-                self._drop_oldest(excess + max_bytes // _ROOM_PARTS)
-            elif self._mostly_clean:
-                self._begin_anew()
-            else:
-                return
-
-    @property
-    def _mostly_clean(self) -> bool:
-        return bool(self.entries) and 2 * len(self.dirty) <= len(self.entries)
-
-    def _begin_anew(self) -> None:
-        """The young generation becomes the old one, but for what is dirty."""
-        self._old = dict(reversed(self.entries.items()))
-        self.entries = {k: self._old.pop(k) for k in self.dirty}
-
-    def _drop_oldest(self, least_bytes: int) -> None:
-        """Forget old entries of about so many bytes, or all."""
-        old = self._old
-        for _ in range(min(least_bytes * len(old) // max(entries_bytes(old), 1) + 1, len(old))):
-            old.popitem()
+        if 2 * entries_bytes(self.entries) > max_bytes and 2 * len(self.dirty) <= len(self.entries):
+            self._old = self.entries
+            self.entries = {k: self._old[k] for k in self.dirty}
+        if self.size_bytes() > max_bytes:
+            self._old = {}
 
     def uncommitted_bytes(self) -> int:
         """Estimated memory of what the next commit writes."""

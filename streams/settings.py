@@ -40,7 +40,7 @@ class WorkerSettings:
     when all is acknowledged; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
     ``batch_max_records`` (4,000 at most where records are Python objects); ``buffered_max_records`` bounds what waits per
     input partition, ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside the memory that
-    ``rocksdb`` sets (``RocksDBOptions``); what that leaves unused is room for decoded entries too.
+    ``rocksdb`` sets (``RocksDBOptions``).
     ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
     waits for a caught-up input before it goes on without it.
     ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every

@@ -54,9 +54,8 @@ _SMALL_ENTRY_BYTES = 400
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
-    """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` and what the backend leaves of its
-    memory bound uncommitted writes and cached reads of the task (an early commit is asked for when the former are half of
-    ``state_cache_max_bytes``, then clean entries are dropped). ``wall_resolution_ms``:
+    """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
+    cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
     processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
     ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
     already holds what it says. ``asker`` puts operators' questions to the world outside.
@@ -402,7 +401,7 @@ class Task:
         if writes := store_writes(work, self.stores, positions):
             self.backend.commit(writes)
         self.committed_positions = {TopicPartition(t, self.id.partition): o for t, o in work.positions.items()}
-        share = self._cache_room_bytes // max(len(self.stores), 1)
+        share = self.cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
             state.committed()
             state.trim(share)
@@ -420,11 +419,6 @@ class Task:
         self._start = dict(start)
         self._begin()
 
-    @property
-    def _cache_room_bytes(self) -> int:
-        """What uncommitted writes and cached entries may take together."""
-        return self.cache_max_bytes + self.backend.spare_bytes
-
     def _measure_memory(self, records: int) -> None:
         """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
         do, so it waits while the rows of those since the last time cannot have filled the room, each by four entries."""
@@ -433,15 +427,14 @@ class Task:
             return
         states = self.stores.values()
         used = sum(s.size_bytes() for s in states)
-        room = self._cache_room_bytes
-        if used > room:
+        if used > self.cache_max_bytes:
             self._relieve_memory()
         entry_bytes = max(used // max(sum(len(s.entries) for s in states), 1), _SMALL_ENTRY_BYTES)
-        self._unmeasured_max = min((room - used) // (4 * entry_bytes), _MEASURED_EVERY)
+        self._unmeasured_max = min((self.cache_max_bytes - used) // (4 * entry_bytes), _MEASURED_EVERY)
 
     def _relieve_memory(self) -> None:
         """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
-        share = self._cache_room_bytes // max(len(self.stores), 1)
+        share = self.cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
             state.trim(share)
         if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.state import rocksdb
-from penstock.state.entries import EntryMap, WrittenEntries, new_entries
 from penstock.state.errors import StateCorruptedError
 from penstock.state.memory import MemoryBackend
 from penstock.state.rocksdb import RocksDBBackend
@@ -51,11 +49,9 @@ class Backends(RuleBasedStateMachine):
         file_entries=st.sampled_from([1, 4, 2_000]),
         direct_commits=st.sampled_from([1, 3]),
         buffer_bytes=st.sampled_from([300, 1_500, 1 << 20]),
-        make=st.sampled_from([new_entries, WrittenEntries]),
     )
-    def open(self, file_entries: int, direct_commits: int, buffer_bytes: int, make: Callable[[], EntryMap]) -> None:
+    def open(self, file_entries: int, direct_commits: int, buffer_bytes: int) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(rocksdb, "new_entries", make)
         self.patch.setattr(rocksdb, "FILE_ENTRIES_MIN", file_entries)
         self.patch.setattr(rocksdb, "DIRECT_COMMITS", direct_commits)
         self.bound = SharedBound(buffer_bytes)

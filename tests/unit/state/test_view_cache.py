@@ -54,28 +54,6 @@ def test_what_is_asked_for_again_and_again_stays_while_others_pass_through() -> 
     assert len(state.entries) < 1_000
 
 
-def test_of_keys_asked_for_evenly_as_many_are_found_as_there_is_room_for() -> None:
-    rng = random.Random(7)
-    spec = StoreSpec("s", "key_value", BYTES, INT)
-    backend = Counting([spec])
-    state = KeyValueState(spec, backend)
-    keys = [key(n) for n in range(2_000)]
-    for k in keys:
-        state.put(k, 10_000, 1)
-    commit(state, backend)
-    bound = state.size_bytes() * 6 // 10
-    asked = 0
-    for batch in range(600):
-        if batch == 200:
-            asked = backend.reads = 0
-        some = set(rng.choices(keys, k=50))
-        asked += len(some)
-        state.load(some)
-        state.trim(bound)
-        assert state.size_bytes() <= bound
-    assert 0.4 * asked < backend.reads < 0.5 * asked
-
-
 @pytest.mark.parametrize("serde", [INT, JSON], ids=["kept as objects", "kept as bytes"])
 def test_trimming_never_shows(serde: Serde[object]) -> None:
     rng = random.Random(11)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.state import rocksdb, rocksdb_files
+from penstock.state import rocksdb
 from penstock.state.entries import EntryMap, WrittenEntries
 from penstock.state.errors import StateCorruptedError
 from penstock.state.rocksdb import PENDING_FILE, RocksDBBackend
@@ -72,44 +70,6 @@ def test_two_databases_share_one_bound(opened: RocksDBBackend, tmp_path: Path) -
         for backend in (opened, other):
             backend.commit([StoreWrites("a", Puts(keys, [b"v" * 200] * 1_000), b"p")])
             assert sum(e.used_bytes for e in entries_of(backend)) <= BOUND // 2
-    other.close()
-
-
-def test_in_python_a_store_of_keys_put_once_is_written_into_rocksdbs_own_buffer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rocksdb, "new_entries", WrittenEntries)
-    made: list[Path] = []
-
-    def write_sorted(path: Path, *rest: Any) -> None:
-        made.append(path)
-        rocksdb_files.write_sorted(path, *rest)
-
-    monkeypatch.setattr(rocksdb, "write_sorted", write_sorted)
-    count = rocksdb.FILE_ENTRIES_MIN
-    backend = RocksDBBackend(tmp_path / "db", ["a"], dataclasses.replace(SMALL, entries_bytes=4 * BOUND))
-    for start in range(0, 10 * count, count):
-        keys = [key(n) for n in range(start, start + count)]
-        backend.commit([StoreWrites("a", Puts(keys, [b"v"] * count), b"%d" % start)])
-    assert made == []
-    for number in range(rocksdb.DIRECT_COMMITS):
-        backend.commit([StoreWrites("a", [(key(0), b"%d" % number)], b"%d" % number)])
-    keys = [key(n) for n in range(count)]
-    for number in range(20):  # what is put again and again is worth a file
-        backend.commit([StoreWrites("a", Puts(keys, [b"%d" % number * 4] * count), b"last")])
-    backend.close()
-    assert made
-    again = RocksDBBackend(tmp_path / "db", ["a"], SMALL)
-    assert [k for k, _ in again.range("a", None, None)] == [key(n) for n in range(10 * count)]
-    assert (again.get_many("a", [key(0), key(count)]), again.position("a")) == ([b"19" * 4, b"v"], b"last")
-    again.close()
-
-
-def test_what_entries_in_python_leave_of_the_bound_is_said(opened: RocksDBBackend, tmp_path: Path) -> None:
-    in_python = any(isinstance(e, WrittenEntries) for e in entries_of(opened))
-    assert opened.spare_bytes == (BOUND * 7 // 8 if in_python else 0)
-    other = RocksDBBackend(tmp_path / "other", ["a"], SMALL)
-    assert opened.spare_bytes == (BOUND * 7 // 16 if in_python else 0)
     other.close()
 
 

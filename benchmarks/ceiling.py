@@ -27,11 +27,13 @@ Points = Sequence[tuple[float, float]]
 
 def rate_at(points: Points, size: float) -> float:
     """Records per second at a size, by a line through the seconds per record at the smallest and the largest size
-    measured; never faster than the fastest one measured."""
+    measured; never faster than the fastest one measured, nor faster beyond the largest size than at it."""
     (small, at_small), (large, at_large) = min(points), max(points)
     if small == large:
         return at_small
-    per_byte_s = max((1 / at_large - 1 / at_small) / (large - small), 0.0)
+    per_byte_s = (1 / at_large - 1 / at_small) / (large - small)
+    if per_byte_s < 0:
+        size = min(max(size, small), large)
     seconds = 1 / at_small + (size - small) * per_byte_s
     return 1 / max(seconds, 1 / max(rate for _, rate in points))
 

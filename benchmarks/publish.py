@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import goals, heap, plots, report, roofline
+from benchmarks.ceiling import Ceilings
 from benchmarks.goals import Result, Results
 from benchmarks.harness import RESULTS
 from benchmarks.measured import Ceiling
 from benchmarks.plots import Line
 from benchmarks.report import markdown
+from benchmarks.workloads import WORKLOADS
 from penstock.streams.demo.svg import number
 
 HERE = Path(__file__).parent
@@ -77,6 +79,19 @@ def read(folder: Path) -> Iterator[Result]:
                 yield {**found, "kind": found["kind"]}
             except (json.JSONDecodeError, KeyError, TypeError) as exc:
                 raise ValueError(f"{path.name}:{place} is no result ({exc}); remove the line") from exc
+
+
+def with_ceilings(every: Sequence[Result]) -> list[Result]:
+    """The results, drains with their ceilings by the last roofline among them: a share is of what is published beside
+    it, whatever was known when it was measured."""
+    rooflines = [r for r in every if r["kind"] == "roofline"]
+    ceilings = Ceilings.of_rows(rooflines[-1]["rows"]) if rooflines else None
+    if ceilings is None:
+        return list(every)
+    return [
+        {**r, "ceiling": ceilings.of(WORKLOADS[r["workload"]], r)} if r["kind"] == "drain" and not r["void"] else r
+        for r in every
+    ]
 
 
 def machines(results: Results) -> str:
@@ -210,7 +225,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of result files (%(default)s)")
     parser.add_argument("--to", type=Path, default=HERE, help="folder of REPORT.md and plots/ (%(default)s)")
     options = parser.parse_args(argv)
-    every = list(read(options.results))
+    every = with_ceilings(list(read(options.results)))
     if not every:
         print(f"no results in {options.results}: run the benchmarks with --keep NAME first")
         return 1

@@ -65,12 +65,22 @@ def test_build_targets_exist(services: dict[str, Any]) -> None:
 
 
 def test_dockerfile_copies_what_exists() -> None:
-    copied = [
-        path for sources in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, flags=re.MULTILINE) for path in sources.split()
-    ]
+    sources = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
+    copied = [path for paths in sources for path in paths.split()]
     mounted = re.findall(r"type=bind,source=([^,]+),", DOCKERFILE)
     assert {"state", "topologies", "streams"} <= set(copied)
     assert [path for path in [*copied, *mounted] if not (ROOT / path).exists()] == []
+    stages = re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, flags=re.MULTILINE)
+    taken = re.findall(r"(?:--from=|,from=)([\w-]+)", DOCKERFILE)
+    assert "native" in taken
+    assert set(taken) <= set(stages)
+
+
+def test_images_get_the_compiled_part_under_the_name_that_is_imported() -> None:
+    name = re.search(r'^name = "(\w+)"', (ROOT / "native" / "Cargo.toml").read_text().split("[lib]")[1], re.MULTILINE)
+    assert name is not None
+    laid = re.findall(r"^COPY --from=native \S+/lib(\w+)\.so \S+/(\w+)\.abi3\.so$", DOCKERFILE, flags=re.MULTILINE)
+    assert laid == [(name[1], name[1])] * 2
 
 
 def test_workers_run_a_topology_that_exists_on_topics_that_are_made(services: dict[str, Any]) -> None:

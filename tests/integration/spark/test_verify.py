@@ -15,10 +15,12 @@ from tests.integration.spark.topologies import joined, windowed
 
 
 def feed_joined(live: Live, app: App, seed: int) -> None:
-    """Both inputs in bursts whose times overlap, so that the live order has cuts."""
+    """Both inputs in bursts whose times overlap. The live order has cuts however they arrive: each burst ends with the
+    highest time in the one input and begins below it in the other, in the same partition."""
     rng = random.Random(seed)
     for k in range(3):
         rows = [(b"k%d" % rng.randrange(20), b"%d" % i, 1000 * k + rng.randrange(2000)) for i in range(200)]
+        rows[0], rows[-1] = (b"k1", b"first", 1000 * k), (b"k1", b"last", 1000 * k + 2000)
         live.produce(live.topic("t"), rows[:50])
         live.produce(live.topic("a"), rows[50:])
         app.run(commit_every=60)

@@ -20,8 +20,12 @@ def test_rate_follows_a_cost_per_record_and_one_per_byte(size: float, expected: 
 
 def test_rate_is_never_above_what_was_measured() -> None:
     assert rate_at(FETCH, 1) == 500_000
-    assert rate_at(((100.0, 300.0), (200.0, 400.0)), 400) == 300  # noise: larger ones were faster
     assert rate_at(((100.0, 300.0),), 400) == 300
+
+
+@pytest.mark.parametrize(("size", "expected"), [(50, 300), (100, 300), (200, 400), (400, 400)])
+def test_where_larger_records_were_faster_each_size_has_its_own_rate(size: float, expected: float) -> None:
+    assert rate_at(((100.0, 300.0), (200.0, 400.0)), size) == pytest.approx(expected)
 
 
 def test_the_slower_of_fetch_and_produce_is_the_ceiling() -> None:

@@ -47,6 +47,14 @@ def verdicts(results: list[dict[str, Any]]) -> dict[str, Finding]:
     return {finding.what: finding for finding in goals.findings(Results(results))}
 
 
+def test_ceilings_are_those_of_the_published_roofline() -> None:
+    rows = [{"group": group, "bytes": 100.0, "per_s": rate} for group, rate in (("fetch", 900.0), ("produce", 600.0))]
+    ran, void = drained("pass-through", "penstock", 300.0, 1.0), drained("filter", "quix", 0.0, 0.0, void="lost")
+    roofline = {"kind": "roofline", "rows": rows}
+    assert publish.with_ceilings([ran, void, roofline]) == [{**ran, "ceiling": 600.0}, void, roofline]
+    assert publish.with_ceilings([ran, void]) == [ran, void]
+
+
 def test_without_results_nothing_is_claimed() -> None:
     assert {finding.verdict for finding in verdicts([]).values()} == {"not measured"}
 

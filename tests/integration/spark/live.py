@@ -155,6 +155,8 @@ class App:
         )
         self.committer.open()
         self.tasks: list[Task] = []
+        self.ends: dict[TopicPartition, int] = {}
+        """As told last: the client tells an end again only when it has moved."""
         self.owner: dict[TopicPartition, Task] = {}
         for sub in topology.subtopologies:
             for p in range(self.layout.tasks[sub.number]):
@@ -181,7 +183,6 @@ class App:
 
     def run(self, commit_every: int = 1_000_000) -> None:
         """Process until every input is at its end and everything is committed, and can be read by everybody."""
-        ends: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + LIMIT_S
         while True:
             assert time.monotonic() < deadline, f"{self.live.application_id} has not read all of its input"
@@ -190,7 +191,7 @@ class App:
                 self.owner[TopicPartition(chunk.topic, chunk.partition)].add(chunk, chunk.offsets[-1] + 1)
             for tp, end in fetched.ends.items():
                 self.owner[tp].feed.set_end(tp.topic, end)
-            ends |= fetched.ends
+            self.ends |= fetched.ends
             busy = bool(fetched.chunks)
             for task in self.tasks:
                 while task.process():
@@ -201,7 +202,7 @@ class App:
             if not busy:
                 self.committer.commit(self.tasks)
                 wanted = self.live.settled(*self.topics)
-                if all(ends.get(tp) == wanted[tp] for tp in self.owner):
+                if all(self.ends.get(tp) == wanted[tp] for tp in self.owner):
                     return
 
     def store(self, name: str) -> dict[tuple[int, bytes], bytes]:

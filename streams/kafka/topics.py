@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -102,20 +102,12 @@ class Topics:
             )
         self._metadata()
         topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
-        asked_before = False
 
         def ask(left_s: float) -> None:
-            nonlocal asked_before
-            again, asked_before = asked_before, True
-            try:
-                self._client.create_topics([topic], request_timeout=left_s, operation_timeout=left_s)[name].result()
-            except KafkaException as exc:
-                if not says(exc, {KafkaError.TOPIC_ALREADY_EXISTS}):
-                    raise
-                if not again:  # or else it was made by the attempt that had no answer
-                    raise UserError(f"topic {name} exists already; see: penstock topics describe {name}") from exc
+            self._client.create_topics([topic], request_timeout=left_s, operation_timeout=left_s)[name].result()
 
-        self._answered(ask, f"creating topic {name}")
+        there = UserError(f"topic {name} exists already; see: penstock topics describe {name}")
+        self._change(ask, f"creating topic {name}", {KafkaError.TOPIC_ALREADY_EXISTS}, there)
         self._settle(name, present=True)
 
     def list(self, *, internal: bool = False) -> list[TopicSummary]:
@@ -152,18 +144,11 @@ class Topics:
         :raises UserError: there is no such topic.
         """
         self._find(name)
-        asked_before = False
 
         def ask(left_s: float) -> None:
-            nonlocal asked_before
-            again, asked_before = asked_before, True
-            try:
-                self._client.delete_topics([name], request_timeout=left_s, operation_timeout=left_s)[name].result()
-            except KafkaException as exc:
-                if not (again and says(exc, _ABSENT)):  # it was deleted by the attempt that had no answer
-                    raise
+            self._client.delete_topics([name], request_timeout=left_s, operation_timeout=left_s)[name].result()
 
-        self._answered(ask, f"deleting topic {name}")
+        self._change(ask, f"deleting topic {name}", _ABSENT)
         self._settle(name, present=False)
 
     def require(self, name: str) -> int:
@@ -208,6 +193,27 @@ class Topics:
                     f"{self._timeout_s:g} s. See: penstock topics list, and the brokers' logs"
                 )
             time.sleep(_SETTLE_STEP_S)
+
+    def _change(
+        self, ask: Callable[[float], None], doing: str, done: Collection[int], refusal: PenstockError | None = None
+    ) -> None:
+        """Have something changed. That it is ``done`` already means, where an earlier attempt had no answer, that this one
+        did it; else it is an error, ``refusal`` if there is one."""
+        attempts = 0
+
+        def attempt(left_s: float) -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                ask(left_s)
+            except KafkaException as exc:
+                if attempts > 1 and says(exc, done):
+                    return
+                if refusal is not None and says(exc, done):
+                    raise refusal from exc
+                raise
+
+        self._answered(attempt, doing)
 
     def _answered(self, ask: Callable[[float], Any], doing: str, *, young: bool = False) -> Any:
         """See ``asking.answered``. ``young``: the topic is known to be there, so that a broker that does not know it has

@@ -2,8 +2,9 @@
 
 ``penstock_native`` (folder ``native/``, see ``penstock.state.native``) is optional. It works on the client's own librdkafka
 handle, so it is used only with releases of the client whose sources were read for what it relies on, and only after it
-has found the handle to be what it should be; both without touching anything that could end the process. Whatever is not
-as expected means the plain path and one line in the log.
+has found the handle to be what it should be; both without touching anything that could end the process. Then some records
+go through it (``client_check``), once per process. Whatever is not as expected means the plain path and one line in the
+log.
 
 What is relied on: the handle is the first field of ``Consumer`` and ``Producer``; the delivery callback passes by records
 without an opaque; records and errors of a partition lie on its queue, and callbacks never do.
@@ -24,6 +25,7 @@ from confluent_kafka import cimpl
 
 from penstock.state import native
 from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.streams.kafka import client_check
 from penstock.topologies.kernel_check import why_not_trusted
 
 if TYPE_CHECKING:
@@ -107,7 +109,8 @@ def _module() -> tuple[Any, str]:
     """The module, or why it is not used."""
     if (module := native.compiled()) is None:
         return None, native.why_not() or "it is turned off for this process"
-    return (module, "") if (why := _why_not_this_client()) is None else (None, why)
+    why = _why_not_this_client() or _why_not_passing(module)
+    return (module, "") if why is None else (None, why)
 
 
 @functools.cache
@@ -117,6 +120,15 @@ def _why_not_this_client() -> str | None:
     if number is None or not _CLIENTS[0] <= (int(number[1]), int(number[2])) < _CLIENTS[1]:
         return f"confluent-kafka {version} is not one of the releases whose sources were read for it"
     return None
+
+
+@functools.cache
+def _why_not_passing(module: Any) -> str | None:
+    """Once per process, when the first client is opened."""
+    known = _known({"client.id": client_check.CLIENT_ID})
+    return client_check.why_not_passing(
+        client_check.Native(lambda client: module.Reader(client, *known), lambda client: module.Writer(client, *known))
+    )
 
 
 def _known(config: Mapping[str, Any]) -> tuple[str, int, str]:

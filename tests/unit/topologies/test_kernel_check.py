@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.state import native
@@ -44,30 +45,58 @@ def test_a_module_that_fails_or_differs_is_not_trusted(
     assert found is not None and words in found
 
 
-def test_a_tally_that_miscounts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Miscounts:
-        """Forgets what the store holds."""
+class Other:
+    """A tally of the compiled part, but for what a test changes."""
 
-        def __init__(self) -> None:
-            self._tally = built.Tally()
+    def __init__(self, tally: Any) -> None:
+        self._tally = tally
 
-        def __len__(self) -> int:
-            return len(self._tally)
+    def __len__(self) -> int:
+        return len(self._tally)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._tally, name)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tally, name)
 
-        def base(self, stored: list[bytes | None]) -> None:
-            self._tally.base([None] * len(stored))
 
+class Forgetting(Other):
+    """Forgets what the store holds."""
+
+    def base(self, stored: list[bytes | None]) -> None:
+        self._tally.base([None] * len(stored))
+
+
+class Miscoding(Other):
+    """Takes a code for the one before it."""
+
+    def add_coded(self, codes: Any, *rest: Any) -> bool:
+        return bool(self._tally.add_coded(np.maximum(codes - 1, 0), *rest))
+
+
+class Refusing(Other):
+    """Counts nothing by code."""
+
+    def add_coded(self, *_: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Forgetting, "wrong at tallies:"),
+        (Miscoding, "wrong at tallies of codes"),
+        (Refusing, "wrong at tallies of codes"),
+    ],
+)
+def test_a_tally_that_miscounts_is_found(monkeypatch: pytest.MonkeyPatch, kind: type[Other], words: str) -> None:
     built: Any = native.compiled()
     if built is None:
         assert why_not_trusted() is None
         return
     others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
-    monkeypatch.setattr(native, "_in_use", [SimpleNamespace(**{**others, "Tally": Miscounts})])
+    module = SimpleNamespace(**{**others, "Tally": lambda: kind(built.Tally())})
+    monkeypatch.setattr(native, "_in_use", [module])
     found = why_not_trusted()
-    assert found is not None and "wrong at tallies" in found
+    assert found is not None and words in found
 
 
 def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,14 @@ from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, left, lit, right, struct
 from penstock.topologies.expressions.functions import count as count_of_rows
+from penstock.topologies.operator import Emission
 from penstock.topologies.operators import join as join_operator
+from penstock.topologies.operators import window_aggregate
 from penstock.topologies.operators.aggregate import Aggregates
+from penstock.topologies.operators.columnar import hopping as hopping_columns
 from penstock.topologies.operators.columnar.folding import ColumnFold
 from penstock.topologies.operators.columnar.join_fields import JoinedFields
-from penstock.topologies.windows import hopping, tumbling
+from penstock.topologies.windows import HoppingWindows, Windows, hopping, tumbling
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 BATCHES = (1, 2, 7, 10_000)
@@ -78,11 +81,18 @@ def unheard_count(rng: random.Random) -> StreamsBuilder:
     return builder
 
 
-def aggregated(rng: random.Random) -> StreamsBuilder:
+def overlapping(rng: random.Random) -> StreamsBuilder:
+    return aggregated(rng, some_hopping(rng))
+
+
+def aggregated(rng: random.Random, windows: Windows | None = None) -> StreamsBuilder:
     builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=Named)
     grouped = builder.stream("in").group_by_key()
-    if rng.random() < 0.6:
-        grouped = grouped.windowed_by(tumbling(rng.choice((7, 40)), grace=rng.choice((0, 30))))
+    emissions: tuple[Emission, ...] = ("per_commit", "per_commit", "every_update")
+    if windows is not None or rng.random() < 0.6:
+        if windows is None:
+            windows = tumbling(rng.choice((7, 40)), grace=rng.choice((0, 30)), offset=rng.choice((0, 3)))
+        grouped, emissions = grouped.windowed_by(windows), (*emissions, "on_close")
     n, x = col("n"), col("x")
     big = n * rng.choice((1, 1 << 56))  # whose sum leaves the bounds
     parts = {
@@ -100,16 +110,25 @@ def aggregated(rng: random.Random) -> StreamsBuilder:
         "some": n.sum().where(n > 5),
     }
     chosen = {name: parts[name] for name in rng.sample(sorted(parts), rng.randint(1, 5))}
-    table = grouped.agg(name="totals", emission=rng.choice(("per_commit", "per_commit", "every_update")), **chosen)
+    table = grouped.agg(name="totals", emission=rng.choice(emissions), **chosen)
     table.to_stream(lambda key, value: str(key), key=str).to("out")
     return builder
 
 
-def windowed_count(rng: random.Random) -> StreamsBuilder:
+def some_hopping(rng: random.Random) -> HoppingWindows:
+    """Windows that overlap, or leave gaps."""
+    size, advance = rng.choice(((10, 5), (10, 2), (7, 3), (40, 1), (9, 6), (3, 8), (1, 1), (5, 5), (60, 25)))
+    return hopping(size, advance, grace=rng.choice((0, 3, 30)), offset=rng.choice((0, 0, 2, 31)))
+
+
+def overlapping_count(rng: random.Random) -> StreamsBuilder:
+    return windowed_count(rng, some_hopping(rng))
+
+
+def windowed_count(rng: random.Random, windows: Windows | None = None) -> StreamsBuilder:
     builder = StreamsBuilder("p", key=rng.choice((bytes, str)), value=bytes)
-    windows = tumbling(rng.choice((1, 7, 10, 40)), grace=rng.choice((0, 3, 30)), offset=rng.choice((0, 0, 0, 2)))
-    if rng.random() < 0.2:
-        windows = hopping(10, 5, grace=3)
+    if windows is None:
+        windows = tumbling(rng.choice((1, 7, 10, 40)), grace=rng.choice((0, 3, 30)), offset=rng.choice((0, 0, 2, 39)))
     emission = rng.choice(("every_update", "per_commit", "on_close"))
     grouped = builder.stream("in").group_by_key().windowed_by(windows)
     counts = grouped.count(name="counts", emission=emission, late=True)
@@ -238,6 +257,13 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return found
 
     monkeypatch.setattr(ColumnFold, "folded", fold)
+    spread = window_aggregate.spread
+
+    def spreads(*args: Any) -> Any:
+        seen["spread"] += 1
+        return spread(*args)
+
+    monkeypatch.setattr(window_aggregate, "spread", spreads)
 
     def counted(self: Any, *args: Any, **options: Any) -> None:
         seen["count"] += 1
@@ -270,6 +296,8 @@ PROGRAMS: dict[Build, str] = {
     repartition: "",
     count: "count",
     windowed_count: "count",
+    overlapping_count: "spread",
+    overlapping: "fold",
     table_join: "join",
     unheard_count: "tally",
     aggregated: "fold",
@@ -293,3 +321,11 @@ def test_columns_change_nothing(build: Build, used: Counter[str]) -> None:
     if kind == "tally" and not hasattr(compiled(), "Tally"):
         kind = "count"
     assert not kind or used[kind], "no batch was taken as columns"
+
+
+@pytest.mark.parametrize("build", [overlapping_count, overlapping], ids=lambda build: str(build.__name__))
+def test_windows_are_spread_piece_by_piece(build: Build, used: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hopping_columns, "_SPREAD_MAX", 40)
+    for seed in range(20, 30):
+        assert outcome(build, seed, 10_000, columns=True) == outcome(build, seed, 10_000, columns=False), seed
+    assert used["spread"]

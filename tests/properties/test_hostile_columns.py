@@ -21,7 +21,7 @@ from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.operators.columnar.source import Decoder
-from penstock.topologies.windows import tumbling
+from penstock.topologies.windows import Windows, hopping, tumbling
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
 LETTERS = "letters"
@@ -135,7 +135,11 @@ def program(rng: random.Random) -> tuple[StreamsBuilder, Serde[Any], Serde[Any]]
     elif end in ("count", "windowed", "agg", "regrouped"):
         grouped = s.group_by(f.value(), key=value) if end == "regrouped" else s.group_by_key()
         if end == "windowed" or (end == "agg" and rng.random() < 0.4):
-            grouped = grouped.windowed_by(tumbling(rng.choice((7, 40)), grace=rng.choice((0, 30))))
+            size, grace = rng.choice((7, 40)), rng.choice((0, 30))
+            windows: Windows = tumbling(size, grace=grace)
+            if rng.random() < 0.5:
+                windows = hopping(size, rng.choice((3, 7)), grace=grace, offset=rng.choice((0, 5)))
+            grouped = grouped.windowed_by(windows)
         if end == "agg":
             v = f.value()
             parts = {"rows": f.count(), "values": v.count(), "first": v.first(), "last": v.last()}

@@ -20,7 +20,7 @@ from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.tally import CountState
 from penstock.topologies.batch import Batch, ColumnBatch
-from penstock.topologies.columns import BytesColumn, NumberColumn
+from penstock.topologies.columns import BytesColumn, Column, Ints, NumberColumn
 from penstock.topologies.edges import Emits
 from penstock.topologies.encoded import EncodedColumn
 from penstock.topologies.kernels import Coder
@@ -178,10 +178,12 @@ class Aggregates(Operator):
         return counts is not None
 
     def _fold_columns(self, batch: ColumnBatch, found: Entries, fold: ColumnFold) -> bool:
-        """Fold records by their entries, of which the last aggregate is all that anyone sees."""
         columns = fold.columns(batch)
-        if columns is None:
-            return False
+        return columns is not None and self.fold_entries(found, found.latest(batch.times), columns, fold)
+
+    def fold_entries(self, found: Entries, latest: Ints, columns: list[Column | None], fold: ColumnFold) -> bool:
+        """Fold records, ``columns`` of them and the ``latest`` of each entry, where the last aggregate is all that anyone
+        sees. ``False``: nothing was done."""
         state, init = self._state, self._init
         assert init is not None
         state.load(found.store_keys)
@@ -190,8 +192,8 @@ class Aggregates(Operator):
         new = fold.folded([init() if e is None else e[0] for e in before], found.groups, columns)
         if new is None:
             return False
-        latest: list[int] = found.latest(batch.times).tolist()
-        for key, acc, ts, entry in zip(found.store_keys, new, latest, before, strict=True):
+        times: list[int] = latest.tolist()
+        for key, acc, ts, entry in zip(found.store_keys, new, times, before, strict=True):
             ts = ts if entry is None else max(ts, entry[1])
             entries[key] = (acc if type(acc) is exact else state.as_stored(acc), ts)
             state.dirty[key] = ts
@@ -205,14 +207,22 @@ class Aggregates(Operator):
 
     def count_columns(self, batch: ColumnBatch, found: Entries, counts: list[int], *, windowed: bool) -> None:
         """Count records by their entries, and emit, where ``in_columns``."""
-        state, shows = self._state, self.ctx.heard and not self.mute
-        state.load(found.store_keys)
-        if shows and self._every_update:
-            before = list(map(state.entries.__getitem__, found.store_keys))
+        self._state.load(found.store_keys)
+        if self.emits_every:
+            before = list(map(self._state.entries.__getitem__, found.store_keys))
             self.ctx.emit(counted_updates(batch, found, before, self.out_keys, windowed=windowed))
-        elif shows:
+        self.add_columns(found, counts, found.latest(batch.times))
+
+    @property
+    def emits_every(self) -> bool:
+        """Whether somebody is told of every update."""
+        return self._every_update and self.ctx.heard and not self.mute
+
+    def add_columns(self, found: Entries, counts: list[int], latest: Ints) -> None:
+        """Add to the counts of entries that are loaded; ``latest``: the highest timestamp of each one's records."""
+        if not self._every_update and self.ctx.heard and not self.mute:
             self._changed.update(zip(found.store_keys, found.keys, strict=True))
-        add_counts(state, found, counts, batch.times)
+        add_counts(self._state, found, counts, latest)
 
     def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
         """Fold records that have a store key each, and emit."""

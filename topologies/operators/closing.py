@@ -48,7 +48,7 @@ class ClosingAggregate(Aggregate):
     clock: Clock = "stream_time"
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        return counting_way(None, why_rows="its windows are not the plain tumbling ones")
+        return counting_way(None, why_rows="its windows are neither tumbling nor hopping ones")
 
     def details(self) -> dict[str, Any]:
         """Store, windows and emission."""

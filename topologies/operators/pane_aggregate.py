@@ -23,8 +23,10 @@ from typing import Any, cast
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.state.views import window_floor
-from penstock.topologies.batch import Batch
+from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.operator import Operator, OperatorContext
+from penstock.topologies.operators.columnar.grouping import Entries, window_entries
+from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.fold import Aggregation
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.operators.window_aggregate import WindowAggregate, WindowAggregates
@@ -107,7 +109,30 @@ class PaneAggregates(WindowAggregates):
         offset, width = self._offset_ms, self._width_ms
         return [ts - (ts - offset) % width for ts in timestamps]
 
+    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
+        offset, width = self._offset_ms, self._width_ms
+        starts = batch.times - (batch.times - offset) % self._advance_ms
+        closed = starts < self.floor
+        kept: Batch = batch
+        if closed.any():
+            self.report_late(batch, closed & (starts >= self._first))
+            self.ctx.dropped("outside", int((starts < self._first).sum()))
+            kept = batch.where(~closed)
+        if not len(kept):
+            return None
+        assert isinstance(kept, ColumnBatch)
+        panes = kept.times - (kept.times - offset) % width
+        if int(panes.min()) < 0:
+            return kept
+        found = window_entries(kept, self._key_serde, panes, width)
+        return None if found is not None and self.columns_into_panes(kept, found) else kept
+
     def take(self, port: int, batch: Batch) -> None:
+        if self.in_columns and worth_columns(batch):
+            left = self._left_of_columns(batch)
+            if left is None:
+                return
+            batch = left
         offset, advance = self._offset_ms, self._advance_ms
         starts = [ts - (ts - offset) % advance for ts in batch.timestamps]
         if min(starts) < self.floor:
@@ -122,6 +147,10 @@ class PaneAggregates(WindowAggregates):
     def into_panes(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
         """Fold records into their panes."""
         self.apply(port, batch, store_keys)
+
+    def columns_into_panes(self, batch: ColumnBatch, found: Entries) -> bool:
+        """The same of columns, by entry; ``False``: nothing was done."""
+        return self.take_columns(batch, found, windowed=True)
 
     # -- closing -------------------------------------------------------------------------------------------------
 
@@ -191,17 +220,33 @@ class _WithInverse(PaneAggregates):
         return max(self.floor - self._advance_ms, 0)
 
     def into_panes(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
+        shared = self._before(store_keys, min(batch.timestamps))
+        self.apply(port, batch, store_keys)
+        self._correct_all(shared, batch.order[0])
+
+    def columns_into_panes(self, batch: ColumnBatch, found: Entries) -> bool:
+        shared = self._before(found.store_keys, int(batch.times.min()))
+        done = super().columns_into_panes(batch, found)
+        if done:
+            self._correct_all(shared, int(batch.orders[0]))
+        return done
+
+    def _before(self, store_keys: list[bytes], earliest: int) -> dict[bytes, tuple[Any, int] | None]:
+        """What the panes of the last window hold that records are to go into."""
         last = self.floor - self._advance_ms
-        if last < self._first or min(batch.timestamps) >= last + self._size:
-            self.apply(port, batch, store_keys)
-            return
+        if last < self._first or earliest >= last + self._size:
+            return {}
         end = _START.pack(last + self._size)
         shared = list(dict.fromkeys(k for k in store_keys if k < end))
         self._state.load(shared)
-        before = [self._state.unpack(self._state.entries[k]) for k in shared]
-        self.apply(port, batch, store_keys)
-        with self.firmly(batch.order[0]):
-            for store_key, was in zip(shared, before, strict=True):
+        return {k: self._state.unpack(self._state.entries[k]) for k in shared}
+
+    def _correct_all(self, shared: dict[bytes, tuple[Any, int] | None], order: int) -> None:
+        """Correct the last window where its panes were these."""
+        if not shared:
+            return
+        with self.firmly(order):
+            for store_key, was in shared.items():
                 now = self._state.get(store_key)
                 if now is not None or was is not None:
                     self._correct(store_key[8:], was, now)

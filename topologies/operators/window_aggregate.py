@@ -15,7 +15,7 @@ import math
 import struct
 from collections.abc import Sequence
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,7 +26,16 @@ from penstock.topologies.columns import Mask
 from penstock.topologies.needs import Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext
 from penstock.topologies.operators.closing import ClosingAggregate, ClosingAggregates
+from penstock.topologies.operators.columnar.counting import counted_updates
 from penstock.topologies.operators.columnar.grouping import window_entries
+from penstock.topologies.operators.columnar.hopping import (
+    Spread,
+    most_records,
+    opened,
+    spread,
+    spread_batch,
+    spread_columns,
+)
 from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.rows import serialize_keys
 from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
@@ -44,7 +53,7 @@ class WindowAggregate(ClosingAggregate):
     windows: SpanWindows
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
-        reason = None if _aligned(self.windows) else "its windows are not the plain tumbling ones"
+        reason = None if _in_columns(self.windows) else "its windows are neither tumbling nor hopping ones"
         return self.way_of_columns(reason, out[1] if len(out) > 1 else None)
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -52,6 +61,11 @@ class WindowAggregate(ClosingAggregate):
         if isinstance(self.windows, HoppingWindows):
             return HoppingAggregates(ctx, self)
         return WindowAggregates(ctx, self)
+
+
+def _in_columns(windows: SpanWindows) -> bool:
+    """Whether the windows of whole columns of timestamps can be found at once."""
+    return isinstance(windows, (TumblingWindows, HoppingWindows))
 
 
 def _aligned(windows: SpanWindows) -> bool:
@@ -67,6 +81,7 @@ class WindowAggregates(ClosingAggregates):
         self.close_by(spec.windows, spec.clock)
         self._size_ms = spec.windows.length_ms
         self._aligned = _aligned(spec.windows)
+        self.in_columns = self.in_columns and _in_columns(spec.windows)
         self._retention_ms = spec.store.retention_ms or FOREVER_MS
         self._late_port = len(spec.out_ports) > 1
         self.looks_back = spec.emission == "on_close"
@@ -149,9 +164,9 @@ class WindowAggregates(ClosingAggregates):
 
     def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
         """Take a batch's columns, if that can be done; what is left to be taken one by one."""
-        size = self._size_ms
-        assert size is not None
-        starts = batch.times - batch.times % size
+        windows = self._windows
+        assert isinstance(windows, TumblingWindows)
+        starts = batch.times - (batch.times - windows.offset_ms) % windows.size_ms
         late = starts < self.floor
         kept: Batch = batch
         if late.any():
@@ -160,11 +175,13 @@ class WindowAggregates(ClosingAggregates):
         if not len(kept):
             return None
         assert isinstance(kept, ColumnBatch)
-        found = window_entries(kept, self._key_serde, starts, size)
+        if int(starts.min()) < 0:
+            return kept
+        found = window_entries(kept, self._key_serde, starts, windows.size_ms)
         return None if found is not None and self.take_columns(kept, found, windowed=True) else kept
 
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and self._aligned and worth_columns(batch):
+        if self.in_columns and worth_columns(batch):
             left = self._left_of_columns(batch)
             if left is None:
                 return
@@ -240,7 +257,56 @@ class HoppingAggregates(WindowAggregates):
         prefixes = {slot: list(map(_START.pack, some)) for slot, some in self._windows_of(slots).items()}
         return [p + k for slot, k in zip(slots, keys, strict=True) for p in prefixes[slot]]
 
+    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
+        windows, left = self._windows, cast(Batch, batch)
+        assert isinstance(windows, HoppingWindows)
+        found = opened(windows, batch.times, self.floor)
+        if found is None:
+            return batch
+        open_ = found.counts > 0
+        if not open_.all():
+            self.report_late(batch, ~open_ & ~found.outside)
+            self.ctx.dropped("outside", int(found.outside.sum()))
+            places = np.flatnonzero(open_)
+            left = batch.pick(places)
+            found = found.at(places)
+        most = most_records(windows)
+        for start in range(0, len(left), most):
+            piece = left.slice(start, start + most)
+            assert isinstance(piece, ColumnBatch)
+            groups = spread(piece, self._key_serde, windows, found.at(slice(start, start + most)))
+            if groups is None or not self._take_spread(piece, groups):
+                return left.slice(start, len(left))
+        return None
+
+    def _take_spread(self, batch: ColumnBatch, found: Spread) -> bool:
+        """Take records by the entries of all their windows; ``False``: nothing was done."""
+        latest = found.latest(batch.times)
+        if self._columns is not None:
+            columns = self._columns.columns(batch)
+            if columns is None:
+                return False
+            places, entries = found.records()
+            return self.fold_entries(entries, latest, spread_columns(columns, places), self._columns)
+        counts = found.sums(batch, of_values=self._sums)
+        if counts is None:
+            return False
+        state, store_keys = self._state, found.entries.store_keys
+        state.load(store_keys)
+        if self.emits_every:
+            before = list(map(state.entries.__getitem__, store_keys))
+            places, entries = found.records()
+            wide = spread_batch(batch, places)
+            self.ctx.emit(counted_updates(wide, entries, before, self.out_keys, windowed=True))
+        self.add_columns(found.entries, counts, latest)
+        return True
+
     def take(self, port: int, batch: Batch) -> None:
+        if self.in_columns and worth_columns(batch):
+            left = self._left_of_columns(batch)
+            if left is None:
+                return
+            batch = left
         slots = self._slots(batch.timestamps)
         windows = self._windows_of(slots)
         floor = self.floor

@@ -20,8 +20,9 @@ from penstock.topologies.encoded import ParsedColumn
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.graph import Topology
 from penstock.topologies.needs import Needs
-from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.plan import Plan, plan_of
+from penstock.topologies.windows import Windows, hopping, session, tumbling
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -101,6 +102,19 @@ def test_a_source_decodes_what_anybody_reads() -> None:
 )
 def test_reasons_for_rows(make: Callable[[KStream], Any], operator: str, reason: str) -> None:
     assert reasons(built(make))[operator] == reason
+
+
+@pytest.mark.parametrize("emission", ["every_update", "per_commit", "on_close"])
+def test_windows_that_are_counted_in_columns(emission: Emission) -> None:
+    def reason(windows: Windows) -> str | None:
+        return reasons(built(lambda s: s.group_by_key().windowed_by(windows).count(name="counts", emission=emission)))[
+            "counts"
+        ]
+
+    assert reason(tumbling(10, grace=0, offset=3)) is None
+    assert reason(hopping(10, 5, grace=0)) is None
+    for others in (hopping(10, 5, grace=0, before_epoch=True), session(10, grace=0)):
+        assert reason(others) == "its windows are neither tumbling nor hopping ones"
 
 
 def test_reasons_that_lie_in_the_serde() -> None:

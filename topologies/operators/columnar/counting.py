@@ -17,10 +17,10 @@ OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 """The keys of emitted records, from store keys and the records' keys."""
 
 
-def add_counts(state: KeyValueState, found: Entries, counts: list[int], times: Ints) -> None:
-    """Count records of entries that are loaded: so many of each."""
+def add_counts(state: KeyValueState, found: Entries, counts: list[int], latest: Ints) -> None:
+    """Count records of entries that are loaded: so many of each, the highest timestamp of which is ``latest``."""
     entries, dirty = state.entries, state.dirty
-    for key, records, ts in zip(found.store_keys, counts, found.latest(times).tolist(), strict=True):
+    for key, records, ts in zip(found.store_keys, counts, latest.tolist(), strict=True):
         entry = entries[key]
         if entry is not None:
             count, entry_ts = entry

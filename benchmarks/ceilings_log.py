@@ -54,12 +54,14 @@ class Bench:
         self.topic = f"roofline-{data_set}"
         self.partitions = range(log.variant.partitions)
 
-    def producer(self) -> Producer:
-        """A new producer, which knows its topic: one record per partition is written."""
-        self.log.create(self.topic)
+    def producer(self, topic: str | None = None) -> Producer:
+        """A new producer, which knows its topic (the bench's own, or another), made anew: one record per partition is
+        written."""
+        topic = topic or self.topic
+        self.log.create(topic)
         producer = Producer({"bootstrap.servers": self.log.bootstrap, **PRODUCER})
         for partition in self.partitions:
-            producer.produce(self.topic, b"value", b"key", partition)
+            producer.produce(topic, b"value", b"key", partition)
         producer.flush()
         return producer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import confluent_kafka
 import numpy as np
@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 
 TIMES = 3
 COUNTS = 10_000
+
+
+class Relay(NamedTuple):
+    """What a workload without state moves, with nothing done to it: of every ``nth`` record it reads it writes one, with
+    a value of ``value_bytes`` (``None``: the one that was read)."""
+
+    workload: str
+    nth: int
+    value_bytes: int | None
+
+
+RELAYS = {"events": (Relay("pass-through", 1, None), Relay("filter", 3, None), Relay("project", 1, 78))}
+"""A third of the events are views; what ``project`` writes has 114 bytes, of which 36 are the key."""
 
 
 def _built() -> Any:
@@ -40,6 +53,56 @@ def of_log(bench: Bench, size: float) -> Iterator[Ceiling]:
         return
     yield best(TIMES, partial(_written, native, bench, size))
     yield best(TIMES, partial(_read, native, bench, size))
+    for relay in RELAYS.get(bench.name, ()):
+        yield best(TIMES, partial(_relayed, native, bench, size, relay))
+
+
+def _relayed(native: Any, bench: Bench, size: float, relay: Relay) -> Ceiling:
+    """Fetching and producing at once, by the same thread, as a worker does."""
+    out = f"{bench.topic}-relayed"
+    consumer, producer = bench.consumer(start=False), bench.producer(out)
+    reader, writer = native.Reader(consumer, *_client({})), native.Writer(producer, *_client({}))
+    for partition in bench.partitions:
+        reader.follow(bench.topic, partition)
+    consumer.assign([TopicPartition(bench.topic, partition, 0) for partition in bench.partitions])
+    shorter = _column([b"x" * relay.value_bytes] * COUNTS) if relay.value_bytes else None
+
+    def turn(timeout_ms: int) -> int:
+        read = 0
+        for _, partition, _, _, _, times, keys, values, _, _ in reader.drain(COUNTS, timeout_ms)[0]:
+            count = len(times) // 8
+            columns = _numbers(keys), shorter or _numbers(values), np.frombuffer(times, np.int64), None
+            partitions, done = np.full(count, partition, np.int32), 0
+            while done < count // relay.nth:
+                done += writer.send(out, *columns, partitions, done, count // relay.nth)
+                producer.poll(0)
+            read += count
+        return read
+
+    def work() -> float:
+        seen = first
+        while seen < len(bench.made):
+            seen += turn(1_000)
+        producer.flush()
+        return seen - first
+
+    try:
+        first = 0
+        while not first:
+            first = turn(1_000)
+        producer.flush()
+        return measure("relay", f"{relay.workload}: native reader and writer", "records", work, bytes=size)
+    finally:
+        writer.close()
+        reader.close()
+        consumer.close()
+        bench.log.delete([out])
+
+
+def _numbers(column: tuple[Any, bytes, bytes | None]) -> tuple[Any, np.ndarray, Any]:
+    """A read column as the writer takes it."""
+    data, ends, nulls = column
+    return data, np.frombuffer(ends, np.int64), None if nulls is None else np.frombuffer(nulls, np.uint8)
 
 
 def _column(values: list[bytes]) -> tuple[bytes, np.ndarray, None]:

@@ -87,11 +87,21 @@ def cheaper(results: Results, workload: str, peer: str, needed: float, system: s
 
 
 def share(results: Results, workload: str, needed: float) -> Finding:
-    """Per cent of the ceiling."""
+    """Per cent of the ceiling, which is the slower of fetch and produce, each alone."""
     shares = [
         r["records_per_s"] / r["ceiling"] * 100 for r in valid(results.drains(workload, "penstock")) if r["ceiling"]
     ]
     return _at_least(f"{workload}: share of its ceiling", needed, [statistics.median(shares)] if shares else [], " %")
+
+
+def together(results: Results, workload: str, needed: float) -> Finding:
+    """Per cent of what the native reader and writer alone move when they fetch and produce the same at once."""
+    name = f"{workload}: "
+    rows = [row for r in results.of("roofline")[-1:] for row in r["rows"]]
+    most = max((row["per_s"] for row in rows if row["group"] == "relay" and row["name"].startswith(name)), default=0.0)
+    rates = [r["records_per_s"] / most * 100 for r in valid(results.drains(workload, "penstock")) if most]
+    what = f"{workload}: share of fetch and produce at once"
+    return _at_least(what, needed, [statistics.median(rates)] if rates else [], " %")
 
 
 def memory(results: Results, workload: str, needed: float) -> list[Finding]:
@@ -165,6 +175,7 @@ def findings(results: Results) -> list[Finding]:
     found += [faster(results, "wordcount", "Faust", 100), faster(results, "keyed-count", "Faust", 50)]
     for workload in ("pass-through", "filter", "project"):
         found += [cheaper(results, workload, "Kafka Streams", 2), share(results, workload, 60)]
+        found.append(together(results, workload, 60))
         found.append(faster(results, workload, "Quix Streams", 20))
     per_row: list[Callable[..., Finding]] = [cheaper, faster]
     for workload in ("ysb", "wordcount", "enrich", "keyed-count"):

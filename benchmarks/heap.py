@@ -1,5 +1,5 @@
 """``python -m benchmarks.heap``: the smallest heap with which Kafka Streams keeps 90 % of its rate, and the memory that it
-and Penstock then take. The heap is halved from the benchmark's own until the rate falls, and the step in between is tried.
+and Penstock then take. It is looked for by halving the list of heaps: a rate only falls as the heap shrinks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from benchmarks.systems import GUARANTEES, KAFKA_STREAMS, PENSTOCK, System
 from benchmarks.workloads import WORKLOADS
 
 FIRST_MB, LEAST_MB = 2_048, 16
+HEAPS_MB = sorted(start << step for start in (LEAST_MB, LEAST_MB * 3 // 2) for step in range(7))
+"""Below the first: powers of two and half-way between them, ascending."""
 KEPT = 0.9
 
 
@@ -35,14 +37,16 @@ def smallest(rate: Callable[[int], Try], kept: float = KEPT) -> tuple[list[Try],
     tries = [rate(FIRST_MB)]
     if not tries[0].records_per_s:
         return tries, None
-    needed, good, heap = kept * tries[0].records_per_s, tries[0], FIRST_MB // 2
-    while heap >= LEAST_MB:
-        tries.append(rate(heap))
-        if tries[-1].records_per_s < needed:
-            tries.append(rate(heap * 3 // 2))
-            break
-        good, heap = tries[-1], heap // 2
-    return tries, tries[-1] if tries[-1].records_per_s >= needed else good
+    needed, good = kept * tries[0].records_per_s, tries[0]
+    low, high = 0, len(HEAPS_MB)
+    while low < high:
+        middle = (low + high) // 2
+        tries.append(rate(HEAPS_MB[middle]))
+        if tries[-1].records_per_s >= needed:
+            good, high = tries[-1], middle
+        else:
+            low = middle + 1
+    return tries, good
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -52,7 +56,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", choices=known, metavar="NAME", default=["ysb", "wordcount", "enrich",
                         "keyed-count"], help="of: %(choices)s (default: the first four)")  # fmt: skip
     parser.add_argument("--guarantee", choices=list(GUARANTEES), default="ALO")
-    parser.add_argument("--part", type=float, default=0.5, help="of the benchmark's records (default: %(default)s)")
+    parser.add_argument(
+        "--part",
+        type=float,
+        default=0.5,
+        help="of Kafka Streams' records; Penstock drains all of its own (%(default)s)",
+    )
     add_common(parser)
     return parser.parse_args(argv)
 
@@ -61,9 +70,9 @@ def tried(bench: Bench, system: System, workload: str, options: argparse.Namespa
     """One run."""
     if heap_mb:
         bench.extra["JDK_JAVA_OPTIONS"] = f"-Xmx{heap_mb}m"
-    run = drain(
-        bench, system, workload, options.guarantee, int(WORKLOADS[workload].records[system.program] * options.part)
-    )
+    part = options.part if heap_mb else 1.0
+    records = int(WORKLOADS[workload].records[system.program] * part)
+    run = drain(bench, system, workload, options.guarantee, records)
     rate = 0.0 if run.void or run.steady is None else run.steady.records_per_s
     say(f"{workload} {system.name} {f'-Xmx{heap_mb}m' if heap_mb else ''}: {run.void or format(rate, ',.0f')}")
     return Try(heap_mb, rate, run.peak_bytes, run.rest_bytes)

@@ -101,6 +101,10 @@ def test_latency_memory_share_and_curves_have_verdicts() -> None:
             *(latency(name, p99) for name, p99 in [("Kafka Streams", 115.0), ("Kafka Streams, linger 5 ms", 17.0)]),
             {**heap, "smallest": sizes, "penstock": {**sizes, "peak_bytes": 90}},
             drained("filter", "penstock", 610_000.0, 1.0),
+            {
+                "kind": "roofline",
+                "rows": [{"group": "relay", "name": "filter: native", "per_s": rate} for rate in (800_000.0, 1e6)],
+            },
             *(curve("records", x, cost) for x, cost in [(1_000_000, 2.0), (50_000_000, 2.5)]),
         ]
     )
@@ -111,6 +115,8 @@ def test_latency_memory_share_and_curves_have_verdicts() -> None:
     assert found["ysb: memory at peak against Kafka Streams' smallest heap"].verdict == "reached"
     assert found["ysb: memory at rest against Kafka Streams' smallest heap"].verdict == "not reached"
     assert found["filter: share of its ceiling"].verdict == "reached"
+    assert found["filter: share of fetch and produce at once"].measured == "61.00 %"
+    assert found["project: share of fetch and produce at once"].verdict == "not measured"
     assert found["ysb: cost per record from 1 M to 50 M records"].verdict == "reached"
 
 

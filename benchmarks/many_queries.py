@@ -11,7 +11,6 @@ numbers, and a figure whose count differs is void.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -21,12 +20,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import data
+from benchmarks.harness import add_common, open_bench
 from benchmarks.report import markdown
 from benchmarks.systems import ROOT
 from benchmarks.topics import Log
@@ -36,6 +36,9 @@ from penstock.streams.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph import Topology
 
+TEXT = """One worker that runs all the queries in one topology reads and decodes the topic once; beside it a worker with one
+query, and the sum over a worker for each. A query is a filter and a projection in Python functions; CPU of the worker's
+process, from the first fifth of the records on."""
 QUERIES = 100
 RECORDS = 300_000
 ALONE = 3
@@ -170,9 +173,12 @@ def many_queries(
     return Result(queries, records, together, one, together / (one * queries) if one else float("nan"), void)
 
 
-def lines(result: Result) -> str:
-    """The table."""
-    row = [
+HEAD = ["queries", "records", "together, CPU s/M", "one alone, CPU s/M", "one worker each, CPU s/M", "ratio", "check"]
+
+
+def row(result: Result) -> list[str]:
+    """The table's row, below ``HEAD``."""
+    return [
         f"{result.queries}",
         f"{result.records:,}",
         f"{result.together_cpu_s:.1f}",
@@ -181,28 +187,6 @@ def lines(result: Result) -> str:
         f"{result.ratio:.3f}",
         result.void or "counts equal",
     ]
-    head = [
-        "queries",
-        "records",
-        "together, CPU s/M",
-        "one alone, CPU s/M",
-        "one worker each, CPU s/M",
-        "ratio",
-        "check",
-    ]
-    return markdown(head, [row])
-
-
-@contextlib.contextmanager
-def broker(bootstrap: str | None) -> Iterator[str]:
-    """The address of a running broker, or of one of its own."""
-    if bootstrap:
-        yield bootstrap
-        return
-    from penstock.streams.kafka.embedded import EmbeddedKafka
-
-    with EmbeddedKafka(heap="768m") as kafka:
-        yield kafka.bootstrap_servers
 
 
 def main() -> int:
@@ -211,19 +195,19 @@ def main() -> int:
     parser.add_argument("--queries", type=int, default=QUERIES)
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--alone", type=int, default=ALONE, help="workers with one query (%(default)s)")
-    parser.add_argument("--bootstrap", help="a running broker, instead of one started for this")
-    parser.add_argument("--work", type=Path, default=ROOT / "var" / "benchmarks" / "many-queries")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    add_common(parser)
     options = parser.parse_args()
     if options.worker:
         work(json.loads(options.worker))
         return 0
-    folder: Path = options.work.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    with broker(options.bootstrap) as bootstrap:
-        log = Log(bootstrap, folder, Variant(partitions=1))
-        found = many_queries(log, folder, queries=options.queries, records=options.records, alone=options.alone)
-    print(lines(found))
+    with open_bench(options) as opened:
+        bench = opened.bench(Variant(partitions=1))
+        found = many_queries(
+            bench.log, opened.work, queries=options.queries, records=options.records, alone=options.alone
+        )
+        bench.write("table", {"title": "Many queries on one topic", "text": TEXT, "head": HEAD, "rows": [row(found)]})
+    print(markdown(HEAD, [row(found)]))
     return int(bool(found.void))
 
 

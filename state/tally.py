@@ -63,11 +63,17 @@ class Tally(Protocol):
         """Forget everything."""
 
 
+def tallies(spec: StoreSpec) -> bool:
+    """Whether the store's view can tally: it holds counts of its own, and the compiled part is there."""
+    native = compiled()
+    fits = spec.kind == "key_value" and spec.value_serde is INT and spec.source_topic is None
+    return fits and native is not None and hasattr(native, "Tally")
+
+
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueState:
     """The view of a store: one that can tally, if that is of use."""
     native = compiled()
-    fits = spec.kind == "key_value" and spec.value_serde is INT and spec.source_topic is None
-    if fits and native is not None and hasattr(native, "Tally"):
+    if native is not None and tallies(spec):
         return CountState(spec, backend, native.Tally(), native.list_rows)
     return KeyValueState(spec, backend)
 

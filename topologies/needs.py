@@ -1,7 +1,8 @@
 """What operators need of the records that they are given, and how they take them: by rows or by columns.
 
 A planner asks backwards, from the sinks to the sources (``penstock.topologies.planning``): each operator says what it needs
-of an in port when so much is needed of what leaves it. So a source learns which fields of a value anybody reads.
+of an in port when so much is needed of what leaves it. So a source learns which fields of a value anybody reads. Then it
+asks forwards in which form records come: who is given lists works row by row, whatever it could have done.
 
 Timestamps, order and headers are always there. What is not needed is not made in advance, but stays to be had: needs decide
 what a batch costs, never what is in it.
@@ -48,6 +49,28 @@ def together(needs: Iterable[Needs]) -> Needs:
     for one in needs:
         out |= one
     return out
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How the records of an edge come, in batches that are large enough: ``keys`` and ``values`` as columns, else as lists.
+    ``texts``: the column of values still has the log's bytes. ``fields``: it has no other columns of fields than these;
+    ``None``: it has those of all."""
+
+    keys: bool = False
+    values: bool = False
+    texts: bool = False
+    fields: frozenset[str] | None = None
+
+    def __and__(self, other: Form) -> Form:
+        fields = self.fields if other.fields is None else other.fields
+        if self.fields is not None and other.fields is not None:
+            fields = self.fields & other.fields
+        return Form(self.keys and other.keys, self.values and other.values, self.texts and other.texts, fields)
+
+
+LISTS = Form()
+COLUMNS = Form(keys=True, values=True, texts=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
-from penstock.topologies.needs import ROWS, Needs, Way
+from penstock.topologies.needs import LISTS, NOTHING, ROWS, Form, Needs, Way
 
 Emission = Literal["every_update", "per_commit", "on_close"]
 NO_TIME = -1
@@ -222,6 +222,23 @@ class OperatorSpec:
         """How it takes the records of an in port (a source: those of its topic), when ``out`` is needed of what leaves
         each of its out ports. By default: whole rows, one by one."""
         return Way(ROWS, "it has no form for columns")
+
+    def misses(self, port: int, given: Form) -> str | None:
+        """Why records that come to an in port in this form are taken one by one, where ``way`` says columns; ``None``:
+        they are not."""
+        own = self.way(port, [NOTHING] * max(len(self.out_ports), 1)).needs
+        if own.key and not given.keys:
+            return "keys come as lists"
+        if (own.value or own.fields) and not given.values:
+            return "values come as lists"
+        if given.fields is not None and not own.fields <= given.fields:
+            return f"values come without columns of {', '.join(sorted(own.fields - given.fields))}"
+        return None if given.keys or given.values else "records come as lists"
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        """The form of what leaves an out port, when records come to every in port in this form and are taken so. By
+        default: lists."""
+        return LISTS
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form for one task."""

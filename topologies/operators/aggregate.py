@@ -18,13 +18,13 @@ import numpy as np
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
-from penstock.state.tally import CountState
+from penstock.state.tally import CountState, tallies
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.columns import BytesColumn, Column, Ints, NumberColumn
 from penstock.topologies.edges import Emits
 from penstock.topologies.encoded import EncodedColumn
 from penstock.topologies.kernels import Coder
-from penstock.topologies.needs import Needs, Way
+from penstock.topologies.needs import LISTS, Form, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.counting import add_counts, counted_updates, sums_of
 from penstock.topologies.operators.columnar.folding import ColumnFold
@@ -60,6 +60,14 @@ class Aggregate(OperatorSpec):
             return folding_way(self.fold.parts, late)
         reason = reason or why_rows(counts=self.fold.counts or self.fold.sums, sends_olds=self.sends_olds)
         return counting_way(late, why_rows=reason, sums=self.fold.sums)
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        if port > 0:  # late records, as they came
+            return given
+        counts = way.rows is None and not self.fold.parts
+        # what is held until a commit is kept in columns where a store can tally, which those of windows cannot
+        shown = self.emission == "every_update" or (self.emission == "per_commit" and tallies(self.store))
+        return Form(keys=True, values=True) if counts and shown else LISTS
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

@@ -34,7 +34,7 @@ import numpy as np
 from penstock.state.serde import BYTES, STRING, Serde
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.edges import Emits
-from penstock.topologies.needs import Needs, Way
+from penstock.topologies.needs import LISTS, Form, Needs, Way
 from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.combining import counts_by_span
 from penstock.topologies.operators.columnar.parts import worth_columns
@@ -83,6 +83,9 @@ class Combine(OperatorSpec):
         if reason is None and self.uses_watermark:
             reason = "watermarks stand between its records"
         return counting_way(None, why_rows=reason)
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(keys=True, values=True) if self.fold.counts else LISTS
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

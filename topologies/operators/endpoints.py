@@ -14,9 +14,9 @@ from penstock.state.serde import BYTES, Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind, Emits
-from penstock.topologies.needs import ROWS, Needs, Way
+from penstock.topologies.needs import COLUMNS, LISTS, ROWS, Form, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.operators.columnar.source import Decoder, decoding_way
+from penstock.topologies.operators.columnar.source import PLAIN, Decoder, decoding_way
 from penstock.topologies.operators.columnar.ways import writing_way
 from penstock.topologies.operators.rows import decode_column, without_nulls
 from penstock.topologies.operators.unpacking import Unpacker, read_in_columns
@@ -80,6 +80,18 @@ class Source(OperatorSpec):
             return Way(out[0], None if plain else f"its records hold many, of serde {self.value_serde.name}")
         return decoding_way(self.value_serde, out[0])
 
+    def misses(self, port: int, given: Form) -> str | None:
+        return None if given == COLUMNS else "records come as lists"
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        if given != COLUMNS:
+            return LISTS
+        columns = way.rows is None
+        if self.packed:
+            return Form(columns, columns)
+        plain = self.value_serde in PLAIN
+        return Form(self.key_serde in PLAIN, plain or columns, plain, None if plain else way.needs.fields)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """Decodes the log's bytes, which the task gives it as they are."""
         return _Decodes(ctx, self)
@@ -131,6 +143,9 @@ class TableSource(Source):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return Way(ROWS, "it keeps rows")
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return LISTS
 
     @property
     def store(self) -> StoreSpec:
@@ -239,6 +254,10 @@ class Sink(OperatorSpec):
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         by_key = self.route == "key" and self.topic_of is None and self.inner_key is None
         return writing_way(self.key_serde, self.value_serde, by_key=by_key)
+
+    def misses(self, port: int, given: Form) -> str | None:
+        # one side is enough: lists are written at once beside a column
+        return None if self.packs or given.keys or given.values else "records come as lists"
 
     @property
     def resources(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from penstock.state.errors import SerdeError
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch, ColumnBatch
 from penstock.topologies.expressions.row_function import ExpressionFunction
-from penstock.topologies.needs import Needs, Way
+from penstock.topologies.needs import Form, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.join import PerKey, meet, reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import JoinedFields, sides_of
@@ -45,6 +45,9 @@ class StreamTableJoin(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return join_way(self.joiner, own_key=self.key_fn is None)
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(given.keys, way.rows is None)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

@@ -14,7 +14,7 @@ from penstock.topologies.batch import Batch
 from penstock.topologies.columns import Column, Mask
 from penstock.topologies.edges import ANY_KIND, EdgeKind
 from penstock.topologies.expressions.row_function import OfRecord
-from penstock.topologies.needs import ROWS, Needs, Way
+from penstock.topologies.needs import LISTS, ROWS, Form, Needs, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.children import children_of
 from penstock.topologies.operators.columnar import stateless as columnar
@@ -36,6 +36,9 @@ class Filter(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return columnar.filter_way(self.fn, self.values_only, out[0])
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return given
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -82,6 +85,9 @@ class MapValues(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return columnar.values_way(self.fn, self.with_key, out[0])
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(given.keys, way.rows is None)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -154,6 +160,9 @@ class SelectKey(OperatorSpec):
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return columnar.key_way(self.fn, out[0])
 
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return dataclasses.replace(given, keys=way.rows is None)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _SelectsKeys(ctx, self)
@@ -191,6 +200,12 @@ class FlatMap(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return children_way(self.fn, self.values_only, self.with_key, out[0])
+
+    def misses(self, port: int, given: Form) -> str | None:
+        return None if given.texts else "texts do not come as they were read"
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(given.keys, True, True) if way.rows is None else LISTS
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -239,6 +254,9 @@ class Peek(OperatorSpec):
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return Way(ROWS, columnar.PYTHON)
 
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return given
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _Peeks(ctx, self)
@@ -264,6 +282,9 @@ class Branch(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return columnar.branch_way(self.predicates, out)
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return given
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -304,6 +325,9 @@ class Merge(OperatorSpec):
 
     def way(self, port: int, out: Sequence[Needs]) -> Way:
         return Way(out[0])
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return given
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

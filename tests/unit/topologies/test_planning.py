@@ -155,6 +155,27 @@ def test_the_plan_as_text() -> None:
     )
 
 
+def test_behind_lists_are_rows() -> None:
+    def make(s: KStream) -> None:
+        made = s.map(lambda k, v: (k, v), name="made")
+        made.filter(f.col("n") > 1, name="few").to("out", name="written")
+        s.map_values(lambda v: v, name="values").group_by_key().count(name="counts")
+
+    assert reasons(built(make)) == {
+        "in": "whole values are needed right behind it",
+        "made": "it is given a Python function",
+        "few": "values come as lists from made",
+        "written": "records come as lists from few",
+        "values": "it is given a Python function",
+        "counts": None,
+    }
+
+
+def test_fields_that_nobody_decodes_apart_are_read_of_rows() -> None:
+    topology = built(lambda s: s.filter(f.col("n") > 1).peek(print).filter(f.col("kind") == "a", name="behind"))
+    assert reasons(topology)["behind"] == "values come without columns of kind from in-peek"
+
+
 @pytest.mark.parametrize("columns", ["auto", "off"])
 def test_columns_can_be_turned_off(columns: Any) -> None:
     seen: list[Any] = []

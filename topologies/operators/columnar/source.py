@@ -25,12 +25,13 @@ from penstock.topologies.operators.columnar.parts import worth_columns
 from penstock.topologies.operators.rows import decode_column, unreadable
 
 _WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
-_PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
+PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
+"""Serdes whose values stay bytes until they are asked for."""
 
 
 def decoding_way(serde: Serde[Any], needed: Needs) -> Way:
     """How a source gives what is needed of its values, which are of this serde. Keys go by columns anyway."""
-    return Way(needed, None if serde in _PLAIN else _why_whole(serde, needed))
+    return Way(needed, None if serde in PLAIN else _why_whole(serde, needed))
 
 
 def _why_whole(serde: Serde[Any], needed: Needs) -> str | None:
@@ -89,7 +90,7 @@ class Decoder:
         if serde is BYTES:
             return batch
         found: Column | list[Any]
-        if serde in _PLAIN:
+        if serde in PLAIN:
             found, batch = self._plain(batch, column, serde, coder, what)
         else:
             found, batch = decode_column(self._ctx, batch, serde, column.to_list(), what)

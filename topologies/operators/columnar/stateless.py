@@ -330,10 +330,7 @@ def key_way(fn: Any, out: Needs) -> Way:
     found = reads(fn)
     if isinstance(found, str):
         return Way(ROWS, found)
-    passed = dataclasses.replace(out, key=False)
-    if out.listed:
-        return Way(ROWS, "whole rows are needed right behind it")
-    return Way(found | passed)
+    return Way(found | dataclasses.replace(out, key=False))
 
 
 def keys_of(fn: Any) -> Form | None:

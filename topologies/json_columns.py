@@ -21,8 +21,11 @@ just what msgspec accepts. What makes the difference is the guess that a record 
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Sequence
+from inspect import getattr_static
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -215,10 +218,15 @@ def _shape(tp: Any) -> _Shape | str:
         if hasattr(info.cls, "__post_init__"):
             return "it has a __post_init__, which is to run for each record"
         unknown_allowed = not info.forbid_unknown_fields
+    elif isinstance(info, inspect.DataclassType):
+        why = _why_not_read(info)
+        if why is not None:
+            return why
+        unknown_allowed = True
     elif isinstance(info, inspect.TypedDictType):
         unknown_allowed = True
     else:
-        return "it is neither a msgspec Struct nor a TypedDict"
+        return "it is neither a msgspec Struct nor a dataclass nor a TypedDict"
     if not 1 <= len(info.fields) <= _FIELDS_MAX:
         return f"it has {len(info.fields)} fields, not 1 to {_FIELDS_MAX}"
     fields: list[_Field] = []
@@ -228,6 +236,24 @@ def _shape(tp: Any) -> _Shape | str:
             return f"its field {field.name} {found}"
         fields.append(found)
     return _Shape(fields, unknown_allowed, isinstance(info, inspect.TypedDictType))
+
+
+def _why_not_read(info: inspect.DataclassType) -> str | None:
+    """Why what is read of an instance's attributes may not be what was decoded into them."""
+    cls = info.cls
+    if not dataclasses.is_dataclass(cls):
+        return "it is a class of attrs, whose validators are to run"
+    if hasattr(cls, "__post_init__"):
+        return "it has a __post_init__, which is to run for each record"
+    if cls.__getattribute__ is not object.__getattribute__ or hasattr(cls, "__getattr__"):
+        return "it finds attributes in a way of its own"
+    if cls.__new__ is not object.__new__:
+        return "it has a __new__, which is to run for each record"
+    for field in info.fields:
+        held = getattr_static(cls, field.name, msgspec.NODEFAULT)
+        if held is not field.default and not isinstance(held, MemberDescriptorType):
+            return f"its attribute {field.name} is more than a field"
+    return None
 
 
 def _field(field: inspect.Field) -> _Field | str:

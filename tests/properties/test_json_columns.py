@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from typing import Any, TypedDict
@@ -37,6 +38,21 @@ class Narrow(msgspec.Struct, forbid_unknown_fields=True):
     s: str = ""
 
 
+@dataclasses.dataclass
+class Written:
+    s: str
+    i: int
+    f: float = -0.0
+    b: bool | None = None
+    a: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Slotted:
+    i: int | None = 7
+    s: str
+
+
 class Row(TypedDict):
     s: str | None
     f: float
@@ -49,6 +65,9 @@ TYPES: list[tuple[Any, list[str]]] = [
     (Loose, ["i"]),
     (Narrow, ["s", "i"]),
     (Row, ["f", "s"]),
+    (Written, ["b", "s", "i", "f"]),
+    (Written, ["i"]),
+    (Slotted, ["s", "i"]),
 ]
 
 

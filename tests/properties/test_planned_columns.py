@@ -3,6 +3,7 @@ give, at every batch size."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Callable
@@ -27,6 +28,16 @@ POLICIES = Policies(deserialization="dead_letter", processing="dead_letter", dea
 
 
 class Order(msgspec.Struct, frozen=True):
+    kind: str
+    n: int
+    price: float
+    ok: bool = True
+    note: str | None = None
+    left: int | None = None
+
+
+@dataclasses.dataclass
+class Noted:
     kind: str
     n: int
     price: float
@@ -80,7 +91,7 @@ ENDS: tuple[Change, ...] = (
 
 def random_topology(rng: random.Random) -> Topology:
     """A source, some changes, and one end or two."""
-    builder = StreamsBuilder(value=Order)
+    builder = StreamsBuilder(value=rng.choice((Order, Order, Noted)))
     stream = builder.stream("in", key=rng.choice((str, str, bytes)))
     for _ in range(rng.randint(0, 3)):
         stream = rng.choice(CHANGES)(stream)

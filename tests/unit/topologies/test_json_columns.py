@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from typing import Annotated, Any
 
@@ -59,6 +60,55 @@ class Partial(typing.TypedDict, total=False):
     item: str
 
 
+@dataclasses.dataclass
+class Data:
+    item: str
+    price: float = 1.0
+
+
+@dataclasses.dataclass
+class DataChecked(Data):
+    def __post_init__(self) -> None:
+        raise AssertionError
+
+
+@dataclasses.dataclass
+class DataAsking(Data):
+    def __getattr__(self, name: str) -> Any:
+        return name
+
+
+@dataclasses.dataclass
+class DataReading(Data):
+    def __getattribute__(self, name: str) -> Any:
+        return name
+
+
+@dataclasses.dataclass
+class DataMade(Data):
+    def __new__(cls, *args: Any) -> DataMade:
+        return super().__new__(cls)
+
+
+@dataclasses.dataclass
+class DataWorkedOut(Data):
+    @property
+    def count(self) -> int:
+        return 1
+
+
+class _WorkedOut:
+    @property
+    def count(self) -> int:
+        return 1
+
+
+@dataclasses.dataclass
+class DataHidden(_WorkedOut):
+    count: int = dataclasses.field()
+    item: str = ""
+
+
 Large = msgspec.defstruct("Large", [(f"f{i}", int) for i in range(65)])
 
 
@@ -78,6 +128,13 @@ Large = msgspec.defstruct("Large", [(f"f{i}", int) for i in range(65)])
         (Unset, ["count"], "may be missing"),
         (Partial, ["item"], "item may be missing"),
         (Large, ["f0"], "65 fields"),
+        (Data, ["item", "price"], None),
+        (DataChecked, ["item"], "__post_init__"),
+        (DataAsking, ["item"], "in a way of its own"),
+        (DataReading, ["item"], "in a way of its own"),
+        (DataMade, ["item"], "__new__"),
+        (DataWorkedOut, ["item"], None),
+        (DataHidden, ["item"], "count is more than a field"),
         (dict, ["item"], "neither"),
         ("no type", ["item"], "cannot be read"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,15 +41,26 @@ def partitions_for(keys: Sequence[bytes], partitions: int) -> list[int]:
     """``partition_for`` of many keys at once: 0.1 µs for each, where a loop takes 1.5 µs and more."""
     if len(keys) < _FEW:
         return [partition_for(k, partitions) for k in keys]
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
-    starts = np.cumsum(lengths) - lengths
-    data = np.frombuffer(b"".join(keys), np.uint8)
-    hashes = np.empty(len(keys), np.uint32)
+    offsets = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)), out=offsets[1:])
+    found: list[int] = partitions_in(b"".join(keys), offsets, partitions).tolist()
+    return found
+
+
+def partitions_in(
+    data: bytes | bytearray | memoryview, offsets: NDArray[np.int64], partitions: int
+) -> NDArray[np.uint32]:
+    """The same of keys that lie in one buffer, each from its offset to the next one."""
+    if len(offsets) <= _FEW:
+        spans = pairwise(offsets.tolist())
+        return np.array([partition_for(bytes(data[a:b]), partitions) for a, b in spans], np.uint32)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    cells = np.frombuffer(data, np.uint8)
+    hashes = np.empty(len(lengths), np.uint32)
     for length in np.unique(lengths).tolist():
         places = np.flatnonzero(lengths == length)
-        hashes[places] = _murmur2_rows(data[starts[places][:, None] + np.arange(length)])
-    found: list[int] = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).tolist()
-    return found
+        hashes[places] = _murmur2_rows(cells[starts[places][:, None] + np.arange(length)])
+    return (hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)
 
 
 def _murmur2_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:

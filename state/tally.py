@@ -138,6 +138,10 @@ class CountState(KeyValueState):
         self._settle()
         super().load(keys)
 
+    def entries_of(self, keys: list[bytes]) -> list[Any]:
+        self._settle()
+        return super().entries_of(keys)
+
     def get(self, key: bytes) -> tuple[Any, int] | None:
         self._settle()
         return super().get(key)

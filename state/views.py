@@ -83,6 +83,15 @@ class KeyValueState:
             else:
                 self.entries.update(zip(missing, found, strict=True))
 
+    def entries_of(self, keys: list[bytes]) -> list[Any]:
+        """The entry of each key, loaded where it was not there: of a cache that has all of them at half the cost of looking
+        for what is missing."""
+        try:
+            return list(map(self.entries.__getitem__, keys))
+        except KeyError:
+            self.load(keys)
+            return list(map(self.entries.__getitem__, keys))
+
     def packed(self, data: Any, ends: Any) -> Packed | None:
         """The bytes of the committed values of keys, given and given back as ``Packed``: what is ``dirty`` is not seen.
         ``None``: there is no such form, or entries are about to expire."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams.chunk import Chunk, highest, lowest
+from penstock.streams.chunk import Chunk, ascending, highest, lowest
 from penstock.streams.policies import Policies
 
 
@@ -21,10 +21,11 @@ def check_timestamps(
     ahead = policies.future_timestamp_max_ms
     by_clock = policies.timestamp == "fail"
     limit = now_ms if by_clock else (partition_time_ms if partition_time_ms > 0 else None)
-    top = highest(times, 0, len(times))
+    rising = ascending(times)
+    top = int(times[-1]) if rising else highest(times, 0, len(times))
     # stream time only grows, so what is near enough to the chunk's start is near enough at its place
     near = by_clock if limit is None else top <= limit + ahead
-    if near and lowest(times, 0, len(times)) >= 0:
+    if near and (times[0] if rising else lowest(times, 0, len(times))) >= 0:
         return chunk, max(partition_time_ms, top), {}
     usable: list[int] = []
     wrong: dict[int, str] = {}

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.state.native import compiled
-from penstock.state.partitioner import partitions_for
+from penstock.state.partitioner import partitions_in
 from penstock.topologies.columns import BytesColumn, CodedColumn, Codes, Ints, Places
 
 _VALUES_BYTES_MAX = 4 << 20
@@ -73,8 +73,7 @@ def partitions_of(keys: BytesColumn, partitions: int) -> NDArray[np.int32]:
     """The partition of each key, as Kafka's clients choose it; -1 for a null."""
     native = compiled()
     if native is None:
-        hashed = partitions_for([b"" if k is None else k for k in keys.to_list()], partitions)
-        found = np.array(hashed, np.int32)
+        found = partitions_in(keys.data, keys.offsets, partitions).astype(np.int32)
     else:
         data, offsets, _ = keys.raw()
         found = np.frombuffer(native.partition_rows(data, offsets, partitions), np.int32)

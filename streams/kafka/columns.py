@@ -2,7 +2,7 @@
 
 Everything per record is a C function mapped over a list (about 0.35 µs a record for all columns). librdkafka hands out
 whole fetched batches, so a poll of 10,000 records holds one to three runs of one partition each; runs are found by
-``itertools.groupby`` on the column of partitions, and sorting or hashing of single records is never needed.
+counting in the column of partitions, and sorting or hashing of single records is never needed.
 
 A poll takes its messages some at a time and lets them go as soon as their columns are there: their memory then serves the
 next ones, near to the processor. Of events of 280 bytes, 2,000 at a time cost 0.84 µs each, 10,000 cost 1.2, 20,000 1.5.
@@ -70,11 +70,29 @@ def _runs(messages: list[Message], single_topic: bool) -> Iterator[tuple[TopicPa
         yield TopicPartition(_topic(messages[0]), partitions[0]), messages
         return
     start = 0
-    of = zip(repeat(_topic(messages[0])) if topics is None else topics, partitions, strict=False)
-    for (topic, partition), run in groupby(of):
-        stop = start + sum(1 for _ in run)
+    for (topic, partition), count in _counted(_topic(messages[0]) if topics is None else topics, partitions):
+        stop = start + count
         yield TopicPartition(topic, partition), messages[start:stop]
         start = stop
+
+
+def _counted(topics: str | list[str], partitions: list[int]) -> list[tuple[tuple[str, int], int]]:
+    """The places of the runs' records, and how many records each has. Where each partition of one topic has one run, as is
+    nearly always so, they are counted, which takes a fifth of the time."""
+    if isinstance(topics, str):
+        runs: list[tuple[tuple[str, int], int]] = []
+        start = 0
+        while start < len(partitions):
+            partition = partitions[start]
+            count = partitions.count(partition)
+            if partitions[start : start + count].count(partition) != count:
+                break
+            runs.append(((topics, partition), count))
+            start += count
+        else:
+            return runs
+    of = zip(repeat(topics) if isinstance(topics, str) else topics, partitions, strict=False)
+    return [(place, sum(1 for _ in run)) for place, run in groupby(of)]
 
 
 class _Part:

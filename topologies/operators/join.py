@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from penstock.topologies.operators.columnar.parts import key_bytes, worth_column
 from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
 from penstock.topologies.operators.columnar.ways import join_way
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
+
+_VALUE: Final = itemgetter(0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,10 +97,7 @@ class _JoinsRows(Operator):
             keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         else:
             keys, batch = self._wanted(batch, self._spec.key_fn)
-        present = keys if None not in keys else [k for k in keys if k is not None]
-        self._state.load(present)
-        entries = self._state.entries
-        rows = self._rows([None if k is None else entries[k] for k in keys])
+        rows = self._rows(self._entries(keys))
         if not self._spec.left and None in rows:
             mask = [r is not None for r in rows]
             rows = [r for r in rows if r is not None]
@@ -105,8 +105,17 @@ class _JoinsRows(Operator):
         values, batch = map_rows(self.ctx, batch, self._spec.joiner, batch.values, rows)
         self.ctx.emit(batch.replace(values=values))
 
+    def _entries(self, keys: list[bytes | None]) -> list[Any]:
+        """The entry of each key, ``None`` of a null one."""
+        if all(keys):  # nearly always so, and faster than looking for nulls
+            return self._state.entries_of(keys)  # type: ignore[arg-type]  # none is null
+        found = iter(self._state.entries_of([k for k in keys if k is not None]))
+        return [None if k is None else next(found) for k in keys]
+
     def _rows(self, entries: list[Any]) -> list[Any]:
         if self._state.immutable:
+            if all(entries):  # tuples
+                return list(map(_VALUE, entries))
             return [None if e is None else e[0] for e in entries]
         decode = self._decode
         return [None if e is None else decode(e[8:]) for e in entries]

@@ -8,7 +8,10 @@ result and counts as an error of that row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Literal
+
+import msgspec
 
 from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde
@@ -99,13 +102,19 @@ def decode_column(
 ) -> tuple[list[Any], Batch]:
     """The decoded column (nulls kept), and the batch of the rows that could be decoded."""
     decode = serde.deserialize
+    out: list[Any] = []
+    if _refuses_null(decode):  # then nothing has to look for nulls
+        with suppress(Exception):
+            out.extend(map(decode, column))  # type: ignore[arg-type]  # a null raises
+            if len(out) == len(column):
+                return out, batch
+        out.clear()
     fn: Callable[[Any], Any] = decode
     if None in column:
 
         def fn(data: bytes | None) -> Any:
             return None if data is None else decode(data)
 
-    out: list[Any] = []
     try:
         out.extend(map(fn, column))
         if len(out) == len(column):
@@ -120,6 +129,11 @@ def decode_column(
             raise unreadable(serde, what, data, exc) from exc
 
     return map_rows(ctx, batch, named, column)
+
+
+def _refuses_null(decode: Callable[[bytes], Any]) -> bool:
+    """Whether it is known to raise for ``None``; any other one might make something of it."""
+    return decode is bytes.decode or type(getattr(decode, "__self__", None)) is msgspec.json.Decoder
 
 
 def unreadable(serde: Serde[Any], what: str, data: bytes | None, error: Exception) -> SerdeError:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from penstock.state.partitioner import murmur2, partition_for, partitions_for
+from penstock.state.partitioner import murmur2, partition_for, partitions_for, partitions_in
 
 VECTORS = {
     b"": 275646681,
@@ -35,3 +36,11 @@ def test_many_keys_at_once_are_as_one_by_one() -> None:
     keys = [rng.randbytes(rng.randrange(12)) for _ in range(500)] + list(VECTORS)
     for some in (keys, keys[:3], []):
         assert partitions_for(some, 7) == [partition_for(k, 7) for k in some]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 500), (3, 490), (5, 9), (2, 2)])
+def test_keys_in_one_buffer_are_as_one_by_one(start: int, stop: int) -> None:
+    rng = random.Random(2)
+    keys = [rng.randbytes(rng.randrange(12)) for _ in range(500)]
+    offsets = np.cumsum([0, *map(len, keys)])[start : stop + 1]
+    assert partitions_in(b"".join(keys), offsets, 7).tolist() == [partition_for(k, 7) for k in keys[start:stop]]

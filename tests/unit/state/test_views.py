@@ -102,3 +102,15 @@ def test_ranges_and_commits_are_those_of_a_plain_dict_whatever_comes_between() -
                     else:
                         stored[k] = int.from_bytes(raw[8:], "big")
                 assert stored == model
+
+
+def test_entries_of_keys_are_loaded_where_they_are_not_there() -> None:
+    state, backend = opened()
+    for key in (b"a", b"b"):
+        state.put(key, 1, 5)
+    commit(state, backend)
+    again = KeyValueState(SPEC, backend)
+    again.put(b"a", 2, 6)
+    assert again.entries_of([b"b", b"none", b"a", b"b"]) == [(1, 5), None, (2, 6), (1, 5)]
+    assert again.entries_of([b"a", b"none"]) == [(2, 6), None]
+    assert again.entries_of([]) == []

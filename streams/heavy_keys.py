@@ -78,4 +78,4 @@ def _keys(run: Run, places: range) -> list[bytes | None]:
     column = run.chunk.key_column
     if column is not None:
         return column.take(np.fromiter(places, np.intp, len(places))).to_list()
-    return [run.chunk.keys[i] for i in places]
+    return run.chunk.keys[places.start : places.stop : places.step]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,13 @@ from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.encoded import WrittenColumn
+from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.functions import col, left, right, struct
 from penstock.topologies.json_columns import written_form
 from penstock.topologies.kernels import Coder
+from penstock.topologies.operators.columnar import row_fields
 from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.topologies.operators.columnar.row_fields import RowFields
 from penstock.topologies.operators.columnar.row_texts import RowTexts, WrittenTexts, row_texts
 from tests.properties.json_records import INTERESTING, INTS, TEXTS, batch, integer, text
 
@@ -202,19 +206,49 @@ def enriched(rng: random.Random) -> StreamsBuilder:
     return builder
 
 
-def outcome(seed: int, most: int, path: Path | None, *, columns: bool) -> Any:
+def read(rng: random.Random) -> StreamsBuilder:
+    """Joins that read fields of rows, some of which fail for some rows."""
+    builder = StreamsBuilder("p", key=str, value=Click)
+    table = builder.table("table", value=Profile, name="rows")
+    stream = builder.stream("in")
+    join = stream.join if rng.random() < 0.7 else stream.left_join
+    i, s, x = right("i"), right("s"), right("x")
+    parts = {"s": s, "i": i, "x": x, "both": i * 2 + i, "b": right("b") & (i > 3), "long": s.length(), "over": 7 // i}
+    parts |= {"known": x.is_not_null(), "one": f.coalesce(x, s), "row": right()}
+    chosen = {name: parts[name] for name in rng.sample(sorted(parts), rng.randint(1, 3))}
+    if rng.random() < 0.3:
+        join(table, rng.choice((i, i + 1, 7 // i)), value="json").to("out")
+    elif rng.random() < 0.3:
+        join(table, rng.choice((s, f.coalesce(x, s))), value=str).to("out")
+    else:
+        join(table, struct(page=left("page"), n=left("n") * 2, **chosen)).to("out")
+    return builder
+
+
+def outcome(
+    seed: int,
+    most: int,
+    path: Path | None,
+    *,
+    columns: bool,
+    build: Callable[[random.Random], StreamsBuilder] = enriched,
+) -> Any:
     rng = random.Random(seed)
-    topology = enriched(rng).build()
+    topology = build(rng).build()
 
     def opened(task: TaskId, stores: Any) -> StateBackend:
         return MemoryBackend(stores) if path is None else RocksDBBackend(path / str(task), stores)
 
-    options = TaskOptions(batch_max_records=most)
+    policies = Policies(processing="dead_letter", dead_letter_topic="letters")
+    options = TaskOptions(batch_max_records=most, policies=policies)
     with TopologyTestDriver(
         topology, options=options, auto_commit=False, columns=columns, open_backend=opened
     ) as driver:
         for step in range(rng.randrange(1, 5)):
             rows = [Record(key(rng), tabled(rng), 10 * step + i) for i in range(rng.choice((0, 30)))]
+            if rng.random() < 0.3:
+                large = b'{"s":"large","i":%d}' % rng.choice((0, 2**63 - 1, -(2**63), 2**63, 2**64, 2**70))
+                rows.append(Record(key(rng), large, 10 * step))
             start = 10 * step + rng.choice((0, 15, 100))
             clicks = [
                 Record(key(rng), orjson.dumps({"page": rng.choice(TEXTS), "n": rng.randrange(9)}), start + i // 9)
@@ -224,7 +258,7 @@ def outcome(seed: int, most: int, path: Path | None, *, columns: bool) -> Any:
             if rng.random() < 0.7:
                 driver.commit()
         driver.commit()
-        return driver.read_raw("out"), +driver.dropped_records
+        return driver.read_raw("out"), driver.read_raw("letters"), +driver.dropped_records
 
 
 def key(rng: random.Random) -> bytes | None:
@@ -244,6 +278,28 @@ def test_joined_rows_are_those_of_the_row_path(stored_on_disk: bool, tmp_path: P
             path = tmp_path / f"{seed}-{most}" if stored_on_disk else None
             assert outcome(seed, most, path, columns=True) == expected, (seed, most)
     assert sum(passed) > 1000 or not THERE, "no rows were passed on"
+
+
+@pytest.mark.parametrize("stored_on_disk", [False, True])
+def test_fields_of_rows_are_those_of_the_row_path(
+    stored_on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_fields, "_REPEATED", 10_000)  # the records here share a few rows
+    seen: Counter[bool] = Counter()
+    columns_of = RowFields.columns
+
+    def counted(self: RowFields, *args: Any) -> Any:
+        found = columns_of(self, *args)
+        seen[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(RowFields, "columns", counted)
+    for seed in range(8 if stored_on_disk else 50):
+        expected = outcome(seed, 1, None, columns=False, build=read)
+        for most in BATCHES:
+            path = tmp_path / f"{seed}-{most}" if stored_on_disk else None
+            assert outcome(seed, most, path, columns=True, build=read) == expected, (seed, most)
+    assert (seen[True] > 100 and seen[False]) or not THERE, "no fields were read"
 
 
 @pytest.fixture

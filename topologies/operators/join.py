@@ -24,6 +24,7 @@ from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.columnar.join import PerKey, meet, reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import JoinedFields, sides_of
 from penstock.topologies.operators.columnar.parts import key_bytes, worth_columns
+from penstock.topologies.operators.columnar.row_fields import RowFields, mostly_different, row_fields
 from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
 from penstock.topologies.operators.columnar.ways import join_way
 from penstock.topologies.operators.rows import map_rows, serialize_keys, without_nulls
@@ -77,13 +78,18 @@ class _JoinsRows(Operator):
             assert isinstance(spec.joiner, ExpressionFunction)
             self._joined = JoinedFields(sides, spec.joiner, self._rows, left=spec.left, immutable=self._state.immutable)
         passes_rows = isinstance(self._joined, JoinedFields) and self._joined.whole_rows
+        self._fields: RowFields | None = None
+        """Of a joiner that reads fields of rows."""
+        if spec.key_fn is None and isinstance(spec.joiner, ExpressionFunction):
+            of_rows = {"": spec.joiner.expression} if alone is not None else {} if sides is None else sides.right
+            self._fields = row_fields(spec.store.value_serde, spec.joiner.scope, of_rows)
         self._texts = row_texts(spec.store.value_serde) if passes_rows and spec.key_fn is None else None
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
             return  # its errors belong to process
-        if self._texts is not None and worth_columns(batch):
-            return  # rows that are passed on are not decoded
+        if (self._texts is not None or self._fields is not None) and worth_columns(batch):
+            return  # rows that are passed on, or of which fields are read, are not decoded
         if worth_columns(batch) and meet(batch, self._state, self._key_serde, left=True) is not None:
             return
         with suppress(SerdeError):  # process meets it at its row
@@ -127,6 +133,9 @@ class _JoinsRows(Operator):
         if self._texts is not None and (passed := self._passed_on(batch, self._texts)) is not None:
             self.ctx.emit(passed)
             return True
+        if self._fields is not None and (joined := self._by_fields(batch, self._fields)) is not None:
+            self.ctx.emit(joined)
+            return True
         met = meet(batch, self._state, self._key_serde, left=self._spec.left)
         if met is None:
             return False
@@ -153,6 +162,27 @@ class _JoinsRows(Operator):
             return self._joined.with_rows(batch, rows)
         places = np.flatnonzero(~absent)
         return self._joined.with_rows(batch.pick(places), rows.take(places))
+
+    def _by_fields(self, batch: ColumnBatch, fields: RowFields) -> Batch | None:
+        """The joined records, if the fields of their rows are to be read where they are stored."""
+        keys = key_bytes(batch.key_column, self._key_serde)
+        if keys is None or (keys.nulls is not None and keys.nulls.any()) or not mostly_different(batch.key_column):
+            return None
+        rows = fields.rows(keys, self._state)
+        if rows is None:
+            return None
+        met: Batch = batch
+        if rows.nulls is not None and rows.nulls.any():
+            if self._spec.left:
+                return None
+            places = np.flatnonzero(~rows.nulls)
+            met, rows = batch.pick(places), rows.take(places)
+        columns = fields.columns(met, rows)
+        if columns is None:
+            return None
+        if isinstance(self._joined, JoinedFields):
+            return self._joined.with_columns(met, columns)
+        return met.replace(values=columns[""])
 
     def _wanted(self, batch: Batch, key_fn: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:
         """The keys, as bytes, of the rows that the records want; an inner join drops those that want none."""

@@ -4,7 +4,7 @@ ones are worked out once per row."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.topologies.batch import Batch
@@ -85,6 +85,10 @@ class JoinedFields:
     def with_rows(self, batch: Batch, rows: Column) -> Batch | None:
         """The same of records and the rows that they have met, where ``whole_rows``."""
         return self._made(batch, lambda name: rows)
+
+    def with_columns(self, batch: Batch, right: Mapping[str, Column]) -> Batch | None:
+        """The same of records and what the joiner makes of the rows that they have met."""
+        return self._made(batch, right.__getitem__)
 
     def _made(self, batch: Batch, right: Callable[[str], Column | None]) -> Batch | None:
         made: dict[str, Column] = {}

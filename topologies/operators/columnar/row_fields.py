@@ -1,0 +1,80 @@
+"""Fields of a table's rows read out of the JSON that the store holds, of many records that each meet another row.
+
+A row that is in the store as text need not become an object for that. Where most records of a batch meet the same few rows
+it is better to decode each of these once, and to keep it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from penstock.state.serde import Serde
+from penstock.state.views import KeyValueState
+from penstock.topologies.batch import Batch
+from penstock.topologies.columns import BytesColumn, Column
+from penstock.topologies.encoded import EncodedColumn, ParsedColumn
+from penstock.topologies.expressions.inference import Scope
+from penstock.topologies.expressions.tree import Expression, Input, rebuild
+from penstock.topologies.expressions.vectors import Vectors, leaves_of
+from penstock.topologies.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
+from penstock.topologies.operators.columnar.source import json_decoder
+
+_REPEATED = 2
+"""With so many records per row, rows are better decoded."""
+
+
+class RowFields:
+    """Works out expressions of the right side of a join, each of which reads fields of it; see ``row_fields``."""
+
+    def __init__(self, texts: RowTexts, projection: JsonProjection, vectors: Mapping[str, Vectors]) -> None:
+        self._texts = texts
+        self._projection = projection
+        self._vectors = vectors
+
+    def rows(self, keys: BytesColumn, state: KeyValueState) -> ParsedColumn | None:
+        """The rows of keys, of which none is null; null where there is no row. ``None``: it must be done row by row."""
+        found = self._texts.of(keys, state)
+        if found is None:
+            return None
+        columns, failed = self._projection.read(found.raw)
+        return None if failed else ParsedColumn(found.raw, found.serde, columns, found.raw.nulls)
+
+    def columns(self, batch: Batch, rows: ParsedColumn) -> dict[str, Column] | None:
+        """What the expressions, by name, give for records that have met these rows, of which none is null. ``None``: row
+        by row, also where one raises."""
+        met = batch.replace(values=rows)
+        out: dict[str, Column] = {}
+        for name, vectors in self._vectors.items():
+            column = vectors.column(met)
+            if column is None:
+                return None
+            out[name] = column
+        return out
+
+
+def row_fields(serde: Serde[object], scope: Scope, expressions: Mapping[str, Expression]) -> RowFields | None:
+    """For rows that are immutable, of a type of plain texts, whole numbers and truth values, and written as JSON. ``None``:
+    others, or an expression reads more than fields of the right side."""
+    texts, decoder = row_texts(serde), json_decoder(serde)
+    if texts is None or decoder is None or scope.right is None or not expressions:
+        return None
+    as_value = {
+        n: rebuild(e, lambda node: Input("value") if isinstance(node, Input) else None) for n, e in expressions.items()
+    }
+    leaves = [leaf for e in as_value.values() for leaf in leaves_of(e)]
+    names = sorted({name for _, name in leaves if name is not None})
+    if not names or any(name is None for _, name in leaves) or why_not_projected(decoder.type, names) is not None:
+        return None
+    of_rows = dataclasses.replace(scope, value=scope.right, right=None, record=False, keyed=False)
+    projection = JsonProjection(decoder.type, names, serde.deserialize)
+    return RowFields(texts, projection, {n: Vectors(e, of_rows) for n, e in as_value.items()})
+
+
+def mostly_different(keys: Column | None) -> bool:
+    """Whether most records have a key of their own."""
+    if not isinstance(keys, EncodedColumn):
+        return False
+    codes = keys.encoded.codes
+    return len(set(codes.tolist())) * _REPEATED > len(codes)

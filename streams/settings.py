@@ -48,6 +48,7 @@ class WorkerSettings:
     ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
     whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same. ``native``: whether the
     compiled part (``make native``) is used where it was built; ``"require"`` refuses to start without it.
+    ``metrics_port``: where ``GET /metrics`` gives ``Worker.metrics()`` as text for Prometheus; 0: nowhere.
     """
 
     application_id: str
@@ -70,6 +71,8 @@ class WorkerSettings:
     repartition_purge_interval_ms: int = 0
     snapshots: str | None = None
     group_instance_id: str | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
     policies: Policies = dataclasses.field(default_factory=Policies)
     rocksdb: RocksDBOptions = dataclasses.field(default_factory=RocksDBOptions)
     common: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -98,6 +101,7 @@ class WorkerSettings:
             "state_cache_max_bytes": (1 << 20, 1 << 40, "a batch's own state must fit"),
             "state_flush_interval_ms": (100, 3_600_000, "a crash of the machine makes the changelog repeat this much"),
             "repartition_purge_interval_ms": (0, 86_400_000, "0 is never; disks fill meanwhile"),
+            "metrics_port": (0, 65_535, "0 is off"),
             "repartition_retention_ms": (-1, 1 << 53, "-1 is for ever; brokers judge by the records' own time"),
         }
         for name, (low, high, why) in bounds.items():

@@ -30,6 +30,7 @@ from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.leftovers import refuse_leftovers
 from penstock.streams.metrics import Metric, metrics_of
+from penstock.streams.metrics_endpoint import MetricsEndpoint
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
 from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
@@ -167,9 +168,12 @@ class Worker:
     def run(self) -> None:
         """Run in the calling thread until ``request_stop``, ``ctx.shutdown()`` or an error."""
         restorer: Restorer | None = None
+        endpoint: MetricsEndpoint | None = None
         young, *older = gc.get_threshold()
         try:
             choose(self.settings.native)
+            if self.settings.metrics_port:
+                endpoint = MetricsEndpoint(self.settings.metrics_host, self.settings.metrics_port, self.metrics)
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without
@@ -190,6 +194,8 @@ class Worker:
         finally:
             gc.set_threshold(young, *older)
             self._asker.close()
+            if endpoint is not None:
+                endpoint.close()
             if restorer is not None:
                 restorer.close()
             if self._presence is not None:

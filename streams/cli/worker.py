@@ -24,6 +24,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--commit-interval-ms", type=int)
     parser.add_argument("--session-timeout-ms", type=int)
     parser.add_argument("--snapshots", metavar="URL", help="restore from snapshots in this folder or fsspec URL")
+    parser.add_argument("--metrics-port", type=int, help="serve metrics for Prometheus at /metrics, on 127.0.0.1")
     parser.add_argument("--partitions", metavar="0,3", help="run these partitions, outside the group")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="start and supervise N worker processes")
     parser.set_defaults(run=run)
@@ -37,11 +38,13 @@ SETTINGS = (
     "commit_interval_ms",
     "session_timeout_ms",
     "snapshots",
+    "metrics_port",
 )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
+    from penstock.state.errors import SettingsError
     from penstock.streams.cli.client_options import with_running_cluster
     from penstock.streams.loading import load_topology
     from penstock.streams.settings import load_settings
@@ -50,6 +53,11 @@ def run(args: argparse.Namespace) -> int:
     partitions = _partitions(args.partitions)
     topology = load_topology(args.topology)
     if args.processes > 1:
+        if settings.metrics_port:
+            raise SettingsError(
+                f"metrics_port={settings.metrics_port} is of one process and --processes {args.processes} are more; start "
+                "workers one by one, each with its own port, or leave it out"
+            )
         from penstock.streams.supervisor import supervise
 
         return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions)

@@ -7,16 +7,19 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from penstock.state.errors import ProcessingError, RetriableError
+from penstock.state.errors import EnvironmentFault, ProcessingError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.restore import RestoreProgress
 from penstock.streams.commit import Guarantee
@@ -35,7 +38,9 @@ STATELESS_MEMORY_MAX_MB = 150
 
 def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "library", tmp_path)
-    worker = Worker(app.topology, app.settings())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    worker = Worker(app.topology, app.settings(metrics_port=port))
     assert not worker.running
     assert worker.metrics() == []
     assert worker.start() is worker
@@ -43,7 +48,13 @@ def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
     app.add_lines(300)
     app.wait()
     assert {m.labels["topic"] for m in worker.metrics() if m.name == "penstock_buffered_records"} >= {app.source}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S) as answer:
+        assert f'penstock_buffered_records{{task="0_0",topic="{app.source}"}} 0' in answer.read().decode().splitlines()
+    with pytest.raises(EnvironmentFault, match=f"127.0.0.1:{port}"):
+        Worker(app.topology, app.settings(metrics_port=port)).start()
     worker.stop()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S)
     assert not worker.running
     assert not [t for t in threading.enumerate() if t.name.startswith("penstock")]
     assert app.admin.group_members(app.name) == 0

@@ -1,8 +1,8 @@
 """The write buffer of a database: committed entries and positions that are not in the database yet.
 
 A key that is changed by every commit reaches the database once per write-out instead of once per commit. What that saves
-is the number of distinct keys per commit over that of distinct keys per write-out; a key that is written once gains
-nothing, because sorting it costs as much here as there.
+is the number of distinct keys per commit over that of distinct keys per write-out. A key that is put once costs as much
+to sort here as there, and gains what larger files save: the database merges seldom.
 """
 
 from __future__ import annotations
@@ -18,18 +18,12 @@ class StoreBuffer:
     """What is not in the database of one store. ``position``: of the last commit; ``None`` when it is the database's.
     ``dropped_below``: keys below it count as dropped from the database, not from ``entries``."""
 
-    __slots__ = ("_put", "dropped_below", "entries", "position")
+    __slots__ = ("dropped_below", "entries", "position")
 
     def __init__(self, entries: EntryMap) -> None:
         self.entries = entries
         self.position: bytes | None = None
         self.dropped_below: bytes | None = None
-        self._put = 0
-
-    @property
-    def pays(self) -> bool:
-        """Whether the entries were, on average, put twice or more since they were written out."""
-        return self._put >= 2 * len(self.entries)
 
     @property
     def changed(self) -> bool:
@@ -42,7 +36,6 @@ class StoreBuffer:
         """One commit: the entries, then the drop."""
         if keys:
             self.entries.put_many(keys, values)
-            self._put += len(keys)
         if drop_below is not None:
             self.entries.forget_below(drop_below)
             if self.dropped_below is None or drop_below > self.dropped_below:
@@ -58,10 +51,8 @@ class StoreBuffer:
         """All of it is in the database."""
         self.entries.settle()
         self.position = self.dropped_below = None
-        self._put = 0
 
     def clear(self) -> None:
         """The store is empty, and so is the database."""
         self.entries.clear()
         self.position = self.dropped_below = None
-        self._put = 0

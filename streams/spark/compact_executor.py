@@ -21,6 +21,7 @@ from penstock.state.manifest import Manifest, StorePartition
 from penstock.state.position import Position, encode_position
 from penstock.state.restore import ChangelogFacts
 from penstock.state.rocksdb import RocksDBBackend
+from penstock.state.rocksdb_options import LEAST, RocksDBOptions
 from penstock.state.rocksdb_sst import write_ssts
 from penstock.state.serde import BYTES
 from penstock.state.snapshot import SnapshotRepository, new_attempt
@@ -223,7 +224,8 @@ class _Base:
                 raise StateCorruptedError(
                     f"{exc}. Compact again without it (--full), from the changelog's begin"
                 ) from exc
-            self._backend = RocksDBBackend(folder / "db", [self._store])
+            # Spark accounts for its processes' memory, so no share of the machine's is taken.
+            self._backend = RocksDBBackend(folder / "db", [self._store], RocksDBOptions(**LEAST._asdict()))
             self._backend.ingest(self._store, files, move=True)
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:

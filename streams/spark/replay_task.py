@@ -17,6 +17,7 @@ from penstock.state.log import TaskId
 from penstock.state.manifest import Manifest
 from penstock.state.memory import MemoryBackend
 from penstock.state.rocksdb import RocksDBBackend
+from penstock.state.rocksdb_options import LEAST, RocksDBOptions
 from penstock.state.snapshot import SnapshotRepository
 from penstock.state.store import StateBackend, StoreSpec
 from penstock.streams import journal
@@ -251,7 +252,8 @@ def _open_backend(job: ReplayJob, task_id: TaskId, specs: tuple[StoreSpec, ...],
     """The stores of a task at its start: empty, or the snapshots that the job begins with."""
     if not specs:
         return MemoryBackend(())
-    backend = RocksDBBackend(folder / "db", specs)
+    # Spark accounts for its processes' memory, so no share of the machine's is taken.
+    backend = RocksDBBackend(folder / "db", specs, RocksDBOptions(**LEAST._asdict()))
     for spec in specs:
         base = job.bases.get((task_id, spec.name))
         if base is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.state import rocksdb
+from penstock.state import rocksdb, rocksdb_files
 from penstock.state.entries import EntryMap, WrittenEntries
 from penstock.state.errors import StateCorruptedError
 from penstock.state.rocksdb import PENDING_FILE, RocksDBBackend
@@ -94,4 +95,38 @@ def test_a_file_that_was_not_taken_in_is_removed(tmp_path: Path) -> None:
     (tmp_path / PENDING_FILE).write_bytes(b"half a file")
     backend = RocksDBBackend(tmp_path, ["a"])
     assert not (tmp_path / PENDING_FILE).exists()
+    backend.close()
+
+
+@pytest.mark.parametrize("make", [rocksdb.new_entries, WrittenEntries])
+def test_keys_that_are_put_once_become_files_of_several_commits(
+    make: Callable[[], EntryMap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def write_sorted(path: Path, *rest: Any) -> None:
+        written.append(path)
+        rocksdb_files.write_sorted(path, *rest)
+
+    monkeypatch.setattr(rocksdb, "new_entries", make)
+    monkeypatch.setattr(rocksdb, "write_sorted", write_sorted)
+    backend = RocksDBBackend(tmp_path / "db", ["a"], RocksDBOptions(entries_bytes=8 << 20))
+    commits, part = 150, rocksdb.FILE_ENTRIES_MIN  # each of them could be a file
+    for start in range(0, commits * part, part):
+        keys = [key(n) for n in range(start, start + part)]
+        backend.commit([StoreWrites("a", Puts(keys, [b"v" * 10] * part), b"p")])
+    assert 0 < len(written) <= commits // 2.5
+    backend.close()
+
+
+def test_no_more_waits_to_be_written_out_than_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rocksdb, "WRITTEN_BYTES_MAX", 200_000)
+    backend = RocksDBBackend(tmp_path / "db", ["a"], RocksDBOptions(entries_bytes=64 << 20))
+    for start in range(0, 20_000, 1_000):
+        keys = [key(n) for n in range(start, start + 1_000)]
+        backend.commit([StoreWrites("a", Puts(keys, [b"v" * 10] * 1_000), b"p")])
+        assert sum(e.written_bytes for e in entries_of(backend)) <= 200_000
+    assert table_files(tmp_path / "db")
+    asked = [key(n) for n in range(0, 20_000, 7)]
+    assert backend.get_many("a", asked) == [b"v" * 10] * len(asked)
     backend.close()

@@ -63,6 +63,9 @@ CHANGES: tuple[Change, ...] = (
     lambda s: s.select(f.col("kind"), f.col("n")),
     lambda s: s.select_key(f.col("kind"), key=str),
     lambda s: s.select_key(lambda k, v: "a", key=str),
+    lambda s: s.sample(0.99),
+    lambda s: s.to_table().filter(lambda k, v: True).to_stream(),
+    lambda s: s.to_table().map_values(lambda v: v).to_stream(),
     lambda s: s.branch(f.col("n") < 3, default=True)[1],
     lambda s: s.merge(s.filter(f.col("n") > 5)),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.state.errors import ProcessingError
 from penstock.topologies.batch import Batch
+from penstock.topologies.needs import Form, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec, Question
 from penstock.topologies.operators.rows import map_rows
 
@@ -22,6 +23,9 @@ class Lookup(OperatorSpec):
     question: Question
     joiner: Any = None
     asks: bool = True
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(given.keys)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

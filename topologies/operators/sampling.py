@@ -20,6 +20,7 @@ from penstock.state.serde import Serde
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import EdgeKind, Emits
+from penstock.topologies.needs import Form, Way
 from penstock.topologies.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.rows import serialize_keys, without_nulls
@@ -44,6 +45,9 @@ class SampleKeys(OperatorSpec):
     fraction: float
     key_serde: Serde[Any]
     seed: int = 0
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return given
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.state.store import StoreSpec
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import Emits
+from penstock.topologies.needs import LISTS, Form, Way
 from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.row_expiry import RowExpiry
 from penstock.topologies.operators.row_operator import RowOperator
@@ -33,6 +34,9 @@ class TableFilter(OperatorSpec):
         """The filtered table's row for a row; ``None``: none."""
         return value if value is not None and bool(self.fn(key, value)) != self.negate else None
 
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(given.keys)
+
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
         return _MapsRows(ctx, self.value_of, sends_olds=self.sends_olds)
@@ -51,6 +55,9 @@ class TableMapValues(OperatorSpec):
         if value is None:
             return None
         return self.fn(key, value) if self.with_key else self.fn(value)
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return Form(given.keys)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -99,6 +106,9 @@ class KeepRows(OperatorSpec):
     def store(self) -> StoreSpec | None:
         """The rows."""
         return self.stores[0] if self.stores else None
+
+    def gives(self, port: int, given: Form, way: Way) -> Form:
+        return LISTS if self.stores else given
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

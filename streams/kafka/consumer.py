@@ -27,6 +27,7 @@ from penstock.streams.kafka import columns
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
+from penstock.streams.kafka.leaving import settle
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
@@ -63,6 +64,7 @@ class KafkaConsumer:
         self._request_timeout_s = request_timeout_s
         self._incremental = str(config.get("group.protocol", "classic")).lower() == "consumer"
         self._subscribed = False
+        self._is_static = bool(config.get("group.instance.id"))
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._single_topic = False
@@ -123,6 +125,8 @@ class KafkaConsumer:
     def _on_assigned(
         self, partitions: list[TopicPartition], callback: Callable[[Sequence[TopicPartition]], None]
     ) -> None:
+        if self._client is None:
+            return
         self._offered = {}
         try:
             callback(partitions)
@@ -139,9 +143,10 @@ class KafkaConsumer:
             self._tell_assignment(offered)
 
     def _on_taken(self, partitions: list[TopicPartition], callback: Callable[[Sequence[TopicPartition]], None]) -> None:
+        if self._client is None:
+            return
         try:
-            if self._client is not None:
-                callback(partitions)
+            callback(partitions)
         finally:
             self._touched.update(partitions)
             self._forget(partitions)
@@ -462,6 +467,8 @@ class KafkaConsumer:
         if client is not None:
             self._positions.clear()
             self._paused.clear()
+            if self._subscribed:
+                settle(client, leave=not self._is_static)
             reader, self._reader = self._reader, None
             if reader is not None:
                 reader.close()

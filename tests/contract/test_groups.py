@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -58,6 +59,20 @@ def test_rebalance_revokes_then_assigns_and_range_keeps_partitions_together(worl
     assert [kind for kind, _ in first.told] == ["assign", "revoke", "assign"]
     second.consumer.close()
     until(lambda: len(first.mine) == 8, first.poll)
+
+
+def test_closing_in_a_rebalance_that_nobody_served_calls_nothing_and_leaves(world: World) -> None:
+    name, group = filled(world, 2), world.name("group")
+    first = Membership(world.consumer(group), [name])
+    until(lambda: len(first.mine) == 2, first.poll)
+    second = Membership(world.consumer(group), [name])
+    ends_s = time.monotonic() + 4  # by then a heartbeat has told the first that it is to give up its partitions
+    until(lambda: time.monotonic() > ends_s, second.poll)
+    told = list(first.told)
+    first.consumer.close()
+    assert first.told == told
+    until(lambda: len(second.mine) == 2, second.poll)
+    assert world.admin().group_members(group) == 1
 
 
 def test_records_of_before_a_rebalance_do_not_come_after_it(world: World) -> None:

@@ -38,6 +38,15 @@ def filled(kafka: KafkaWorld, partitions: int) -> str:
     return name
 
 
+def test_a_static_member_that_closes_stays_one(kafka: KafkaWorld, bootstrap_servers: str) -> None:
+    name, group = filled(kafka, 1), kafka.name("group")
+    config = consumer_config(bootstrap_servers, group, {}, group_instance_id="one")
+    member = Membership(kafka.keep(KafkaConsumer(config, native=kafka.native)), [name])
+    until(lambda: len(member.mine) == 1, member.poll)
+    member.consumer.close()
+    assert kafka.admin().group_members(group) == 1
+
+
 def test_brokers_group_protocol_moves_only_what_must_move(kafka: KafkaWorld, bootstrap_servers: str) -> None:
     a, b, group = filled(kafka, 4), filled(kafka, 4), kafka.name("group")
 

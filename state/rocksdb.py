@@ -50,9 +50,6 @@ PENDING_FILE = "written-out.pending"
 WRITTEN_PARTS, WRITTEN_PARTS_IN_PYTHON = 2, 8
 """What part of the bound may be waiting to be written out. In Python less: an entry takes three times as much, and a million
 keys counted in buffers of 64 MB took 1.1 of the CPU that they took without a buffer, and 250 MB more."""
-WRITTEN_BYTES_MAX = 128 << 20
-"""How much may be waiting, of all databases, where the bound would allow more: a crash makes the changelog repeat it, and a
-task stands still while its part is written, a quarter of a second for one of four."""
 
 _DEFAULT_FAMILY = "default"
 
@@ -92,7 +89,7 @@ class RocksDBBackend:
         self._floors: dict[str, bytes] = {}
         self._buffers = {name: StoreBuffer(new_entries()) for name in self._names}
         parts = WRITTEN_PARTS if self.keeps_reads else WRITTEN_PARTS_IN_PYTHON
-        self._written_max = min(entries_bytes // parts, WRITTEN_BYTES_MAX)
+        self._written_max = min(entries_bytes // parts, self._options.write_out_bytes)
         # Per store whose ranges are read, how many commits are still to go into the database at once.
         self._direct: dict[str, int] = {}
         self._families: dict[str, Rdict] = {}

@@ -28,6 +28,10 @@ from penstock.streams.task import Columns
 ENV_PREFIX = "PENSTOCK_"
 Latency = Literal["balanced", "low"]
 _TABLES = ("common", "consumer", "producer")
+WRITE_OUT_LOW_BYTES = 8 << 20
+"""At most so much waits to be written out of the stores with ``latency="low"``: a million rows that were loaded and then
+written out at once, by the flush of every half minute, held up all records for 0.7 s."""
+
 _GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 
 
@@ -113,6 +117,12 @@ class WorkerSettings:
                 f"commit_interval_ms={self.commit_interval_ms} is over half of transaction_timeout_ms="
                 f"{self.transaction_timeout_ms}: the broker would abort open transactions; lower one or raise the other"
             )
+
+    def stores_options(self) -> RocksDBOptions:
+        """``rocksdb``, with no more waiting to be written out than ``latency`` allows."""
+        if self.latency != "low" or self.rocksdb.write_out_bytes <= WRITE_OUT_LOW_BYTES:
+            return self.rocksdb
+        return dataclasses.replace(self.rocksdb, write_out_bytes=WRITE_OUT_LOW_BYTES)
 
     def __repr__(self) -> str:
         shown = (f"{f.name}={redacted(getattr(self, f.name))!r}" for f in dataclasses.fields(self))

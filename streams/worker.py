@@ -245,7 +245,7 @@ class Worker:
             self._open_reader,
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
-            options=s.rocksdb,
+            options=s.stores_options(),
             on_progress=self._on_progress,
         )
         restorer = Restorer(opener)

@@ -119,9 +119,9 @@ def test_keys_that_are_put_once_become_files_of_several_commits(
     backend.close()
 
 
-def test_no_more_waits_to_be_written_out_than_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rocksdb, "WRITTEN_BYTES_MAX", 200_000)
-    backend = RocksDBBackend(tmp_path / "db", ["a"], RocksDBOptions(entries_bytes=64 << 20))
+def test_no_more_waits_to_be_written_out_than_is_allowed(tmp_path: Path) -> None:
+    options = RocksDBOptions(entries_bytes=64 << 20, write_out_bytes=200_000)
+    backend = RocksDBBackend(tmp_path / "db", ["a"], options)
     for start in range(0, 20_000, 1_000):
         keys = [key(n) for n in range(start, start + 1_000)]
         backend.commit([StoreWrites("a", Puts(keys, [b"v" * 10] * 1_000), b"p")])

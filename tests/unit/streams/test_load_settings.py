@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.state.errors import SettingsError
+from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.policies import Policies
 from penstock.streams.redact import HIDDEN, redacted
-from penstock.streams.settings import WorkerSettings, load_settings
+from penstock.streams.settings import WRITE_OUT_LOW_BYTES, WorkerSettings, load_settings
 
 TOML = """
 [penstock]
@@ -111,3 +112,11 @@ def test_no_secret_is_shown() -> None:
     shown = repr(settings)
     assert "marker" not in shown and "linger.ms" in shown and HIDDEN in shown
     assert redacted({"nested": [{"password": "marker"}], "plain": 1}) == {"nested": [{"password": HIDDEN}], "plain": 1}
+
+
+def test_low_latency_lets_little_wait_to_be_written_out() -> None:
+    few = RocksDBOptions(write_out_bytes=1 << 20)
+    assert load_settings(env={}, application_id="a").stores_options() == RocksDBOptions()
+    low = load_settings(env={}, application_id="a", latency="low").stores_options()
+    assert low == RocksDBOptions(write_out_bytes=WRITE_OUT_LOW_BYTES)
+    assert load_settings(env={}, application_id="a", latency="low", rocksdb=few).stores_options() == few

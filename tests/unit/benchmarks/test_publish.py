@@ -55,6 +55,11 @@ def test_ceilings_are_those_of_the_published_roofline() -> None:
     assert publish.with_ceilings([ran, void]) == [ran, void]
 
 
+def test_of_repeated_latencies_the_middle_counts() -> None:
+    found = verdicts([latency("adaptive, low latency", p99) for p99 in (90.0, 10.0, 30.0)])
+    assert found["p99 of enrich at 5,000/s, 100 ms commits, ALO: milliseconds"].measured == "30.00 ms"
+
+
 def test_without_results_nothing_is_claimed() -> None:
     assert {finding.verdict for finding in verdicts([]).values()} == {"not measured"}
 

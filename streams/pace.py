@@ -3,8 +3,12 @@
 The answer does not depend on it; speed and latency do. A turn has costs that do not grow with its records (a poll, an
 engine's walk, a send), so a backlog is drained in large turns. Records wait for the end of their turn, and commits and the
 other tasks wait with them, so a turn is bounded in time, whatever a record costs; a slow function makes turns of few
-records. The number doubles while there is more than it takes, halves when less than half of it was there, and falls at once
-to what fits when a turn took too long.
+records. The number doubles while there is more than it takes, halves when less than half of it was there, and falls to what
+fits when turns take too long.
+
+What a record costs is told by the cheapest of the last few turns. One slow turn is mostly the machine's doing: another
+process had the processor. Believed at once, a pause of 26 ms in a turn of 20 records left turns of 7; their fixed costs then
+used up the processor, a backlog grew, and latencies of seconds came from a hiccup that nobody would have noticed.
 
 Records that are Python objects, and what is made of them, are scattered over memory: in large turns they leave the
 processor's caches before they are used, and pages go back to the system and come again. Reading an event of 280 bytes with
@@ -15,6 +19,8 @@ gain from large turns.
 
 from __future__ import annotations
 
+from collections import deque
+
 from penstock.streams.chunk import Chunk
 
 TURN_MAX_BYTES = 8 << 20
@@ -22,6 +28,12 @@ TURN_MAX_BYTES = 8 << 20
 
 TURN_MAX_ROWS = 4_000
 """What a turn takes at most of records that are Python objects."""
+
+REMEMBERED_TURNS = 4
+"""The cheapest of so many turns tells what a record costs."""
+
+GRAVE_S = 0.5
+"""A turn that took longer is believed at once: another like it would hold up commits and the group."""
 
 
 class Pace:
@@ -34,6 +46,7 @@ class Pace:
         self._most = most
         self._turn_s = turn_s
         self._fitting = most
+        self._costs_s: deque[float] = deque(maxlen=REMEMBERED_TURNS)
         self._record_bytes = 0.0
         self._in_rows = False
 
@@ -52,12 +65,16 @@ class Pace:
         if self._in_rows:
             most = min(most, TURN_MAX_ROWS)
         if seconds > 0:
-            fitting = max(int(records * self._turn_s / seconds), 1)
-            # one quick turn after a slow one is no proof; a small turn, whose fixed costs weigh most, says least
-            self._fitting = fitting if seconds > self._turn_s else min(max(fitting, self._fitting), 2 * self._fitting)
+            if seconds > GRAVE_S:
+                self._costs_s.clear()
+            self._costs_s.append(seconds / records)
+            fitting = max(int(self._turn_s / min(self._costs_s)), 1)
+            # one quick turn after slow ones is no proof; a small turn, whose fixed costs weigh most, says least
+            slow = seconds > self._turn_s and fitting < self._fitting
+            self._fitting = fitting if slow else min(max(fitting, self._fitting), 2 * self._fitting)
             most = min(most, self._fitting)
         if records >= self.records or waiting >= self.records:
-            self.records *= 2
+            self.records *= 1 if seconds > self._turn_s else 2
         elif records + waiting < self.records // 2:
             self.records = max(self.records // 2, self._least)
         self.records = max(min(self.records, most), 1)

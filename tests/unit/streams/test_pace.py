@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.streams.chunk import Chunk
-from penstock.streams.pace import TURN_MAX_BYTES, TURN_MAX_ROWS, Pace
+from penstock.streams.pace import GRAVE_S, TURN_MAX_BYTES, TURN_MAX_ROWS, Pace
 from penstock.topologies.columns import BytesColumn
 
 
@@ -57,6 +57,35 @@ def test_slow_records_make_small_turns_at_once() -> None:
     pace.turned(5, 60.0, 9_000)
     assert pace.records == 1
     pace.turned(0, 0.0, 0)
+    assert pace.records == 1
+
+
+def test_one_slow_turn_among_quick_ones_is_the_machines() -> None:
+    pace = Pace(100, 20_000, 0.01)
+    for _ in range(4):
+        pace.turned(20, 0.001, 0)
+    pace.turned(20, 0.026, 130)
+    assert pace.records == 100
+    pace.turned(130, 0.002, 0)
+    assert pace.records == 200
+
+
+def test_records_that_became_slow_are_believed_after_a_few_turns() -> None:
+    pace = Pace(100, 20_000, 0.01)
+    for _ in range(4):
+        pace.turned(20, 0.0002, 0)
+    seen = []
+    for _ in range(5):
+        pace.turned(100, 0.1, 9_000)
+        seen.append(pace.records)
+    assert seen == [100, 100, 100, 10, 10]
+
+
+def test_a_turn_that_took_very_long_is_believed_at_once() -> None:
+    pace = Pace(100, 20_000, 0.01)
+    for _ in range(4):
+        pace.turned(100, 0.001, 0)
+    pace.turned(100, GRAVE_S * 2, 9_000)
     assert pace.records == 1
 
 

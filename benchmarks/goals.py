@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from benchmarks.calm import typical
 from benchmarks.report import label, ratios, valid
 
 Result = dict[str, Any]
@@ -128,15 +129,8 @@ def memory_of_quix(results: Results, workload: str, needed: float) -> Finding:
 def latency(results: Results, guarantee: str, rate_per_s: int) -> list[Finding]:
     """p99 of ``enrich``, with the better of Penstock's two settings, against Kafka Streams with and without linger, and
     against Quix Streams, which has no exactly-once."""
-    points = [
-        r
-        for r in results.of("latencies")
-        if r["guarantee"] == guarantee and r["rate_per_s"] == rate_per_s and not r["void"]
-    ]
-    runs: dict[str, list[float]] = {}
-    for r in points:
-        runs.setdefault(r["series"], []).append(r["p99_ms"])
-    p99 = {series: statistics.median(some) for series, some in runs.items()}
+    points = [r for r in results.of("latencies") if r["guarantee"] == guarantee and r["rate_per_s"] == rate_per_s]
+    p99 = {r["series"]: r["p99_ms"] for r in typical(points)}
     ours = [p99[name] for name in ("adaptive", "adaptive, low latency") if name in p99]
     what = f"p99 of enrich at {rate_per_s:,}/s, 100 ms commits, {guarantee}"
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks import data
 from benchmarks.bench import Bench
-from benchmarks.processes import stop, tree, usage
+from benchmarks.processes import stolen_cpu_s, stop, tree, usage
 from benchmarks.systems import System, UnavailableError
 from benchmarks.topics import arrived
 from benchmarks.workloads import WORKLOADS
@@ -129,6 +129,22 @@ def latency(
     return facts
 
 
+def floor(bench: Bench, guarantee: str, load: Load) -> dict[str, Any]:
+    """What the clicks wait without any system: from the producer through the broker to the receiver, once. A system adds
+    to this, and passes the broker twice."""
+    topic = f"floor-{time.time_ns()}"
+    bench.log.create(topic)
+    receiver = Receiver(bench.log.bootstrap, topic, bench.variant.partitions)
+    receiver.start()
+    try:
+        found = _steadily(bench, [], receiver, Sender(bench.log.bootstrap, topic), load)
+    finally:
+        receiver.halt.set()
+        receiver.join()
+        bench.log.delete([topic])
+    return {"system": "none", "guarantee": guarantee, "rate_per_s": load.rate_per_s, "void": "", **found}
+
+
 def _measure(
     bench: Bench, process: subprocess.Popen[bytes], receiver: Receiver, sender: Sender, load: Load
 ) -> dict[str, Any]:
@@ -138,10 +154,16 @@ def _measure(
             return {"void": f"no output within {FIRST_OUTPUT_S:.0f} s (exit code {process.returncode}), see its log"}
         sender.send(10)
         time.sleep(0.5)
+    return _steadily(bench, tree(process.pid), receiver, sender, load)
+
+
+def _steadily(bench: Bench, members: list[int], receiver: Receiver, sender: Sender, load: Load) -> dict[str, Any]:
+    """Send, and measure the second part of it. ``members``: the system's processes."""
     _send_steadily(sender, load.rate_per_s, load.warm_s)
-    began_us, before, broker_before_s = time.time_ns() // 1000, usage(tree(process.pid)), bench.broker_cpu_s()
+    began_us, before, broker_before_s = time.time_ns() // 1000, usage(members), bench.broker_cpu_s()
+    stolen_before_s = stolen_cpu_s()
     sent = _send_steadily(sender, load.rate_per_s, load.measured_s)
-    after, broker_after_s = usage(tree(process.pid)), bench.broker_cpu_s()
+    after, broker_after_s, stolen_after_s = usage(members), bench.broker_cpu_s(), stolen_cpu_s()
     sender.flush()
     waits = _waits(receiver, began_us, sent)
     if len(waits) < sent:
@@ -151,6 +173,7 @@ def _measure(
         **{name: float(np.percentile(waits, part)) for name, part in quantiles.items()},
         "cpu_share": (after.cpu_s - before.cpu_s) / load.measured_s,
         "broker_share": (broker_after_s - broker_before_s) / load.measured_s,
+        "stolen_cores": (stolen_after_s - stolen_before_s) / load.measured_s,
         "peak_bytes": after.resident_bytes,
     }
 

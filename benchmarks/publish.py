@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import goals, heap, plots, report, roofline
+from benchmarks.calm import CALM_CORES, typical
 from benchmarks.ceiling import Ceilings
 from benchmarks.goals import Result, Results
 from benchmarks.harness import RESULTS
@@ -39,7 +40,12 @@ systems; a run whose answer differs is void. [README.md](README.md) says the res
 
 `kafka-streams` runs with its defaults (its record cache on, one thread), `kafka-streams-tuned` with what its
 documents advise for throughput; `penstock-rows` is Penstock with Python functions only, without its native part.
-Above 0.1 or so of **others' cores**, the machine had other work to do, and the rates of that row say little."""
+Above 0.1 or so of **others' cores**, the machine had other work to do or its host took the processor away, and the
+rates of that row say little."""
+LATENCY = """From handing a click to the producer to receiving it enriched; {points} points. *No system*: the producer and
+the receiver alone, through the broker once. **Taken by the host** are the processors on which something was ready to run
+while the machine's host ran others: above {cores} the waits are also the host's, so the point was measured again, and the
+plots and goals take the medians of the other ones where there are any."""
 CURVES = {
     "records": ("Cost against records drained", "records drained"),
     "keys": ("Cost against keys", "keys"),
@@ -137,12 +143,12 @@ def latencies(results: Results, report_: Report) -> None:
     points = results.of("latencies")
     for guarantee in sorted({r["guarantee"] for r in points}):
         some = [r for r in points if r["guarantee"] == guarantee]
-        fine = [r for r in some if not r["void"]]
+        fine = typical(some)
         for name, field in (("p50", "p50_ms"), ("p99", "p99_ms")):
             lines = []
             for series in dict.fromkeys(r["series"] for r in fine):
                 found = {float(r["rate_per_s"]): r[field] for r in fine if r["series"] == series}
-                lines.append(Line(series, list(found.items()), not series.startswith(("batches", "adaptive"))))
+                lines.append(Line(series, sorted(found.items()), not series.startswith(("batches", "adaptive"))))
             if lines:
                 title = f"{name} of enrich against rate, {guarantee}"
                 report_.plot(title, plots.chart(title, lines, "clicks per second", f"{name}, milliseconds", log_y=True))
@@ -203,7 +209,7 @@ def render(every: Iterable[Result]) -> Report:
     if heaps := results.of("heap"):
         made.add(f"## Memory: the smallest heap that keeps 90 % of the rate\n\n{heap.table(heaps)}")
     if some := results.of("latencies"):
-        made.add(f"## Latency\n\nFrom handing a click to the producer to receiving it enriched; {len(some)} points.")
+        made.add(f"## Latency\n\n{LATENCY.format(points=len(some), cores=CALM_CORES)}")
         latencies(results, made)
     if some := results.of("latency"):
         made.add(f"### At the benchmark's own rate\n\n{report.latency_table(some)}")

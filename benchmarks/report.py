@@ -153,11 +153,12 @@ def latency_table(results: Iterable[Row]) -> str:
     """Milliseconds from handing a click to the producer to receiving it enriched."""
     rows = []
     for result in results:
-        figures = ["-"] * 6
+        figures = ["-"] * 7
         if not result["void"]:
             figures = [f"{result[name]:.1f}" for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")]
             figures += [f"{result[name]:.2f}" for name in ("cpu_share", "broker_share")]
+            figures.append(f"{result['stolen_cores']:.2f}" if "stolen_cores" in result else "-")
         why = f"VOID: {result['void']}" if result["void"] else "every click came back"
         rows.append([result["system"], result["guarantee"], f"{result['rate_per_s']:,}", *figures, why])
     head = ["system", "guarantee", "records/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "CPU cores", "broker cores"]
-    return markdown([*head, "check"], rows)
+    return markdown([*head, "taken by the host", "check"], rows)

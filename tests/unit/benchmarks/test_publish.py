@@ -60,6 +60,14 @@ def test_of_repeated_latencies_the_middle_counts() -> None:
     assert found["p99 of enrich at 5,000/s, 100 ms commits, ALO: milliseconds"].measured == "30.00 ms"
 
 
+def test_latencies_under_a_host_that_took_the_processor_do_not_count_beside_calm_ones() -> None:
+    what = "p99 of enrich at 5,000/s, 100 ms commits, ALO: milliseconds"
+    disturbed = [latency("adaptive", p99, stolen_cores=0.5) for p99 in (200.0, 100.0, 300.0)]
+    calm = [latency("adaptive", p99, stolen_cores=0.02) for p99 in (12.0, 14.0)]
+    assert verdicts(disturbed)[what].measured == "200.00 ms"
+    assert verdicts([disturbed[0], calm[0], disturbed[1], calm[1], disturbed[2]])[what].measured == "13.00 ms"
+
+
 def test_without_results_nothing_is_claimed() -> None:
     assert {finding.verdict for finding in verdicts([]).values()} == {"not measured"}
 

@@ -39,6 +39,7 @@ from penstock.streams.purging import Purger, purgeable_topics
 from penstock.streams.restoring import Restorer, TaskOpener
 from penstock.streams.runtime import Runtime, RuntimeOptions
 from penstock.streams.settings import WorkerSettings
+from penstock.streams.spare_memory import SpareMemory, trim
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.graph import Topology
 
@@ -183,8 +184,9 @@ class Worker:
             try:
                 runtime.start()
                 self._ready.set()
+                spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
-                    runtime.step()
+                    spare.turn(self._clock.monotonic_s(), runtime.step())
                     if self._presence is not None:
                         self._presence.keep()
             except BaseException:

@@ -1,0 +1,75 @@
+"""When a worker gives back what it has freed, and that the real memory shrinks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from penstock.streams.spare_memory import REST_S, WORTH_RECORDS, SpareMemory, trim
+
+
+def test_once_when_a_busy_worker_comes_to_rest() -> None:
+    given: list[float] = []
+    now = 10.0
+    spare = SpareMemory(lambda: given.append(now))
+    for _ in range(3):
+        spare.turn(now, WORTH_RECORDS)
+    now += REST_S / 2
+    spare.turn(now, 0)
+    assert given == []
+    now += REST_S
+    spare.turn(now, 0)
+    spare.turn(now + 60.0, 0)
+    assert given == [now]
+    spare.turn(now, WORTH_RECORDS)
+    spare.turn(now + REST_S, 0)
+    assert len(given) == 2
+
+
+def test_few_records_leave_little_behind() -> None:
+    given: list[int] = []
+    spare = SpareMemory(lambda: given.append(1))
+    for second in range(100):
+        spare.turn(float(second), 1)
+        spare.turn(second + REST_S, 0)
+    assert given == []
+
+
+def test_without_the_means_nothing_happens() -> None:
+    spare = SpareMemory(None)
+    spare.turn(0.0, WORTH_RECORDS)
+    spare.turn(10.0, 0)
+
+
+@pytest.mark.skipif(trim() is None, reason="the C library cannot give back")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    """Small blocks freed below one that stays: only a trim gives their pages back."""
+    program = textwrap.dedent("""
+        import ctypes
+        from penstock.streams.spare_memory import trim
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        libc.free.argtypes = [ctypes.c_void_p]
+        def resident_mb():
+            return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+        size, before = 100_000, resident_mb()
+        blocks = [libc.malloc(size) for _ in range(500)]
+        for block in blocks:
+            ctypes.memset(block, 1, size)
+        top = libc.malloc(size)
+        for block in blocks:
+            libc.free(block)
+        freed = resident_mb()
+        trim()()
+        print(freed - before, resident_mb() - before)
+    """)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    freed_mb, trimmed_mb = map(int, said.split())
+    assert freed_mb >= 40
+    assert trimmed_mb <= 10

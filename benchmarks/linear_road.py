@@ -88,7 +88,7 @@ def trial(bench: Bench, ways: list[Expressway], guarantee: str, speed: float, pr
     application = bench.new_application(SYSTEMS["penstock"], "linear-road")
     orders = ["--worker", str(began_ms)]
     workers = [
-        start_worker(bench, "benchmarks.linear_road", orders, application, guarantee, {"COMMIT_MS": 500})
+        start_worker(bench, "benchmarks.linear_road", orders, application, guarantee, {"COMMIT_MS": 1000})
         for _ in range(processes)
     ]
     arrivals = Arrivals()

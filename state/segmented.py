@@ -37,6 +37,8 @@ class SegmentedState:
         self._segment_ms = state.spec.segment_ms
         self._behind = 8 + _SUFFIX_BYTES[state.spec.kind]
         self._floor_ms = 0
+        self._appended: tuple[bytes, int, int] | None = None
+        """Key, time and sequence number of the last ``append``; ``None`` if something else was written since."""
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False) -> Iterator[Entry]:
         """The entries of a key with ``from_ms <= time <= to_ms``, by time, then suffix. They are read as a whole before
@@ -93,6 +95,7 @@ class SegmentedState:
 
     def put(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
         """Set an entry; ``None`` deletes."""
+        self._appended = None
         self._state.put(self._store_key(key, time_ms, suffix), value, timestamp_ms)
 
     def entry_of(self, value: Any, timestamp_ms: int) -> Any:
@@ -103,23 +106,31 @@ class SegmentedState:
         self, key: bytes, time_ms: int, suffix: bytes, entry: Any, timestamp_ms: int, *, new: bool = False
     ) -> None:
         """``put`` of what ``entry_of`` made. ``new``: there is known to be none: see ``KeyValueState.put_new``."""
+        self._appended = None
         self._state.put_entry(self._store_key(key, time_ms, suffix), entry, timestamp_ms, new=new)
 
     def delete(self, key: bytes, time_ms: int, suffix: bytes, timestamp_ms: int) -> None:
         """Delete an entry."""
+        self._appended = None
         self._state.put(self._store_key(key, time_ms, suffix), None, timestamp_ms)
 
     def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
         """Kind ``list``: add an entry behind those of equal key and time; returns its sequence number, the suffix."""
-        suffix = (self._last_sequence(key, time_ms) + 1).to_bytes(4, "big")
         kept = time_ms >= self._floor_ms
+        sequence = self._last_sequence(key, time_ms) + 1
+        suffix = sequence.to_bytes(4, "big")
         self.put_entry(key, time_ms, suffix, self.entry_of(value, time_ms), time_ms, new=kept)
+        self._appended = (key, time_ms, sequence)
         return suffix
 
     def _last_sequence(self, key: bytes, time_ms: int) -> int:
         """Kind ``list``: the highest sequence number of entries of a key at one time; -1 without any."""
         if time_ms < self._floor_ms:
             return -1
+        if self._appended is not None and self._appended[:2] == (key, time_ms):
+            sequence = self._appended[2]
+            if self._store_key(key, time_ms, sequence.to_bytes(4, "big")) in self._state.dirty:
+                return sequence  # still there: neither committed, when others may expire it, nor taken back
         low, high = self._store_key(key, time_ms, b""), self._store_key(key, time_ms, b"\xff" * 5)
         while (last := self._state.first(low, high, reverse=True)) is not None:
             if len(last[0]) == len(low) + 4:

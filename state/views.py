@@ -33,6 +33,9 @@ from penstock.state.sizes import entries_bytes, marks_bytes
 from penstock.state.store import Packed, StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
+_ROOMY_TRIMS = 16
+"""So many trims may go by the last look at the sizes, where that found little: values grow without their number."""
+_FEW = 32
 _KEPT_BELOW = 8
 """How much less is cached here where the backend keeps what was read in less memory: with 8 MB instead of 64 above a map of
 128 MB, a million keys were counted in the same time, and rows of a table of a million found in 0.85 of it."""
@@ -60,6 +63,10 @@ class KeyValueState:
         self._sorted: SortedSet[bytes] | None = None
         """The first ``_sorted_len`` dirty keys."""
         self._sorted_len = 0
+        self._roomy: tuple[int, int] | None = None
+        """A limit of which ``trim`` found little taken, and how many entries may be there without another look."""
+        self._roomy_left = 0
+        """How often at most."""
         self._measured: tuple[int, int, int] | None = None
         """How many entries were young and old when ``size_bytes`` last looked and nothing was dirty, and what it said;
         ``None``: they may be others now."""
@@ -123,6 +130,10 @@ class KeyValueState:
             low = self._floor
         written = self._written_keys(low, high, reverse)
         stored = self._backend.range(self.spec.name, low, high, reverse=reverse)
+        if not written:
+            for key, data in stored:
+                yield from self._as_it_stands(key, data)
+            return
         absent = {k for k in written if self.entries[k] is None}
         last = None
         ours: Iterator[tuple[bytes, bytes | None]] = ((k, None) for k in written)
@@ -130,10 +141,14 @@ class KeyValueState:
             if key == last or key in absent:
                 continue
             last = key
-            entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
-            found = self.unpack(entry)
-            if found is not None:
-                yield key, found[0], found[1]
+            yield from self._as_it_stands(key, raw)
+
+    def _as_it_stands(self, key: bytes, raw: bytes | None) -> Iterator[tuple[bytes, Any, int]]:
+        """The entry of a key whose stored bytes are these, if it is there."""
+        entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
+        found = self.unpack(entry)
+        if found is not None:
+            yield key, found[0], found[1]
 
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
@@ -293,17 +308,32 @@ class KeyValueState:
         self._sorted, self._sorted_len = None, 0
         self._floor = self._dropped_to
 
-    def trim(self, max_bytes: int) -> None:
+    def trim(self, max_bytes: int, *, anew: bool = False) -> None:
         """Drop clean entries that were not asked for lately until the estimate is below ``max_bytes``, or a part of it
-        where the backend keeps what was read. Dirty ones stay."""
+        where the backend keeps what was read. Dirty ones stay. ``anew``: whatever was estimated before."""
+        if not anew and self._fits(max_bytes):
+            return
         self._measured = None
         if self._backend.keeps_reads:
             max_bytes //= _KEPT_BELOW
         if 2 * entries_bytes(self.entries) > max_bytes and 2 * len(self.dirty) <= len(self.entries):
             self._old = self.entries
             self.entries = {k: self._old[k] for k in self.dirty}
-        if self.size_bytes() > max_bytes:
+        size = self.size_bytes()
+        if size > max_bytes:
             self._old = {}
+        self._roomy = None if 4 * size > max_bytes else (max_bytes, 2 * (len(self.entries) + len(self._old)) + _FEW)
+        self._roomy_left = _ROOMY_TRIMS
+
+    def _fits(self, max_bytes: int) -> bool:
+        """Whether a look not long ago found a quarter of that at most taken, and since then the entries have not doubled:
+        looking at their sizes takes as long as changing a hundred of them."""
+        if self._backend.keeps_reads:
+            max_bytes //= _KEPT_BELOW
+        if self._roomy is None or self._roomy_left == 0:
+            return False
+        self._roomy_left -= 1
+        return max_bytes >= self._roomy[0] and len(self.entries) + len(self._old) <= self._roomy[1]
 
     def uncommitted_bytes(self) -> int:
         """Estimated memory of what the next commit writes."""

@@ -436,7 +436,7 @@ class Task:
         """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
         share = self.cache_max_bytes // max(len(self.stores), 1)
         for state in self.stores.values():
-            state.trim(share)
+            state.trim(share, anew=True)
         if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:
             self.requests.commit = True
 

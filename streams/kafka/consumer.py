@@ -27,14 +27,13 @@ from penstock.streams.kafka import columns
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
-from penstock.streams.kafka.leaving import settle
+from penstock.streams.kafka.leaving import EVENTS_MAX, settle
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.ports import Committed, Fetched
 
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
-_EVENTS_MAX = 100  # of the client's queue in one poll, where the records are read natively
 
 _error: Any = Message.error
 
@@ -340,7 +339,7 @@ class KafkaConsumer:
         """Let the client serve its own queue: callbacks and errors that are nobody's partition's. Records and ends that
         come this way have overtaken others, or were overtaken: their partitions are started anew."""
         slipped: set[TopicPartition] = set()
-        for message in self._take(_EVENTS_MAX, 0.0):
+        for message in self._take(EVENTS_MAX, 0.0):
             err = message.error()
             if err is None or err.code() == KafkaError._PARTITION_EOF:
                 slipped.add(_place(message))

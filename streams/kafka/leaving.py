@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaException
 
 SETTLE_LIMIT_S = 2.0
 """How long closing waits for the library to take back what it assigned, before it closes all the same."""
-_EVENTS_MAX = 100
+EVENTS_MAX = 100
+"""Of the client's queue in one poll, where records are not read from it."""
 
 
 def settle(client: Consumer, *, leave: bool) -> None:
@@ -24,6 +25,6 @@ def settle(client: Consumer, *, leave: bool) -> None:
     with contextlib.suppress(KafkaException, RuntimeError, SystemError):  # closing goes on without
         if leave:
             client.unsubscribe()
-        client.consume(_EVENTS_MAX, 0.0)
+        client.consume(EVENTS_MAX, 0.0)
         while leave and client.assignment() and time.monotonic() < until_s:
-            client.consume(_EVENTS_MAX, 0.01)
+            client.consume(EVENTS_MAX, 0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from decimal import Decimal
 from typing import Any
 
@@ -147,3 +149,43 @@ def test_serdes_that_cannot_be_are_refused_when_made(make: Any) -> None:
     with pytest.raises(SerdeError):
         serde: Serde[Any] = make()
         assert serde
+
+
+def by_the_module(text: str, delimiter: str, quote: str) -> list[str] | None:
+    """The fields that Python's reader finds; ``None`` where it refuses the line or finds more than one."""
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True))
+    except csv.Error:
+        return None
+    return (rows[0] or [""]) if len(rows) == 1 else None
+
+
+@given(
+    text=st.text(alphabet="ab,;\"' \t\r\n\0-1", max_size=12),
+    delimiter=st.sampled_from(",; \t"),
+    quote=st.sampled_from("\"'"),
+    columns=st.integers(1, 4),
+)
+def test_simple_lines_are_split_as_the_module_splits_them(text: str, delimiter: str, quote: str, columns: int) -> None:
+    serde = csv_row([f"c{n}" for n in range(columns)], delimiter=delimiter, quote=quote, null=None)
+    fields = by_the_module(text, delimiter, quote)
+    if fields is None or len(fields) != columns:
+        with pytest.raises(SerdeError):
+            serde.deserialize(text.encode())
+    else:
+        assert list(serde.deserialize(text.encode()).values()) == fields
+
+
+@pytest.mark.parametrize("null", ["", None, "NULL", "-1", "7"])
+@given(numbers=st.lists(st.integers() | st.booleans() | st.none(), min_size=2, max_size=2))
+def test_rows_of_numbers_are_written_as_any_other(null: str | None, numbers: list[Any]) -> None:
+    """A column of text beside them makes the line take the long way."""
+    short, long = (csv_row({"a": int, "b": int, **more}, null=null) for more in ({}, {"c": str}))
+    row = {"a": numbers[0], "b": numbers[1]}
+    try:
+        expected = long.serialize({**row, "c": "x"}).removesuffix(b",x")
+    except SerdeError:
+        with pytest.raises(SerdeError):
+            short.serialize(row)
+    else:
+        assert short.serialize(row) == expected

@@ -123,3 +123,21 @@ def test_less_is_kept_where_the_backend_keeps_it_too() -> None:
     state.put(key(0), 1, 1)
     state.trim(0)
     assert state.get(key(0)) == (1, 1), "what is not committed stays"
+
+
+def test_values_that_grow_are_noticed_though_their_number_stays() -> None:
+    spec = StoreSpec("s", "key_value", BYTES, BYTES)
+    backend = MemoryBackend([spec])
+    state = KeyValueState(spec, backend)
+    for size in [1, *[BOUND] * 40]:
+        for number in range(4):
+            state.put(key(number), b"v" * size, 1)
+        commit(state, backend)
+        state.trim(BOUND)
+    assert state.size_bytes() <= BOUND
+    state.put(key(0), b"v", 1)
+    commit(state, backend)
+    state.trim(10 * BOUND, anew=True)
+    state.load([key(1)])
+    state.trim(BOUND, anew=True)
+    assert state.size_bytes() <= BOUND

@@ -70,6 +70,14 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
     seg: int
 
 
+class Minute(msgspec.Struct, frozen=True, gc=False):
+    """What was reported from a segment in a minute: by how many cars, how many times, and the sum of the speeds."""
+
+    cars: int
+    speed: int
+    reports: int
+
+
 class Road(msgspec.Struct, frozen=True, gc=False):
     """One direction of an expressway."""
 

@@ -24,7 +24,7 @@ from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.examples.linear_road import model
 from penstock.topologies.examples.linear_road.accidents import Ahead, FollowRoad, change
 from penstock.topologies.examples.linear_road.cars import FollowCar
-from penstock.topologies.examples.linear_road.model import Charge, Departure, Entry, Halt, Report, Road, Segment
+from penstock.topologies.examples.linear_road.model import Charge, Departure, Entry, Halt, Minute, Report, Road, Segment
 from penstock.topologies.expressions.functions import coalesce, col, concat, count, left, lit, right, struct, when
 from penstock.topologies.graph import Topology
 from penstock.topologies.operators.processor import Processor, ProcessorContext
@@ -97,6 +97,11 @@ def at_end(record: Record) -> Record:
     return Record(record.key.key, record.value, record.key.end_ms, record.headers)
 
 
+def within_window(record: Record) -> Record:
+    """The result of a window under its key, at the window's last moment."""
+    return Record(record.key.key, record.value, record.key.end_ms - 1, record.headers)
+
+
 def accidents_of(halts: KStream) -> KStream:
     """``Ahead`` by segment, at the start of each minute that brings another one."""
     minutes = halts.group_by(struct(xway=col("xway"), dir=col("dir")), key=Road).windowed_by(tumbling("1m", grace=0))
@@ -108,17 +113,25 @@ def accidents_of(halts: KStream) -> KStream:
 def entries_with_statistics(positions: KStream, entries: KStream, accidents: KStream) -> KStream:
     """Entries with all that their tolls depend on, by segment."""
     segment = struct(xway=col("xway"), dir=col("dir"), seg=col("seg"))
-    in_segment = positions.group_by(segment, key=Segment)
-    minutes = in_segment.windowed_by(tumbling("1m", grace=0))
-    cars = minutes.aggregate(col("vid").count_distinct(), emission="on_close", name="numbers-of-cars")
-    five_minutes = in_segment.windowed_by(hopping("5m", "1m", grace=0, before_epoch=True))
-    speeds = five_minutes.aggregate(
-        (2 * col("speed").sum() + count()) // (2 * count()), emission="on_close", name="mean-speeds"
+    minutes = positions.group_by(segment, key=Segment).windowed_by(tumbling("1m", grace=0))
+    traffic = minutes.agg(
+        cars=col("vid").count_distinct(),
+        speed=coalesce(col("speed").sum(), lit(0)),
+        reports=count(),
+        value=Minute,
+        emission="on_close",
+        name="minutes",
     )
+    # One row per segment and minute goes into five windows, instead of every report.
+    within = traffic.to_stream().map_records(within_window, key=Segment, keeps_key=True, name="minutes-within")
+    five_minutes = within.group_by_key().windowed_by(hopping("5m", "1m", grace=0, before_epoch=True))
+    reports = col("reports").sum()
+    mean = (2 * col("speed").sum() + reports) // (2 * reports)
+    speeds = five_minutes.aggregate(mean, emission="on_close", name="mean-speeds")
     entered = entries.select_key(segment, key=Segment)
     for name, statistics, tolerance, with_statistic in (
         ("speed", speeds.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_speed),
-        ("cars", cars.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_cars),
+        ("cars", traffic.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_cars),
         ("accident", accidents, HORIZON, _with_accident),
     ):
         entered = entered.join_as_of(
@@ -131,8 +144,8 @@ def _with_speed(entry: Entry, lav: int | None) -> Entry:
     return msgspec.structs.replace(entry, lav=lav or 0)
 
 
-def _with_cars(entry: Entry, cars: int | None) -> Entry:
-    return msgspec.structs.replace(entry, cars=cars or 0)
+def _with_cars(entry: Entry, minute: Minute | None) -> Entry:
+    return msgspec.structs.replace(entry, cars=0 if minute is None else minute.cars)
 
 
 def _with_accident(entry: Entry, ahead: Ahead | None) -> Entry:

@@ -6,21 +6,25 @@ Values are kept as bytes, so that nobody can change them in place; ``value`` nam
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.state.serde import INT, Serde, serde_of
+from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
 _LIST = packed("values", tuple[bytes, ...])
-_BAG = packed("bag", tuple[tuple[bytes, int], ...])
-
-Bag: TypeAlias = "tuple[tuple[bytes, int], ...]"
-"""Values and how often each is there, in the order of their bytes."""
+_PAIRS = packed("bag", tuple[tuple[bytes, int], ...])
+_BAG: Serde[Bag] = Serde(
+    _PAIRS.name,
+    lambda bag: _PAIRS.serialize(tuple(bag)),
+    lambda data: Bag(_PAIRS.deserialize(data)),
+    immutable=True,
+    exact=Bag,
+)
 
 
 def first(of: Column = None, *, value: Any = None) -> Aggregator:
@@ -166,7 +170,7 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
 
     def changed(acc: Bag, row: Any, by: int) -> Bag:
         x = pick(row)
-        return acc if x is None else _moved(acc, serde.serialize(x), by)
+        return acc if x is None else acc.moved(serde.serialize(x), by)
 
     def add(acc: Bag, row: Any, timestamp_ms: int) -> Bag:
         return changed(acc, row, 1)
@@ -175,14 +179,14 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
         return changed(acc, row, -1)
 
     def merge(a: Bag, b: Bag) -> Bag:
-        return _combined(a, b, 1)
+        return a.combined(b, 1)
 
     def subtract(a: Bag, b: Bag) -> Bag:
-        return _combined(a, b, -1)
+        return a.combined(b, -1)
 
     return Aggregator(
         name=name,
-        init=tuple,
+        init=Bag,
         add=add,
         result=result,
         serde=_BAG,
@@ -192,25 +196,6 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
         subtract=subtract,
         exact_merge=True,
     )
-
-
-def _moved(bag: Bag, value: bytes, by: int) -> Bag:
-    """The bag with one value's count moved by 1 or -1. Raises ``ValueError`` when there is none to take."""
-    at = bisect_left(bag, (value,))
-    there = at < len(bag) and bag[at][0] == value
-    left = (bag[at][1] if there else 0) + by
-    if left < 0:
-        raise ValueError(f"{value!r:.60} is taken out of a collection that does not hold it")
-    return bag[:at] + (((value, left),) if left else ()) + bag[at + there :]
-
-
-def _combined(a: Bag, b: Bag, sign: int) -> Bag:
-    counts = dict(a)
-    for value, count in b:
-        counts[value] = counts.get(value, 0) + sign * count
-    if any(c < 0 for c in counts.values()):
-        raise ValueError("values are taken out of a collection that does not hold them")
-    return tuple(sorted((v, c) for v, c in counts.items() if c))
 
 
 def top_k(k: int, of: Column = None, *, by: Column = None, largest: bool = True, value: Any = None) -> Aggregator:

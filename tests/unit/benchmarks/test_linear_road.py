@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.expressways import APART, FORMER, INPUT, OUTPUTS, Expressway, last_line, placed_keys, without_emit
-from benchmarks.linear_road import Arrivals, highest, responses_ms
+from benchmarks.linear_road import Arrivals, highest, responses_ms, table
 from penstock.state.log import Record
 from penstock.state.partitioner import partition_for
 from penstock.streams.test_driver import TopologyTestDriver
@@ -58,3 +58,15 @@ def test_responses_count_from_the_second_of_the_line_at_the_speed() -> None:
     arrivals.answers = [("linear-road-tolls", b"0,7,60,123,30,0"), ("linear-road-expenditures", b"3,20,123,1,0")]
     arrivals.came.extend([1_000_000 + 6_500_000, 1_000_000 + 2_250_000])
     assert responses_ms(arrivals, 1_000_000, 10.0) == ([250.0], [500.0])
+
+
+def test_what_did_not_come_is_late_and_what_is_wrong_is_void() -> None:
+    row = {"expressways": 1, "speed": 1.0, "void": "", "holds": True}
+    late = {**row, "expressways": 2, "holds": False, "missing": 1_234}
+    wrong = {**row, "expressways": 3, "holds": False, "void": "5 answers are not among the 9 right ones"}
+    _, rows = table([wrong, late, row], "verdict")
+    assert [cells[-1] for cells in rows] == [
+        "holds",
+        "too late, 1,234 not within 30 s of the end",
+        "VOID: 5 answers are not among the 9 right ones",
+    ]

@@ -42,6 +42,9 @@ from penstock.topologies.graph import Topology
 
 IDLE_POLL_S = 0.1
 
+FLUSH_APART_MAX_S = 1.0
+"""Between the flushes of two tasks, or less where an interval has many of them."""
+
 PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
 
@@ -103,7 +106,9 @@ class Runtime:
         self._pace = Pace(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
-        self._last_flush_s = self._last_commit_s
+        self._last_flush_s = self._flushed_s = self._last_commit_s
+        self._to_flush: list[tuple[Unit, TaskId]] = []
+        self._flush_apart_s = 0.0
         self.consumer = open_consumer()
         self._assignment = Assignment(
             topology,
@@ -295,16 +300,21 @@ class Runtime:
         self._last_commit_s = max(begun_s, self._clock.monotonic_s() - half_s)
 
     def _flush_when_due(self) -> None:
-        """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._last_flush_s < self.options.state_flush_interval_ms / 1000:
+        """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a
+        time, since records wait while a large one is written."""
+        now_s, interval_s = self._clock.monotonic_s(), self.options.state_flush_interval_ms / 1000
+        if not self._to_flush and now_s - self._last_flush_s >= interval_s:
+            self._last_flush_s = now_s
+            self._to_flush = [(u, t.id) for u in self._units.values() for t in u.tasks.values() if t.stores]
+            self._flush_apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._to_flush), 1))
+        elif now_s - self._flushed_s < self._flush_apart_s:
             return
-        self._last_flush_s = now_s
-        for unit in self._units.values():
-            for task in unit.tasks.values():
-                if task.stores:
-                    unit.committer.refresh(task)
-                    task.backend.flush()
+        if self._to_flush:
+            unit, task_id = self._to_flush.pop(0)
+            if (task := unit.tasks.get(task_id)) is not None:
+                unit.committer.refresh(task)
+                task.backend.flush()
+            self._flushed_s = self._clock.monotonic_s()
 
     def _committed_positions(self) -> dict[TopicPartition, int]:
         return {tp: offset for task in self.tasks.values() for tp, offset in task.committed_positions.items()}

@@ -18,16 +18,19 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from penstock.state.changelog import REPARTITION_RETENTION_MS
 from penstock.state.errors import SettingsError
-from penstock.state.native import Choice
+from penstock.state.machine_memory import own_share_bytes
+from penstock.state.native import Choice, compiled
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.commit import Guarantee
 from penstock.streams.policies import Policies
 from penstock.streams.redact import redacted
-from penstock.streams.task import Columns
+from penstock.streams.task import STATE_CACHE_BYTES, Columns
 
 ENV_PREFIX = "PENSTOCK_"
 Latency = Literal["balanced", "low"]
 _TABLES = ("common", "consumer", "producer")
+CACHE_BYTES_MAX = 512 << 20
+"""What is not set grows no further by itself."""
 WRITE_OUT_LOW_BYTES = 8 << 20
 """At most so much waits to be written out of the stores with ``latency="low"``: a million rows that were loaded and then
 written out at once, by the flush of every half minute, held up all records for 0.7 s."""
@@ -44,7 +47,7 @@ class WorkerSettings:
     when all is acknowledged; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
     ``batch_max_records`` (4,000 at most where records are Python objects); ``buffered_max_records`` bounds what waits per
     input partition, ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside the memory that
-    ``rocksdb`` sets (``RocksDBOptions``).
+    ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
     ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
     waits for a caught-up input before it goes on without it.
     ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every
@@ -68,7 +71,7 @@ class WorkerSettings:
     columns: Columns = "auto"
     batch_max_records: int = 20_000
     buffered_max_records: int = 30_000
-    state_cache_max_bytes: int = 64 * 1024 * 1024
+    state_cache_max_bytes: int = 0
     state_flush_interval_ms: int = 30_000
     replication_factor: int = -1
     repartition_retention_ms: int = REPARTITION_RETENTION_MS
@@ -102,7 +105,6 @@ class WorkerSettings:
             "max_task_idle_ms": (0, 3_600_000, "a task that waits longer looks dead"),
             "batch_max_records": (1, 1_000_000, "a batch is held in memory"),
             "buffered_max_records": (1, 10_000_000, "buffered records are held in memory"),
-            "state_cache_max_bytes": (1 << 20, 1 << 40, "a batch's own state must fit"),
             "state_flush_interval_ms": (100, 3_600_000, "a crash of the machine makes the changelog repeat this much"),
             "repartition_purge_interval_ms": (0, 86_400_000, "0 is never; disks fill meanwhile"),
             "metrics_port": (0, 65_535, "0 is off"),
@@ -112,11 +114,24 @@ class WorkerSettings:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise SettingsError(f"{name}={value}; it must be from {low} to {high}: {why}")
+        if self.state_cache_max_bytes and not 1 << 20 <= self.state_cache_max_bytes <= 1 << 40:
+            raise SettingsError(
+                f"state_cache_max_bytes={self.state_cache_max_bytes}; it must be from {1 << 20} to {1 << 40}, since a "
+                "batch's own state must fit, or 0 for the default"
+            )
         if self.guarantee == "exactly_once" and self.commit_interval_ms > self.transaction_timeout_ms // 2:
             raise SettingsError(
                 f"commit_interval_ms={self.commit_interval_ms} is over half of transaction_timeout_ms="
                 f"{self.transaction_timeout_ms}: the broker would abort open transactions; lower one or raise the other"
             )
+
+    def cache_bytes(self) -> int:
+        """``state_cache_max_bytes``, or where it is 0: 64 MB above the compiled part, whose own map of entries is smaller
+        and nearly as fast, and a quarter of the machine's share (``RocksDBOptions.limits``) without it, 512 MB at most."""
+        if self.state_cache_max_bytes:
+            return self.state_cache_max_bytes
+        share = own_share_bytes() if compiled() is None else 0
+        return min(max(share // 4, STATE_CACHE_BYTES), CACHE_BYTES_MAX)
 
     def stores_options(self) -> RocksDBOptions:
         """``rocksdb``, with no more waiting to be written out than ``latency`` allows."""

@@ -47,6 +47,8 @@ from penstock.topologies.plan import plan_of
 from penstock.topologies.watermarks import Carried, Looped
 
 Columns = Literal["auto", "off"]
+STATE_CACHE_BYTES = 64 << 20
+"""For the decoded entries of all tasks of a process, unless more is said."""
 _MEASURED_EVERY = 1_000
 """Records after which the memory of the stores is measured again, however much room there was."""
 _SMALL_ENTRY_BYTES = 400
@@ -63,7 +65,7 @@ class TaskOptions:
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
-    state_cache_max_bytes: int = 64 * 1024 * 1024
+    state_cache_max_bytes: int = STATE_CACHE_BYTES
     max_task_idle_ms: int = 0
     live: bool = False
     wall_resolution_ms: int = 10

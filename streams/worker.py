@@ -285,7 +285,7 @@ class Worker:
             task=TaskOptions(
                 policies=s.policies,
                 batch_max_records=s.batch_max_records,
-                state_cache_max_bytes=s.state_cache_max_bytes,
+                state_cache_max_bytes=s.cache_bytes(),
                 max_task_idle_ms=s.max_task_idle_ms,
                 live=True,
                 columns=s.columns,

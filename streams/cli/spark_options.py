@@ -88,7 +88,7 @@ def inputs_of(args: argparse.Namespace) -> Given:
     from penstock.streams.settings import load_settings
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
-    from penstock.streams.task import TaskOptions
+    from penstock.streams.task import STATE_CACHE_BYTES, TaskOptions
 
     # First of all, because it is quick, and because it puts this folder on the path that executors get.
     load_topology(args.topology)
@@ -113,7 +113,7 @@ def inputs_of(args: argparse.Namespace) -> Given:
         options=TaskOptions(
             policies=settings.policies,
             batch_max_records=settings.batch_max_records,
-            state_cache_max_bytes=settings.state_cache_max_bytes,
+            state_cache_max_bytes=settings.state_cache_max_bytes or STATE_CACHE_BYTES,
         ),
         exactly_once=settings.guarantee == "exactly_once",
         snapshots=settings.snapshots,

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.state.errors import SettingsError
+from penstock.state.native import without
 from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.streams import settings
 from penstock.streams.policies import Policies
 from penstock.streams.redact import HIDDEN, redacted
-from penstock.streams.settings import WRITE_OUT_LOW_BYTES, WorkerSettings, load_settings
+from penstock.streams.settings import CACHE_BYTES_MAX, WRITE_OUT_LOW_BYTES, WorkerSettings, load_settings
+from penstock.streams.task import STATE_CACHE_BYTES
 
 TOML = """
 [penstock]
@@ -120,3 +123,23 @@ def test_low_latency_lets_little_wait_to_be_written_out() -> None:
     low = load_settings(env={}, application_id="a", latency="low").stores_options()
     assert low == RocksDBOptions(write_out_bytes=WRITE_OUT_LOW_BYTES)
     assert load_settings(env={}, application_id="a", latency="low", rocksdb=few).stores_options() == few
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0, STATE_CACHE_BYTES), (1 << 30, 1 << 28), (1 << 45, CACHE_BYTES_MAX)]
+)
+def test_without_the_compiled_part_decoded_entries_get_a_quarter_of_the_share(
+    share: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "own_share_bytes", lambda: share)
+    with without():
+        assert WorkerSettings(application_id="a").cache_bytes() == expected
+        assert WorkerSettings(application_id="a", state_cache_max_bytes=1 << 20).cache_bytes() == 1 << 20
+    monkeypatch.setattr(settings, "compiled", lambda: settings)
+    assert WorkerSettings(application_id="a").cache_bytes() == STATE_CACHE_BYTES
+
+
+@pytest.mark.parametrize("wrong", [-1, 1, (1 << 20) - 1, (1 << 40) + 1])
+def test_a_cache_has_room_for_a_batch(wrong: int) -> None:
+    with pytest.raises(SettingsError, match="state_cache_max_bytes"):
+        WorkerSettings(application_id="a", state_cache_max_bytes=wrong)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
+from benchmarks.workloads import Variant
+
 CALM_CORES = 0.1
 """Where the host took less than so many processors, the figures are the system's own."""
 
@@ -23,11 +25,12 @@ def is_calm(point: Point) -> bool:
 
 
 def typical(points: Iterable[Point]) -> list[Point]:
-    """One point per series, guarantee and rate, void ones left out: medians of its calm runs, of all where none was."""
-    groups: dict[tuple[str, str, int], list[Point]] = {}
+    """One point per series, guarantee, rate and table, void ones left out: medians of its calm runs, of all if none was."""
+    groups: dict[tuple[str, str, int, int], list[Point]] = {}
     for point in points:
         if not point["void"]:
-            groups.setdefault((point["series"], point["guarantee"], point["rate_per_s"]), []).append(point)
+            place = (point["series"], point["guarantee"], point["rate_per_s"], point.get("keys", Variant.keys))
+            groups.setdefault(place, []).append(point)
     found = []
     for some in groups.values():
         calm = [point for point in some if is_calm(point)] or some

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from benchmarks.calm import typical
 from benchmarks.report import label, ratios, valid
+from benchmarks.workloads import Variant
 
 Result = dict[str, Any]
 Verdict = Literal["reached", "not reached", "not measured"]
@@ -130,7 +131,7 @@ def latency(results: Results, guarantee: str, rate_per_s: int) -> list[Finding]:
     """p99 of ``enrich``, with the better of Penstock's two settings, against Kafka Streams with and without linger, and
     against Quix Streams, which has no exactly-once."""
     points = [r for r in results.of("latencies") if r["guarantee"] == guarantee and r["rate_per_s"] == rate_per_s]
-    p99 = {r["series"]: r["p99_ms"] for r in typical(points)}
+    p99 = {r["series"]: r["p99_ms"] for r in typical(points) if r.get("keys", Variant.keys) == Variant.keys}
     ours = [p99[name] for name in ("adaptive", "adaptive, low latency") if name in p99]
     what = f"p99 of enrich at {rate_per_s:,}/s, 100 ms commits, {guarantee}"
 

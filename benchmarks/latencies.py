@@ -17,6 +17,7 @@ from benchmarks.harness import Budget, add_common, open_bench, say
 from benchmarks.latency import Load, floor, latency
 from benchmarks.report import latency_table
 from benchmarks.systems import GUARANTEES, SYSTEMS
+from benchmarks.workloads import Variant
 
 RATES = (500, 2_000, 5_000, 10_000, 20_000, 40_000)
 HOPELESS_MS = 5_000.0
@@ -58,6 +59,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="of: %(choices)s (default: all)")  # fmt: skip
     parser.add_argument("--rates", nargs="+", type=int, default=list(RATES), help="clicks a second (%(default)s)")
     parser.add_argument("--guarantees", nargs="+", choices=list(GUARANTEES), default=["ALO"])
+    parser.add_argument("--keys", type=int, default=Variant.keys, help="rows of the table (default: %(default)s); a worker "
+                        "of batches of 1 reads a million in a quarter of an hour")  # fmt: skip
     parser.add_argument("--warm-s", type=float, default=5.0, help="before measuring (default: %(default)s)")
     parser.add_argument("--measured-s", type=float, default=15.0, help="measured (default: %(default)s)")
     parser.add_argument("--tries", type=int, default=2, help="of a point while the host takes (default: %(default)s)")
@@ -100,7 +103,7 @@ def _point(bench: Bench, series: Series, guarantee: str, load: Load) -> dict[str
         found = floor(bench, guarantee, load)
     else:
         found = latency(bench, SYSTEMS[series.system], guarantee, load, COMMIT_MS, series.environment)
-    return {**found, "series": series.name, "commit_ms": COMMIT_MS}
+    return {**found, "series": series.name, "commit_ms": COMMIT_MS, "keys": bench.variant.keys}
 
 
 def _said(found: dict[str, Any]) -> str:
@@ -114,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     found = []
     with open_bench(options) as opened:
-        bench = opened.bench()
+        bench = opened.bench(Variant(keys=options.keys))
         for point in points(bench, options):
             bench.write("latencies", point)
             found.append({**point, "system": point["series"]})

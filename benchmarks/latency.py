@@ -61,10 +61,11 @@ class Receiver(threading.Thread):
 
 
 class Sender:
-    """Sends clicks of users chosen evenly from the million."""
+    """Sends clicks of users chosen evenly from all."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, users: int) -> None:
         self._topic = topic
+        self._users = users
         self._random = np.random.default_rng(1)
         self._producer = Producer(
             {
@@ -77,7 +78,7 @@ class Sender:
 
     def send(self, count: int) -> None:
         """Hand over that many clicks, due now."""
-        for user in self._random.integers(0, data.USERS, count).tolist():
+        for user in self._random.integers(0, self._users, count).tolist():
             due_us = time.time_ns() // 1000
             value = b'{"user":"u%07d","url":"/page/1","ts":%d}' % (user, due_us)
             self._producer.produce(self._topic, value, data.user_key(user), timestamp=due_us // 1000)
@@ -120,7 +121,7 @@ def latency(
     receiver = Receiver(bench.log.bootstrap, f"{application}-out", bench.variant.partitions)
     receiver.start()
     try:
-        facts |= _measure(bench, process, receiver, Sender(bench.log.bootstrap, f"{application}-in"), load)
+        facts |= _measure(bench, process, receiver, _sender(bench, f"{application}-in"), load)
     finally:
         receiver.halt.set()
         receiver.join()
@@ -137,12 +138,16 @@ def floor(bench: Bench, guarantee: str, load: Load) -> dict[str, Any]:
     receiver = Receiver(bench.log.bootstrap, topic, bench.variant.partitions)
     receiver.start()
     try:
-        found = _steadily(bench, [], receiver, Sender(bench.log.bootstrap, topic), load)
+        found = _steadily(bench, [], receiver, _sender(bench, topic), load)
     finally:
         receiver.halt.set()
         receiver.join()
         bench.log.delete([topic])
     return {"system": "none", "guarantee": guarantee, "rate_per_s": load.rate_per_s, "void": "", **found}
+
+
+def _sender(bench: Bench, topic: str) -> Sender:
+    return Sender(bench.log.bootstrap, topic, bench.variant.keys)
 
 
 def _measure(

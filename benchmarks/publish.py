@@ -25,7 +25,7 @@ from benchmarks.harness import RESULTS
 from benchmarks.measured import Ceiling
 from benchmarks.plots import Line
 from benchmarks.report import markdown
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, Variant
 from penstock.streams.demo.svg import number
 
 HERE = Path(__file__).parent
@@ -139,10 +139,11 @@ def curves(results: Results, report_: Report) -> None:
 
 
 def latencies(results: Results, report_: Report) -> None:
-    """p50 and p99 against the rate, one plot per guarantee and quantile, and the figures."""
-    points = results.of("latencies")
-    for guarantee in sorted({r["guarantee"] for r in points}):
-        some = [r for r in points if r["guarantee"] == guarantee]
+    """p50 and p99 against the rate, one plot per table, guarantee and quantile, and the figures."""
+    points = [{"keys": Variant.keys, **r} for r in results.of("latencies")]
+    for keys, guarantee in sorted({(r["keys"], r["guarantee"]) for r in points}):
+        some = [r for r in points if (r["keys"], r["guarantee"]) == (keys, guarantee)]
+        report_.add(f"### {guarantee}, a table of {keys:,} rows")
         fine = typical(some)
         for name, field in (("p50", "p50_ms"), ("p99", "p99_ms")):
             lines = []
@@ -150,7 +151,7 @@ def latencies(results: Results, report_: Report) -> None:
                 found = {float(r["rate_per_s"]): r[field] for r in fine if r["series"] == series}
                 lines.append(Line(series, sorted(found.items()), not series.startswith(("batches", "adaptive"))))
             if lines:
-                title = f"{name} of enrich against rate, {guarantee}"
+                title = f"{name} of enrich against rate, {guarantee}, {number(keys)} rows"
                 report_.plot(title, plots.chart(title, lines, "clicks per second", f"{name}, milliseconds", log_y=True))
         report_.add(report.latency_table([{**r, "system": r["series"]} for r in some]))
 

@@ -16,6 +16,8 @@ from itertools import chain
 Pair = tuple[bytes, int]
 RUN_MAX = 256
 """Pairs in a run at most; a longer one is split in two."""
+_PAIR_BYTES = 150
+"""A pair, its short value and its count, and the pair's place."""
 
 
 class Bag:
@@ -44,6 +46,10 @@ class Bag:
 
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+    def __sizeof__(self) -> int:
+        """With its pairs, which no one else holds: caches of stores ask for it."""
+        return object.__sizeof__(self) + self._length * _PAIR_BYTES
 
     def __repr__(self) -> str:
         return f"Bag({list(self)!r})"

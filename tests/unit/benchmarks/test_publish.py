@@ -163,7 +163,7 @@ def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:
     assert "fsync" in text
     plotted = {path.name for path in (tmp_path / "plots").iterdir()}
     assert plotted == {
-        "burst.svg", "p50-of-enrich-against-rate-alo.svg", "p99-of-enrich-against-rate-alo.svg",
+        "burst.svg", "p50-of-enrich-against-rate-alo-1-m-rows.svg", "p99-of-enrich-against-rate-alo-1-m-rows.svg",
         "cost-against-the-size-of-windows.svg",
     }  # fmt: skip
     for name in plotted:

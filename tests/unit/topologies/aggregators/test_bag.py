@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -47,6 +48,17 @@ def test_bags_are_put_together_and_taken_apart(a: list[bytes], b: list[bytes]) -
     if Counter(b) - Counter(a):
         with pytest.raises(ValueError, match="does not hold"):
             one.combined(other, -1)
+
+
+def test_its_size_is_that_of_its_values() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        bag = Bag((b"%08d" % n, n + 1_000) for n in range(20_000))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.7 * taken < bag.__sizeof__() < 1.3 * taken
 
 
 def test_runs_stay_short_in_every_order_of_arrival() -> None:

@@ -16,6 +16,7 @@ LEGEND_COLUMNS, LEGEND_STEP = 3, 20
 COLOURS = (
     ("#0072b2", "#56b4e9"), ("#d55e00", "#ff8c42"), ("#009e73", "#2fd6a8"), ("#b0558f", "#e08cc4"), ("#8a6d00", "#e8c547"),
     ("#5b4bb7", "#a79bf0"), ("#5f6b76", "#aab4be"), ("#a11d33", "#ff7d8f"), ("#3d7a1e", "#9bd573"), ("#00707a", "#4fd0dc"),
+    ("#1b1b1b", "#f2f2f2"), ("#7a4a21", "#c9975e"),
 )  # fmt: skip
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #333 } .label, .title { fill: #111 }

@@ -44,8 +44,8 @@ Above 0.1 or so of **others' cores**, the machine had other work to do or its ho
 rates of that row say little."""
 LATENCY = """From handing a click to the producer to receiving it enriched; {points} points. *No system*: the producer and
 the receiver alone, through the broker once. **Taken by the host** are the processors on which something was ready to run
-while the machine's host ran others: above {cores} the waits are also the host's, so the point was measured again, and the
-plots and goals take the medians of the other ones where there are any."""
+while the machine's host ran others: above {cores} the waits are also the host's. Some points were measured again for
+that; plots and goals take the medians of a point's other runs where there are any."""
 CURVES = {
     "records": ("Cost against records drained", "records drained"),
     "keys": ("Cost against keys", "keys"),

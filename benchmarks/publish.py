@@ -150,7 +150,7 @@ def latencies(results: Results, report_: Report) -> None:
             for series in dict.fromkeys(r["series"] for r in fine):
                 found = {float(r["rate_per_s"]): r[field] for r in fine if r["series"] == series}
                 lines.append(Line(series, sorted(found.items()), not series.startswith(("batches", "adaptive"))))
-            if lines:
+            if lines and len({r["rate_per_s"] for r in fine}) > 1:
                 title = f"{name} of enrich against rate, {guarantee}, {number(keys)} rows"
                 report_.plot(title, plots.chart(title, lines, "clicks per second", f"{name}, milliseconds", log_y=True))
         report_.add(report.latency_table([{**r, "system": r["series"]} for r in some]))

@@ -152,6 +152,7 @@ def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:
     lines = [
         MACHINE, MACHINE, {"kind": "roofline", "machine": MACHINE, "rows": [row]},
         drained("ysb", "penstock", 2_000.0, 1.0), latency("adaptive", 20.0), point,
+        latency("adaptive", 30.0, 10_000), latency("adaptive", 30.0, keys=10_000),
         *(curve("windows", x, 2.0) for x in (10_000, 600_000)), *brought,
     ]  # fmt: skip
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -160,6 +161,7 @@ def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:
     assert text.count("abc1234") == 1
     assert "q1" in text and "q0" not in text
     assert "VOID: late" in text
+    assert "### ALO, a table of 10,000 rows" in text
     assert "fsync" in text
     plotted = {path.name for path in (tmp_path / "plots").iterdir()}
     assert plotted == {

@@ -86,16 +86,15 @@ class _Row:
         }
         self._readers: dict[str, Callable[[str], Any]] = {c: _bool if t is bool else t for c, t in types.items()}
         self._null = null
-        self._pairs = tuple(self._readers.items())
         # as a number's text is never the one for no value
         self._plain_numbers = null is None or not null.lstrip("-").isdigit()
 
     def read(self, texts: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
         """The row of these texts, in the order of ``columns``."""
-        if columns is None and len(texts) == len(self._pairs):
+        if columns is None and len(texts) == len(self._readers):
             null = self._null
             try:
-                return {c: None if t == null else r(t) for (c, r), t in zip(self._pairs, texts, strict=True)}
+                return {c: None if t == null else r(t) for (c, r), t in zip(self._readers.items(), texts, strict=True)}
             except Exception:  # the way below says of which column
                 pass
         columns = self.columns if columns is None else columns

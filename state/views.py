@@ -130,25 +130,19 @@ class KeyValueState:
             low = self._floor
         written = self._written_keys(low, high, reverse)
         stored = self._backend.range(self.spec.name, low, high, reverse=reverse)
-        if not written:
-            for key, data in stored:
-                yield from self._as_it_stands(key, data)
-            return
         absent = {k for k in written if self.entries[k] is None}
         last = None
-        ours: Iterator[tuple[bytes, bytes | None]] = ((k, None) for k in written)
-        for key, raw in merge(ours, stored, key=lambda pair: pair[0], reverse=reverse):
+        rows: Iterator[tuple[bytes, bytes | None]] = iter(stored)
+        if written:  # merging costs more than reading a few rows does
+            rows = merge(((k, None) for k in written), stored, key=itemgetter(0), reverse=reverse)
+        for key, raw in rows:
             if key == last or key in absent:
                 continue
             last = key
-            yield from self._as_it_stands(key, raw)
-
-    def _as_it_stands(self, key: bytes, raw: bytes | None) -> Iterator[tuple[bytes, Any, int]]:
-        """The entry of a key whose stored bytes are these, if it is there."""
-        entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
-        found = self.unpack(entry)
-        if found is not None:
-            yield key, found[0], found[1]
+            entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
+            found = self.unpack(entry)
+            if found is not None:
+                yield key, found[0], found[1]
 
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False

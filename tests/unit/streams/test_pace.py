@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.streams.chunk import Chunk
-from penstock.streams.pace import GRAVE_S, TURN_MAX_BYTES, TURN_MAX_ROWS, Pace
+from penstock.streams.pace import GRAVE_S, REMEMBERED_TURNS, TURN_MAX_BYTES, TURN_MAX_ROWS, Pace
 from penstock.topologies.columns import BytesColumn
 
 
@@ -60,10 +60,16 @@ def test_slow_records_make_small_turns_at_once() -> None:
     assert pace.records == 1
 
 
-def test_one_slow_turn_among_quick_ones_is_the_machines() -> None:
+def after_quick_turns(records: int, seconds: float) -> Pace:
+    """As many as are remembered."""
     pace = Pace(100, 20_000, 0.01)
-    for _ in range(4):
-        pace.turned(20, 0.001, 0)
+    for _ in range(REMEMBERED_TURNS):
+        pace.turned(records, seconds, 0)
+    return pace
+
+
+def test_one_slow_turn_among_quick_ones_is_the_machines() -> None:
+    pace = after_quick_turns(20, 0.001)
     pace.turned(20, 0.026, 130)
     assert pace.records == 100
     pace.turned(130, 0.002, 0)
@@ -71,9 +77,7 @@ def test_one_slow_turn_among_quick_ones_is_the_machines() -> None:
 
 
 def test_records_that_became_slow_are_believed_after_a_few_turns() -> None:
-    pace = Pace(100, 20_000, 0.01)
-    for _ in range(4):
-        pace.turned(20, 0.0002, 0)
+    pace = after_quick_turns(20, 0.0002)
     seen = []
     for _ in range(5):
         pace.turned(100, 0.1, 9_000)
@@ -82,9 +86,7 @@ def test_records_that_became_slow_are_believed_after_a_few_turns() -> None:
 
 
 def test_a_turn_that_took_very_long_is_believed_at_once() -> None:
-    pace = Pace(100, 20_000, 0.01)
-    for _ in range(4):
-        pace.turned(100, 0.001, 0)
+    pace = after_quick_turns(100, 0.001)
     pace.turned(100, GRAVE_S * 2, 9_000)
     assert pace.records == 1
 

@@ -2,7 +2,8 @@
 there is room, what was read.
 
 ``EntryMap`` is the interface. Its compiled form (``penstock_native.EntryMap``) keeps both, an entry of 9 + 16 bytes in 55,
-and finds a key in 0.2 us; its ``find_rows``, which the other has not, gives the values of a column of keys as one buffer.
+and finds a key in 0.2 us; its ``find_rows`` and ``put_rows``, which the other has not, are ``get_many`` and ``put_many`` for
+columns in buffers.
 Its Python form is a dictionary of what was written, such an entry in 190 bytes; it keeps nothing that was merely read,
 which the views above do already, decoded.
 """
@@ -35,6 +36,10 @@ class EntryMap(Protocol):
     @property
     def written_bytes(self) -> int:
         """What of it the written entries take."""
+
+    @property
+    def forgot(self) -> bool:
+        """Whether an entry was forgotten, since the map was empty, that was settled or merely read."""
 
     def get_many(self, keys: Sequence[bytes]) -> tuple[list[bytes | None], list[int]]:
         """The values of the keys, and the places of those of which nothing is known here (their values are
@@ -75,6 +80,7 @@ class WrittenEntries:
         self._sorted: list[bytes] = []
         self._counted_bytes = 0
         self._exact_bytes = 0
+        self.forgot = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -119,7 +125,9 @@ class WrittenEntries:
         return list(map(add, repeat(prefix), keys)), list(map(self._entries.__getitem__, keys))
 
     def settle(self) -> None:
+        forgot = self.forgot or bool(self._entries)
         self.clear()
+        self.forgot = forgot
 
     def shrink(self, max_bytes: int) -> None:
         """What is written stays."""
@@ -127,6 +135,7 @@ class WrittenEntries:
     def clear(self) -> None:
         self._entries, self._sorted = {}, []
         self._counted_bytes = self._exact_bytes = 0
+        self.forgot = False
 
 
 def _taken_bytes(keys: Collection[bytes], values: Iterable[bytes | None]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.state.native import compiled
-from penstock.state.store import Packed, StoreSpec, StoreWrites
+from penstock.state.store import Packed, StoreSpec, StoreWrites, Unbased
 
 
 class _Table:
@@ -97,6 +97,9 @@ class MemoryBackend:
             return None
         found = self.get_many(store, native.list_rows(data, ends, None))
         return Packed(*native.pack_rows([None if value is None else value[skip:] for value in found]))
+
+    def base(self, store: str, counts: Unbased) -> None:
+        counts.base(self.get_many(store, counts.unbased()))
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         return list(map(self._table(store).data.get, keys))

@@ -37,7 +37,7 @@ from penstock.state.native import compiled
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_files import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
 from penstock.state.rocksdb_options import RocksDBOptions, database_options, shared_bound, unlogged_writes
-from penstock.state.store import Packed, StoreSpec, StoreWrites
+from penstock.state.store import Packed, StoreSpec, StoreWrites, Unbased
 from penstock.state.write_buffer import StoreBuffer
 
 FILE_ENTRIES_MIN = 2_000
@@ -87,15 +87,17 @@ class RocksDBBackend:
             )
         # Per store, a key that none of the database's keys lies below: where the search for expired ones begins.
         self._floors: dict[str, bytes] = {}
-        self._buffers = {name: StoreBuffer(new_entries()) for name in self._names}
-        parts = WRITTEN_PARTS if self.keeps_reads else WRITTEN_PARTS_IN_PYTHON
-        self._written_max = min(entries_bytes // parts, self._options.write_out_bytes)
         # Per store whose ranges are read, how many commits are still to go into the database at once.
         self._direct: dict[str, int] = {}
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily] = {}
+        self._buffers: dict[str, StoreBuffer] = {}
         for name in self._names:
             self._attach(name)
+            empty = next(self._ascending(self._families[name], USER_PREFIX, USER_END), None) is None
+            self._buffers[name] = StoreBuffer(new_entries(), began_empty=empty)
+        parts = WRITTEN_PARTS if self.keeps_reads else WRITTEN_PARTS_IN_PYTHON
+        self._written_max = min(entries_bytes // parts, self._options.write_out_bytes)
         self._bound.join()
 
     def _attach(self, name: str) -> None:
@@ -122,7 +124,7 @@ class RocksDBBackend:
         values, unknown = buffer.entries.get_many(keys)
         if unknown and (bound := buffer.dropped_below) is not None:
             unknown = [i for i in unknown if keys[i] >= bound]
-        if not unknown:
+        if not unknown or buffer.whole:
             return values
         asked = keys if len(unknown) == len(keys) else [keys[i] for i in unknown]
         found = self._read(family, asked)
@@ -141,7 +143,7 @@ class RocksDBBackend:
         if find is None or native is None or buffer.dropped_below is not None:
             return None
         *found, unknown = find(data, ends, skip)
-        if unknown:
+        if unknown and not buffer.whole:
             asked, ends_asked, _ = native.take_rows(data, ends, None, memoryview(unknown).cast("q"))
             # Sorted, so that neighbours are looked for in one block of a file.
             keys = sorted(set(native.list_rows(asked, memoryview(ends_asked).cast("q"), None)))
@@ -150,6 +152,14 @@ class RocksDBBackend:
             assert not unknown
             self._shrink()
         return Packed(*found)
+
+    def base(self, store: str, counts: Unbased) -> None:
+        self._family(store)
+        buffer = self._buffers[store]
+        if not isinstance(buffer.entries, WrittenEntries) and buffer.dropped_below is None:
+            counts.base_from(buffer.entries, buffer.whole)
+        if keys := counts.unbased():
+            counts.base(self.get_many(store, keys))
 
     def _read(self, family: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
         """What the database holds."""
@@ -201,7 +211,7 @@ class RocksDBBackend:
         for write in writes:
             self._family(write.store)
         for write in writes:
-            self._buffers[write.store].commit(*write.columns(), write.position, write.drop_below)
+            self._buffers[write.store].commit(write)
         if self._direct:
             self._write_out([w.store for w in writes if w.store in self._direct])
             for store in {w.store for w in writes}.intersection(self._direct):
@@ -347,6 +357,7 @@ class RocksDBBackend:
         self._buffers[store].clear()
         with translated(self._path, f"ingest a snapshot into store {store}"):
             family.ingest_external_file([str(f) for f in files], options)
+        self._buffers[store].began_empty = False
         if self.position(store) is None:
             self.reset(store)
             raise StateCorruptedError(

@@ -14,7 +14,7 @@ Some choices are not obvious:
   that the reading of the file, a tenth each the decompression and the cache's work, the rest spread thinly). No option of
   the files comes near it: without compression 6.6 and three times the disk, with mapped files besides 6.0, with blocks of
   1 KB 5.6 and four times the index, with all blocks cached 4.4.
-* Without the compiled part entries in memory are objects of three times the size, so blocks get most of what the machine
+* Without the compiled part entries in memory are objects of three times the size, so blocks get half of what the machine
   allows: a million rows took 4.3 us each with all blocks cached, 6.6 with 48 MB. The rest is for decoded entries, see
   ``WorkerSettings.cache_bytes``.
 """
@@ -108,7 +108,7 @@ class RocksDBOptions:
         """What is set, and for what is not: a share of the machine's memory for what is found fastest in it, which is
         entries with the compiled part and blocks without it, and the least for the other."""
         share = own_share_bytes()
-        entries, blocks = (share, share // 8) if compiled() is not None else (0, share * 3 // 4)
+        entries, blocks = (share, share // 8) if compiled() is not None else (0, share // 2)
         return Limits(
             self.entries_bytes or min(max(entries, LEAST.entries_bytes), DEFAULT_BYTES_MAX),
             self.block_cache_bytes or min(max(blocks, LEAST.block_cache_bytes), DEFAULT_BYTES_MAX),

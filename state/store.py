@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.state.serde import Serde
@@ -58,6 +59,10 @@ class Puts(NamedTuple):
     keys: Sequence[bytes]
     values: Sequence[bytes | None]
 
+    def listed(self) -> Puts:
+        """The same as objects, which it is."""
+        return self
+
 
 class Packed(NamedTuple):
     """Byte strings one after the other: int64 ``ends``, from a 0 on, in the machine's order, and a byte for each of them, 1
@@ -68,6 +73,38 @@ class Packed(NamedTuple):
     absent: bytes | None
 
 
+class PackedPuts(NamedTuple):
+    """Entries as two columns of equal length, each as data and int64 ends from a 0 on; none deletes."""
+
+    keys: Any
+    key_ends: Any
+    values: Any
+    value_ends: Any
+
+    def listed(self) -> Puts:
+        """The same as objects."""
+        return Puts(_cut(self.keys, self.key_ends), _cut(self.values, self.value_ends))
+
+
+def _cut(data: Any, ends: Any) -> list[bytes]:
+    places = memoryview(ends).cast("B").cast("q").tolist()
+    return [bytes(data[start:end]) for start, end in pairwise(places)]
+
+
+class Unbased(Protocol):
+    """Something that counts on what a store holds, and is to be told that."""
+
+    def unbased(self) -> list[bytes]:
+        """The keys of which nothing has said what the store holds."""
+
+    def base(self, stored: list[bytes | None]) -> None:
+        """What the store holds of the ``unbased`` keys."""
+
+    def base_from(self, known: Any, whole: bool) -> None:
+        """What a compiled ``EntryMap`` knows of the ``unbased`` keys; the others are unbased still, unless the map knows the
+        ``whole`` store: then they are not in it."""
+
+
 @dataclasses.dataclass(slots=True)
 class StoreWrites:
     """What one commit changes in one store. ``puts``: entries, of which later ones win, ``None`` deletes. ``drop_below``:
@@ -75,14 +112,14 @@ class StoreWrites:
     ``None`` when anything is written."""
 
     store: str
-    puts: Sequence[tuple[bytes, bytes | None]] | Puts
+    puts: Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
     position: bytes
     drop_below: bytes | None = None
 
     def columns(self) -> Puts:
         """The puts as columns."""
-        if isinstance(self.puts, Puts):
-            return self.puts
+        if isinstance(self.puts, Puts | PackedPuts):
+            return self.puts.listed()
         return Puts([key for key, _ in self.puts], [value for _, value in self.puts])
 
 
@@ -99,6 +136,9 @@ class StateBackend(Protocol):
     def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> Packed | None:
         """The values of keys, which are given as in ``Packed``, as buffers, none absent; of each value the first ``skip``
         bytes are left out. ``None``: ask ``get_many``."""
+
+    def base(self, store: str, counts: Unbased) -> None:
+        """Say what the store holds of all keys of which ``counts`` does not know it."""
 
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False

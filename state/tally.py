@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.state.native import compiled
 from penstock.state.serde import INT
-from penstock.state.store import StateBackend, StoreSpec
+from penstock.state.store import PackedPuts, StateBackend, StoreSpec, Unbased
 from penstock.state.views import KeyValueState
 
 _STORED_BYTES = 16
@@ -32,8 +32,16 @@ class Tallied(NamedTuple):
     counts: NDArray[np.int64]
     times: NDArray[np.int64]
 
+    def stored(self) -> PackedPuts:
+        """As the store takes them."""
+        count = len(self.times)
+        stored = np.empty((count, 2), ">i8")
+        stored[:, 0], stored[:, 1] = self.times, self.counts
+        ends = np.arange(0, _STORED_BYTES * count + 1, _STORED_BYTES, dtype=np.int64)
+        return PackedPuts(self.data, self.offsets, stored.tobytes(), ends)
 
-class Tally(Protocol):
+
+class Tally(Unbased, Protocol):
     """Counts by key, in the order in which the keys first had a record. Compiled."""
 
     def __len__(self) -> int:
@@ -49,12 +57,6 @@ class Tally(Protocol):
 
     def add_coded(self, codes: Any, data: Any, offsets: Any, times: Any) -> bool:
         """Count rows of which int32 ``codes`` say which of the keys each has."""
-
-    def unbased(self) -> list[bytes]:
-        """The keys of which ``base`` has not said what the store holds."""
-
-    def base(self, stored: list[bytes | None]) -> None:
-        """What the store holds of the ``unbased`` keys."""
 
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
         """The keys' data and int64 offsets, int64 counts and highest timestamps."""
@@ -112,8 +114,7 @@ class CountState(KeyValueState):
         numbers = None if counts is None else np.ascontiguousarray(counts)
         if not self._tally.add(data, np.ascontiguousarray(offsets), numbers, np.ascontiguousarray(times)):
             return False
-        if new := self._tally.unbased():
-            self._tally.base(self._backend.get_many(self.spec.name, new))
+        self._backend.base(self.spec.name, self._tally)
         return True
 
     def tallied(self) -> Tallied | None:
@@ -175,15 +176,10 @@ class CountState(KeyValueState):
     # -- commit --------------------------------------------------------------------------------------------------
 
     def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
-        found = self.tallied()
-        if found is None:
+        if (found := self.tallied()) is None:
             return super().pending()
-        count = len(found.times)
-        both = np.empty((count, 2), ">i8")
-        both[:, 0], both[:, 1] = found.times, found.counts
-        places = np.arange(0, _STORED_BYTES * count + 1, _STORED_BYTES, dtype=np.int64)
-        stored: list[Any] = self._listed(both.tobytes(), places, None)
-        return self._listed(found.data, found.offsets, None), stored, found.times.tolist()
+        keys, values = found.stored().listed()
+        return list(keys), list(values), found.times.tolist()
 
     def committed(self) -> None:
         self._tally.clear()

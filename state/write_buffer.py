@@ -7,21 +7,24 @@ to sort here as there, and gains what larger files save: the database merges sel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from penstock.state.entries import EntryMap
+from penstock.state.store import PackedPuts, StoreWrites
 
 _PART = 8_192
 
 
 class StoreBuffer:
     """What is not in the database of one store. ``position``: of the last commit; ``None`` when it is the database's.
-    ``dropped_below``: keys below it count as dropped from the database, not from ``entries``."""
+    ``dropped_below``: keys below it count as dropped from the database, not from ``entries``. ``began_empty``: whether the
+    database held nothing of the store when ``entries`` held nothing."""
 
-    __slots__ = ("dropped_below", "entries", "position")
+    __slots__ = ("began_empty", "dropped_below", "entries", "position")
 
-    def __init__(self, entries: EntryMap) -> None:
+    def __init__(self, entries: EntryMap, began_empty: bool) -> None:
         self.entries = entries
+        self.began_empty = began_empty
         self.position: bytes | None = None
         self.dropped_below: bytes | None = None
 
@@ -30,17 +33,26 @@ class StoreBuffer:
         """Whether the database holds other entries than the store."""
         return self.dropped_below is not None or len(self.entries) > 0
 
-    def commit(
-        self, keys: Sequence[bytes], values: Sequence[bytes | None], position: bytes, drop_below: bytes | None
-    ) -> None:
+    @property
+    def whole(self) -> bool:
+        """Whether a key that ``entries`` does not know is not in the store: all that ever was there came by here, and none
+        of it was forgotten. Then nobody needs to ask the database, which takes ten times as long to say that it has not
+        got a key as the entries take to find one."""
+        return self.began_empty and not self.entries.forgot
+
+    def commit(self, write: StoreWrites) -> None:
         """One commit: the entries, then the drop."""
-        if keys:
-            self.entries.put_many(keys, values)
+        put_rows = getattr(self.entries, "put_rows", None)
+        if isinstance(write.puts, PackedPuts) and put_rows is not None:
+            put_rows(*write.puts)
+        elif (puts := write.columns()).keys:
+            self.entries.put_many(*puts)
+        drop_below = write.drop_below
         if drop_below is not None:
             self.entries.forget_below(drop_below)
             if self.dropped_below is None or drop_below > self.dropped_below:
                 self.dropped_below = drop_below
-        self.position = position
+        self.position = write.position
 
     def parts(self, prefix: bytes) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
         """What was written, by key, in parts, so that not all of it becomes Python objects at once."""
@@ -55,4 +67,5 @@ class StoreBuffer:
     def clear(self) -> None:
         """The store is empty, and so is the database."""
         self.entries.clear()
+        self.began_empty = True
         self.position = self.dropped_below = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from penstock.streams.settings import WorkerSettings
 from penstock.streams.task import Task
 
 KEY_CHARS_MAX = 100
@@ -40,6 +41,19 @@ def metrics_of(tasks: Iterable[Task]) -> list[Metric]:
             labels = {**own, "topic": heavy.topic, "key": _shown(heavy.key)}
             out.append(Metric("penstock_heavy_key_share", labels, heavy.share))
     return out
+
+
+def memory_limits(settings: WorkerSettings) -> list[Metric]:
+    """``penstock_memory_limit_bytes``: what each kind of memory of the stores may grow to in this process, all tasks
+    together, whether it was set or follows the machine's memory."""
+    options = settings.stores_options()
+    limits = {
+        "decoded": settings.cache_bytes(),
+        "entries": options.limits().entries_bytes,
+        "blocks": options.limits().block_cache_bytes,
+        "memtables": options.write_buffer_bytes,
+    }
+    return [Metric("penstock_memory_limit_bytes", {"of": kind}, limit) for kind, limit in limits.items()]
 
 
 def _shown(key: bytes) -> str:

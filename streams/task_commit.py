@@ -12,7 +12,7 @@ import numpy as np
 from penstock.state.changelog import changelog_topic, journal_topic, to_changelog_columns
 from penstock.state.errors import ProcessingError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.store import Puts, StoreSpec, StoreWrites
+from penstock.state.store import PackedPuts, Puts, StoreSpec, StoreWrites
 from penstock.state.tally import CountState, Tallied
 from penstock.state.views import KeyValueState
 from penstock.streams import journal
@@ -27,7 +27,7 @@ class CommitWork:
 
     changelogs: list[tuple[StoreSpec, Output]]
     journal: Output | None
-    pending: dict[str, tuple[list[bytes], list[bytes | None]]]
+    pending: dict[str, Puts | PackedPuts]
     positions: dict[str, int]
 
 
@@ -57,16 +57,16 @@ class CommitWriter:
         that the journal's retention counts from when it was written. Raises ``ProcessingError`` for a value that no
         changelog takes."""
         changelogs: list[tuple[StoreSpec, Output]] = []
-        pending: dict[str, tuple[list[bytes], list[bytes | None]]] = {}
+        pending: dict[str, Puts | PackedPuts] = {}
         for state in states:
-            keys, values, times = state.pending()
-            if not keys and state.drop_below is None:
-                continue
-            pending[state.spec.name] = (keys, values)
-            counted = state.tallied() if isinstance(state, CountState) else None
-            if counted is not None and state.spec.changelog:
-                logged: Output | None = self._counts(state.spec, counted)
+            if isinstance(state, CountState) and (counted := state.tallied()) is not None:
+                pending[state.spec.name] = counted.stored()
+                logged = self._counts(state.spec, counted) if state.spec.changelog else None
             else:
+                keys, values, times = state.pending()
+                if not keys and state.drop_below is None:
+                    continue
+                pending[state.spec.name] = Puts(keys, values)
                 logged = self._changelog(state.spec, keys, values, times)
             if logged is not None:
                 changelogs.append((state.spec, logged))
@@ -128,7 +128,4 @@ def store_writes(
     work: CommitWork, states: Mapping[str, KeyValueState], positions: Mapping[str, bytes]
 ) -> list[StoreWrites]:
     """What a commit puts into the stores. ``positions``: encoded, by store."""
-    return [
-        StoreWrites(name, Puts(keys, values), positions[name], states[name].drop_below)
-        for name, (keys, values) in work.pending.items()
-    ]
+    return [StoreWrites(name, puts, positions[name], states[name].drop_below) for name, puts in work.pending.items()]

@@ -29,7 +29,7 @@ from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.leftovers import refuse_leftovers
-from penstock.streams.metrics import Metric, metrics_of
+from penstock.streams.metrics import Metric, memory_limits, metrics_of
 from penstock.streams.metrics_endpoint import MetricsEndpoint
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
@@ -155,8 +155,10 @@ class Worker:
         return self._runtime
 
     def metrics(self) -> list[Metric]:
-        """What its tasks measure now; from any thread. See ``penstock.streams.metrics.metrics_of``."""
-        return [] if self._runtime is None else metrics_of(list(self._runtime.tasks.values()))
+        """What its tasks measure now, and what their stores may take; from any thread. See ``penstock.streams.metrics``."""
+        if self._runtime is None:
+            return []
+        return [*memory_limits(self.settings), *metrics_of(list(self._runtime.tasks.values()))]
 
     def _run_caught(self) -> None:
         try:

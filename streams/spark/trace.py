@@ -99,7 +99,9 @@ class _TracedTask(ReplayTask):
     def _committed_entries(self) -> None:
         work = self.commit()
         for store, key in self._watch.entries:
-            keys, values = work.pending.get(store, ([], []))
+            if store not in work.pending:
+                continue
+            keys, values = work.pending[store].listed()
             if key in keys:
                 self._saw(store, None, key, values[keys.index(key)], 0)
 

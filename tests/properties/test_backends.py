@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.state import rocksdb
+from penstock.state.entries import EntryMap
 from penstock.state.errors import StateCorruptedError
 from penstock.state.memory import MemoryBackend
 from penstock.state.rocksdb import RocksDBBackend
 from penstock.state.rocksdb_options import RocksDBOptions, SharedBound
 from penstock.state.rocksdb_sst import write_ssts
-from penstock.state.store import StateBackend, StoreWrites
+from penstock.state.store import PackedPuts, StateBackend, StoreWrites
+from penstock.topologies.columns import BytesColumn
 
 STORES = ["a", "b"]
 KEYS = st.binary(max_size=3) | st.sampled_from([b"\x00", b"\x01", b"\xff", b"\xff\xff", b"position"])
@@ -39,6 +41,30 @@ def contents(backend: StateBackend, store: str) -> tuple[bytes | None, list[tupl
 
 
 ALL_KEYS = [b"", *(bytes([i]) for i in range(256)), b"\xff\xff", b"position"]
+
+
+def packed(puts: list[tuple[bytes, bytes | None]]) -> PackedPuts:
+    keys, values = BytesColumn.of([key for key, _ in puts]), BytesColumn.of([value for _, value in puts])
+    return PackedPuts(keys.data, keys.offsets, values.data, values.offsets)
+
+
+class Asking:
+    """Wants to know what a store holds."""
+
+    def __init__(self, keys: list[bytes]) -> None:
+        self.told: dict[bytes, bytes | None] = {}
+        self._keys = keys
+
+    def unbased(self) -> list[bytes]:
+        return [key for key in self._keys if key not in self.told]
+
+    def base(self, stored: list[bytes | None]) -> None:
+        self.told.update(zip(self.unbased(), stored, strict=True))
+
+    def base_from(self, known: EntryMap, whole: bool) -> None:
+        keys = self.unbased()
+        values, unknown = known.get_many(keys)
+        self.told.update((keys[i], values[i]) for i in range(len(keys)) if whole or i not in unknown)
 
 
 class Backends(RuleBasedStateMachine):
@@ -69,10 +95,21 @@ class Backends(RuleBasedStateMachine):
         shutil.rmtree(self.path)
         self.patch.undo()
 
-    @rule(writes=st.lists(WRITES, max_size=3))
-    def commit(self, writes: list[tuple[str, list[tuple[bytes, bytes | None]], bytes | None]]) -> None:
+    @rule(writes=st.lists(WRITES, max_size=3), in_columns=st.booleans())
+    def commit(
+        self, writes: list[tuple[str, list[tuple[bytes, bytes | None]], bytes | None]], in_columns: bool
+    ) -> None:
         self.commits += 1
-        both = [StoreWrites(store, puts, b"p%d" % self.commits, below) for store, puts, below in writes]
+        position = b"p%d" % self.commits
+        both = [
+            StoreWrites(
+                store,
+                packed(puts) if in_columns and all(value is not None for _, value in puts) else puts,
+                position,
+                below,
+            )
+            for store, puts, below in writes
+        ]
         self.model.commit(both)
         self.real.commit(both)
         for write in both:
@@ -81,6 +118,13 @@ class Backends(RuleBasedStateMachine):
     @rule(store=STORE, keys=st.lists(KEYS, max_size=8))
     def get_many(self, store: str, keys: list[bytes]) -> None:
         assert self.real.get_many(store, keys) == self.model.get_many(store, keys)
+
+    @rule(store=STORE, keys=st.lists(KEYS, max_size=8, unique=True))
+    def base(self, store: str, keys: list[bytes]) -> None:
+        real, model = Asking(keys), Asking(keys)
+        self.real.base(store, real)
+        self.model.base(store, model)
+        assert real.told == model.told
 
     @rule(store=STORE, keys=st.lists(KEYS, max_size=8), skip=st.sampled_from([0, 1]))
     def get_packed(self, store: str, keys: list[bytes], skip: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,16 @@ def some_value(rng: random.Random) -> bytes | None:
     return rng.randbytes(16) if kind < 0.8 else rng.randbytes(rng.choice([0, 1, 40, 3_000]))
 
 
+def put(entries: EntryMap, keys: list[bytes], values: list[bytes | None]) -> None:
+    """In columns where that can be done."""
+    put_rows = getattr(entries, "put_rows", None)
+    if put_rows is None or None in values:
+        entries.put_many(keys, values)
+        return
+    packed, stored = BytesColumn.of(keys), BytesColumn.of(values)
+    put_rows(packed.data, packed.offsets, stored.data, stored.offsets)
+
+
 class Model:
     """What is stored, and what of it is written and not settled."""
 
@@ -52,6 +63,8 @@ class Model:
             nulls = None if expected.nulls is None else expected.nulls.tobytes()
             assert (data, ends, absent) == (expected.data, expected.offsets.tobytes(), nulls)
             assert np.frombuffer(places, np.int64).tolist() == unknown
+        if not entries.forgot:
+            assert all(self.stored.get(keys[i]) is None for i in unknown), "it knows all that is not absent"
         return [keys[i] for i in unknown]
 
     def check_written(self, entries: EntryMap, part: int) -> None:
@@ -74,7 +87,7 @@ def test_what_is_known_is_right_and_what_is_written_is_known(make: Callable[[], 
             action = rng.random()
             if action < 0.35:
                 values = [some_value(rng) for _ in some]
-                entries.put_many(some, values)
+                put(entries, some, values)
                 model.stored.update(zip(some, values, strict=True))
                 model.written.update(zip(some, values, strict=True))
             elif action < 0.65:
@@ -139,3 +152,25 @@ def test_what_is_asked_for_stays_where_reads_are_kept(make: Callable[[], EntryMa
 def test_columns_of_different_lengths_are_refused(make: Callable[[], EntryMap]) -> None:
     with pytest.raises(ValueError, match=r"as many|argument"):
         make().put_many([b"k"], [])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_entries_that_only_the_database_holds_were_forgotten(make: Callable[[], EntryMap]) -> None:
+    entries = make()
+    keys = [b"%d" % n for n in range(50_000)]
+    entries.put_many(keys, [b"v" * 50] * len(keys))
+    entries.shrink(0)
+    assert not entries.forgot, "what is written is kept"
+    entries.settle()
+    entries.shrink(0)
+    assert entries.forgot
+    entries.clear()
+    assert not entries.forgot, "there is nothing"
+
+
+@pytest.mark.skipif(len(MAKERS) == 1, reason="only the compiled form takes columns")
+def test_columns_that_are_not_as_long_as_each_other_are_refused() -> None:
+    entries: Any = MAKERS[-1]()
+    keys, values = BytesColumn.of([b"a", b"b"]), BytesColumn.of([b"v"])
+    with pytest.raises(ValueError, match="as many"):
+        entries.put_rows(keys.data, keys.offsets, values.data, values.offsets)

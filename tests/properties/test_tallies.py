@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,40 @@ def test_a_tally_counts_as_a_dictionary(batches: list[tuple[str, list[tuple[byte
     assert tally.unbased() == list(expected)
     tally.base([None] * len(expected))
     assert tally.unbased() == []
+
+
+@given(
+    stored=st.dictionaries(KEYS, st.none() | st.tuples(st.integers(-5, 1 << 45), st.integers(0, 1 << 40)), max_size=60),
+    rows=ROWS,
+    whole=st.booleans(),
+)
+def test_a_tally_is_told_by_the_memory_of_a_store(
+    stored: dict[bytes, tuple[int, int] | None], rows: list[tuple[bytes, int, int]], whole: bool
+) -> None:
+    if (module := native.compiled()) is None:
+        return
+    tally, known = module.Tally(), module.EntryMap()
+    held = [None if entry is None else struct.pack(">qq", *entry) for entry in stored.values()]
+    known.put_many(list(stored), held)
+    counted: dict[bytes, tuple[int, int]] = {}
+    elsewhere: dict[bytes, tuple[int, int]] = {}
+    for part in (rows[::2], rows[1::2]):
+        column, before = BytesColumn.of([key for key, _, _ in part]), set(counted)
+        assert tally.add(column.data, column.offsets, None, np.array([time for _, _, time in part], np.int64))
+        for key, _, time in part:
+            count, latest = counted.get(key, (0, time))
+            counted[key] = count + 1, max(latest, time)
+        tally.base_from(known, whole)
+        left = tally.unbased()
+        assert set(left) == (set() if whole else set(counted) - before - set(stored))
+        tally.base([struct.pack(">qq", 1_000, 7)] * len(left))
+        elsewhere.update(dict.fromkeys(left, (1_000, 7)))
+        assert tally.unbased() == []
+    expected = []
+    for key, (count, latest) in counted.items():
+        at, more = stored.get(key) or elsewhere.get(key) or (latest, 0)
+        expected.append((key, count + more, max(latest, at)))
+    assert _listed(tally) == expected
 
 
 @pytest.mark.parametrize("counts", [[1, -1], [(1 << 63) - 1, 1]])

@@ -73,11 +73,17 @@ impl<'a> Rows<'a> {
         (self.offsets[row] as usize, self.offsets[row + 1] as usize)
     }
 
+    /// A null has none.
+    #[inline(always)]
+    pub fn bytes(&self, row: usize) -> &'a [u8] {
+        let (start, end) = self.span(row);
+        &self.data[start..end]
+    }
+
     /// `None` for a null.
     #[inline(always)]
     pub fn get(&self, row: usize) -> Option<&'a [u8]> {
-        let (start, end) = self.span(row);
-        if self.is_null(row) { None } else { Some(&self.data[start..end]) }
+        if self.is_null(row) { None } else { Some(self.bytes(row)) }
     }
 }
 

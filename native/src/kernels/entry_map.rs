@@ -21,7 +21,7 @@ const HEADER: usize = 12;
 const SEGMENT_BYTES: usize = 1 << 20;
 const FIRST_SEGMENT_BYTES: usize = 4 << 10;
 const WRITTEN: u32 = 1 << 31;
-pub(super) const USED: u32 = 1 << 30;
+const USED: u32 = 1 << 30;
 const DEAD: u32 = 1 << 29;
 const KEY_LENGTH: u32 = DEAD - 1;
 /// As the length of a value: the key is not in the store.
@@ -90,12 +90,12 @@ impl Log {
         (head.value != ABSENT).then(|| &segment[start..start + head.value as usize])
     }
 
-    pub(super) fn flags(&self, place: Place) -> u32 {
+    fn flags(&self, place: Place) -> u32 {
         let (segment, at) = self.at(place);
         number(segment, at + 4) & !KEY_LENGTH
     }
 
-    pub(super) fn set_flags(&mut self, place: Place, flags: u32) {
+    fn set_flags(&mut self, place: Place, flags: u32) {
         let (segment, at) = self.at_mut(place);
         let word = number(segment, at + 4) & KEY_LENGTH | flags;
         segment[at + 4..at + 8].copy_from_slice(&word.to_le_bytes());
@@ -177,6 +177,8 @@ pub(super) struct Entered {
     moved: bool,
     /// The written entries by key, while nothing changes them.
     sorted: Option<Vec<Place>>,
+    /// Whether an entry that the database holds was forgotten.
+    forgot: bool,
 }
 
 impl Entered {
@@ -211,13 +213,25 @@ impl Entered {
         }
     }
 
+    /// Somebody asked for the entry.
+    #[inline(always)]
+    pub(super) fn mark_used(&mut self, place: Place) {
+        let flags = self.log.flags(place);
+        if flags & USED == 0 {
+            self.log.set_flags(place, flags | USED);
+        }
+    }
+
     fn size(&self, place: Place) -> usize {
         let (segment, at) = self.log.at(place);
         header(segment, at).total
     }
 
     fn put(&mut self, key: &[u8], value: Option<&[u8]>, flags: u32) {
-        let hash = self.hash(key);
+        self.put_hashed(self.hash(key), key, value, flags);
+    }
+
+    fn put_hashed(&mut self, hash: u64, key: &[u8], value: Option<&[u8]>, flags: u32) {
         let log = &mut self.log;
         if let Some(found) = self.index.find_mut(hash, |&p| log.key(p) == key) {
             let (there, before) = (*found, log.flags(*found));
@@ -307,6 +321,7 @@ impl Entered {
             let Ok(mut found) = self.index.find_entry(hash, |&p| p == place) else { continue };
             if flags & (WRITTEN | USED) == 0 {
                 found.remove();
+                self.forgot = true;
                 continue;
             }
             let start = at + HEADER + head.key;
@@ -336,6 +351,22 @@ impl Entered {
                 state.write(log.key(p));
                 state.finish()
             });
+        }
+    }
+
+    /// Writes a column of keys with as many values.
+    fn put_rows(&mut self, keys: &Rows, values: &Rows) {
+        self.sorted = None;
+        let mut hashes = [0; AHEAD];
+        for first in (0..keys.len()).step_by(AHEAD) {
+            let part = first..keys.len().min(first + AHEAD);
+            for (hash, row) in hashes.iter_mut().zip(part.clone()) {
+                *hash = self.hash(keys.bytes(row));
+                self.expect(*hash);
+            }
+            for (&hash, row) in hashes.iter().zip(part) {
+                self.put_hashed(hash, keys.bytes(row), Some(values.bytes(row)), WRITTEN);
+            }
         }
     }
 
@@ -439,6 +470,11 @@ impl EntryMap {
         self.entered.written_bytes + self.entered.written * BUCKET_BYTES
     }
 
+    #[getter]
+    fn forgot(&self) -> bool {
+        self.entered.forgot
+    }
+
     fn get_many<'py>(
         &mut self,
         py: Python<'py>,
@@ -459,10 +495,7 @@ impl EntryMap {
                     values.push(None);
                     continue;
                 };
-                let flags = self.entered.log.flags(place);
-                if flags & USED == 0 {
-                    self.entered.log.set_flags(place, flags | USED);
-                }
+                self.entered.mark_used(place);
                 values.push(self.entered.log.value(place).map(|v| PyBytes::new(py, v)));
             }
         }
@@ -488,6 +521,28 @@ impl EntryMap {
 
     fn put_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
         self.each(keys, values, |entered, key, value| entered.put(key, value, WRITTEN))
+    }
+
+    /// `put_many` of a column of keys and one of values, both without nulls.
+    fn put_rows(
+        &mut self,
+        py: Python<'_>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        value_data: Held<u8>,
+        value_offsets: Held<i64>,
+    ) -> PyResult<()> {
+        let none = None;
+        let (keys, values) = (Rows::of(&data, &offsets, &none)?, Rows::of(&value_data, &value_offsets, &none)?);
+        if keys.len() != values.len() {
+            return Err(PyValueError::new_err("there are not as many keys as values"));
+        }
+        if keys.data.len() >= LENGTH_MAX || values.data.len() >= LENGTH_MAX {
+            return Err(PyValueError::new_err("keys or values have 512 MiB or more together"));
+        }
+        let entered = &mut self.entered;
+        py.detach(|| entered.put_rows(&keys, &values));
+        Ok(())
     }
 
     fn keep_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {

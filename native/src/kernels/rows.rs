@@ -93,10 +93,6 @@ pub fn partition_rows<'py>(
     }
     let none = None;
     let rows = Rows::of(&data, &offsets, &none)?;
-    let key = |row| {
-        let (start, end) = rows.span(row);
-        partition(&rows.data[start..end], partitions)
-    };
-    let found: Vec<i32> = py.detach(|| (0..rows.len()).map(key).collect());
+    let found: Vec<i32> = py.detach(|| (0..rows.len()).map(|row| partition(rows.bytes(row), partitions)).collect());
     Ok(to_bytes(py, &found))
 }

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::buffers::{Held, Rows, to_bytes};
+use super::entry_map::{AHEAD, Entered, EntryMap};
 
 const BLOCK: usize = 32;
 const FIRST_SLOTS: usize = 1024;
@@ -26,24 +27,44 @@ struct Entry {
     latest: i64,
 }
 
+impl Entry {
+    /// Adds what the store holds of the key.
+    fn add_stored(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
+        let (time, count) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>());
+        let (Some(time), Some(count), STORED_BYTES) = (time, count, bytes.len()) else {
+            return Err("a stored count is not a timestamp and a long");
+        };
+        let total = self.count.checked_add(i64::from_be_bytes(*count));
+        self.count = total.ok_or("a count does not fit into 64 bits")?;
+        self.latest = self.latest.max(i64::from_be_bytes(*time));
+        Ok(())
+    }
+}
+
 struct Counts {
     hasher: RandomState,
     /// By hash, one more than the place of an entry; 0: free. Twice as many as entries at least.
     slots: Vec<u32>,
     entries: Vec<Entry>,
     arena: Vec<u8>,
-    /// How many entries have what the store holds in them.
+    /// How many entries have what the store holds in them, but for the missing ones.
     based: usize,
+    /// The places of entries below `based` of which the store's memory knew nothing.
+    missing: Vec<u32>,
+    /// How many keys there were before the last `clear`, until the index is made.
+    expected: usize,
     /// What was counted, and so more than any of the counts that are not based.
     total: i64,
 }
 
 impl Counts {
+    /// Gives the memory back too: a worker at rest would keep that of its largest commit. The next keys are as many as
+    /// these, by all that is known, so the index begins at the size that they need, in pages that cost nothing yet.
     fn clear(&mut self) {
-        self.slots.fill(0);
-        self.entries.clear();
-        self.arena.clear();
+        self.expected = self.entries.len();
+        (self.slots, self.entries, self.arena) = (vec![], vec![], vec![]);
         self.based = 0;
+        self.missing = vec![];
         self.total = 0;
     }
 
@@ -62,9 +83,8 @@ impl Counts {
                 self.grow();
             }
             for (hash, i) in hashes.iter_mut().zip(start..stop) {
-                let (from, to) = rows.span(item(i).0);
                 let mut hasher = self.hasher.build_hasher();
-                hasher.write(&rows.data[from..to]);
+                hasher.write(rows.bytes(item(i).0));
                 *hash = hasher.finish();
             }
             let mask = self.slots.len() - 1;
@@ -78,8 +98,7 @@ impl Counts {
             std::hint::black_box(alike);
             for (hash, i) in hashes.iter().zip(start..stop) {
                 let (row, count, time) = item(i);
-                let (from, to) = rows.span(row);
-                self.count(&rows.data[from..to], *hash, count, time);
+                self.count(rows.bytes(row), *hash, count, time);
             }
             start = stop;
         }
@@ -102,6 +121,37 @@ impl Counts {
             let row = seen[i] as usize;
             (row, found[row].0, found[row].1)
         });
+    }
+
+    /// The places of the entries of which nobody has said what the store holds.
+    fn unbased(&self) -> impl Iterator<Item = usize> + '_ {
+        self.missing.iter().map(|&place| place as usize).chain(self.based..self.entries.len())
+    }
+
+    fn base_from(&mut self, known: &mut Entered, whole: bool) -> Result<(), &'static str> {
+        let mut hashes = [0u64; AHEAD];
+        let new: Vec<usize> = self.unbased().collect();
+        self.missing.clear();
+        for part in new.chunks(AHEAD) {
+            for (hash, &place) in hashes.iter_mut().zip(part) {
+                *hash = known.hash(self.key(&self.entries[place]));
+                known.expect(*hash);
+            }
+            for (&hash, &place) in hashes.iter().zip(part) {
+                match known.find_hashed(hash, self.key(&self.entries[place])) {
+                    Some(found) => {
+                        known.mark_used(found);
+                        if let Some(stored) = known.log.value(found) {
+                            self.entries[place].add_stored(stored)?;
+                        }
+                    }
+                    None if whole => {}
+                    None => self.missing.push(place as u32),
+                }
+            }
+        }
+        self.based = self.entries.len();
+        Ok(())
     }
 
     /// Whether counts of so many more would still be numbers of 64 bits.
@@ -144,7 +194,8 @@ impl Counts {
     }
 
     fn grow(&mut self) {
-        let size = (2 * self.slots.len()).max(FIRST_SLOTS);
+        let size = (2 * self.slots.len()).max(FIRST_SLOTS).max((2 * self.expected).next_power_of_two());
+        self.expected = 0;
         let mask = size - 1;
         self.slots = vec![0; size];
         for (place, entry) in self.entries.iter().enumerate() {
@@ -175,6 +226,8 @@ impl Tally {
             entries: vec![],
             arena: vec![],
             based: 0,
+            missing: vec![],
+            expected: 0,
             total: 0,
         })
     }
@@ -241,32 +294,31 @@ impl Tally {
     }
 
     fn unbased<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let counts = &self.0;
-        let new = &counts.entries[counts.based..];
-        PyList::new(py, new.iter().map(|entry| PyBytes::new(py, counts.key(entry))))
+        let keys: Vec<_> = self.0.unbased().map(|place| PyBytes::new(py, self.0.key(&self.0.entries[place]))).collect();
+        PyList::new(py, keys)
     }
 
     fn base(&mut self, stored: &Bound<'_, PyList>) -> PyResult<()> {
         let counts = &mut self.0;
-        let new = &mut counts.entries[counts.based..];
-        if stored.len() != new.len() {
+        let places: Vec<usize> = counts.unbased().collect();
+        if stored.len() != places.len() {
             return Err(PyValueError::new_err("there is not one value per new key"));
         }
-        for (entry, value) in new.iter_mut().zip(stored.iter()) {
-            if value.is_none() {
-                continue;
+        for (place, value) in places.into_iter().zip(stored.iter()) {
+            if !value.is_none() {
+                counts.entries[place].add_stored(value.cast::<PyBytes>()?.as_bytes()).map_err(PyValueError::new_err)?;
             }
-            let bytes = value.cast::<PyBytes>()?.as_bytes();
-            let (time, count) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>());
-            let (Some(time), Some(count), STORED_BYTES) = (time, count, bytes.len()) else {
-                return Err(PyValueError::new_err("a stored count is not a timestamp and a long"));
-            };
-            let total = entry.count.checked_add(i64::from_be_bytes(*count));
-            entry.count = total.ok_or_else(|| PyValueError::new_err("a count does not fit into 64 bits"))?;
-            entry.latest = entry.latest.max(i64::from_be_bytes(*time));
         }
         counts.based = counts.entries.len();
+        counts.missing.clear();
         Ok(())
+    }
+
+    /// What the memory of a store knows of the `unbased` keys; of the others they are still unbased, unless it is the
+    /// `whole` store.
+    fn base_from(&mut self, py: Python<'_>, mut known: PyRefMut<'_, EntryMap>, whole: bool) -> PyResult<()> {
+        let (counts, entered) = (&mut self.0, &mut known.entered);
+        py.detach(|| counts.base_from(entered, whole)).map_err(PyValueError::new_err)
     }
 
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

@@ -32,7 +32,7 @@ def test_with_the_compiled_part_entries_get_the_machines_share(share: int, monke
 def test_without_it_blocks_do(share: int) -> None:
     with without():
         assert compiled() is None
-        expected = Limits(LEAST.entries_bytes, bounded(share * 3 // 4, LEAST.block_cache_bytes))
+        expected = Limits(LEAST.entries_bytes, bounded(share // 2, LEAST.block_cache_bytes))
         assert RocksDBOptions().limits() == expected
 
 

@@ -126,9 +126,9 @@ def test_low_latency_lets_little_wait_to_be_written_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"), [(0, STATE_CACHE_BYTES), (1 << 30, 1 << 28), (1 << 45, CACHE_BYTES_MAX)]
+    ("share", "expected"), [(0, STATE_CACHE_BYTES), (1 << 30, 1 << 29), (1 << 45, CACHE_BYTES_MAX)]
 )
-def test_without_the_compiled_part_decoded_entries_get_a_quarter_of_the_share(
+def test_without_the_compiled_part_decoded_entries_get_half_of_the_share(
     share: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "own_share_bytes", lambda: share)

@@ -8,8 +8,10 @@ import pytest
 
 import penstock as ps
 from penstock.state.log import TopicPartition
+from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.memory_log import Entry
-from penstock.streams.metrics import KEY_CHARS_MAX, Metric, metrics_of
+from penstock.streams.metrics import KEY_CHARS_MAX, Metric, memory_limits, metrics_of
+from penstock.streams.settings import WorkerSettings
 from penstock.topologies.graph import Topology
 from tests.simulation.world import World
 
@@ -44,3 +46,16 @@ def test_heavy_keys_counts_and_what_waits_are_shown() -> None:
 
 def test_no_tasks_no_metrics() -> None:
     assert metrics_of([]) == []
+
+
+def test_what_stores_may_take_is_shown() -> None:
+    settings = WorkerSettings(
+        application_id="t", state_cache_max_bytes=2 << 20, rocksdb=RocksDBOptions(entries_bytes=3 << 20)
+    )
+    limits = {m.labels["of"]: m.value for m in memory_limits(settings) if m.name == "penstock_memory_limit_bytes"}
+    assert limits == {
+        "decoded": 2 << 20,
+        "entries": 3 << 20,
+        "blocks": RocksDBOptions().limits().block_cache_bytes,
+        "memtables": RocksDBOptions().write_buffer_bytes,
+    }

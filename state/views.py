@@ -54,6 +54,9 @@ class KeyValueState:
         self._old: dict[bytes, Any] = {}
         """The old generation. An entry that is young too counts as it is there; what is dirty is young."""
         self._backend = backend
+        self._whole = not any(True for _ in backend.range(spec.name, None, None))
+        """Whether all that the store holds is in one of the generations: it was empty, and no entry was dropped since. Then
+        nobody needs to ask the backend for a key."""
         self._encode = spec.value_serde.serialize
         self._decode = spec.value_serde.deserialize
         self._floor: bytes | None = None
@@ -81,7 +84,9 @@ class KeyValueState:
             again = {k: old[k] for k in missing if k in old}
             self.entries.update(again)
             missing = [k for k in missing if k not in again]
-        if missing:
+        if missing and self._whole:
+            self.entries.update(dict.fromkeys(missing))
+        elif missing:
             found = self._backend.get_many(self.spec.name, missing)
             if self.immutable:
                 decode, unpack = self._decode, _TIMESTAMP.unpack_from
@@ -295,6 +300,7 @@ class KeyValueState:
     def discard(self) -> None:
         """Forget everything that is not committed; reads go to the backend again."""
         self._measured = None
+        self._whole = False
         self.entries.clear()
         self._old.clear()
         self.dirty.clear()
@@ -311,10 +317,12 @@ class KeyValueState:
         if self._backend.keeps_reads:
             max_bytes //= _KEPT_BELOW
         if 2 * entries_bytes(self.entries) > max_bytes and 2 * len(self.dirty) <= len(self.entries):
+            self._whole = self._whole and not self._old
             self._old = self.entries
             self.entries = {k: self._old[k] for k in self.dirty}
         size = self.size_bytes()
         if size > max_bytes:
+            self._whole = self._whole and not self._old
             self._old = {}
         self._roomy = None if 4 * size > max_bytes else (max_bytes, 2 * (len(self.entries) + len(self._old)) + _FEW)
         self._roomy_left = _ROOMY_TRIMS

@@ -97,7 +97,7 @@ class Wiring:
             self.check_own(flow, name)
         self.graph.add_operator(name, spec)
         for i, flow in enumerate(inputs, 1):
-            self.graph.add_stream(f"to-{name}" if i == 1 else f"to-{name}-{i}", flow.out, name)
+            self.graph.add_stream(f"to-{name}" if i == 1 else f"to-{name}-input-{i}", flow.out, name)
         return name
 
     def add_ports(self, name: str, spec: OperatorSpec, inputs: Mapping[str, Flow]) -> str:

@@ -41,6 +41,7 @@ def key(number: int) -> bytes:
 def test_what_is_asked_for_again_and_again_stays_while_others_pass_through() -> None:
     spec = StoreSpec("s", "key_value", BYTES, INT)
     backend = Counting([spec])
+    backend.commit([StoreWrites("s", [(key(0), b"\x00" * 16)], b"at")])
     state = KeyValueState(spec, backend)
     hot = [key(n) for n in range(50)]
     for k in hot:
@@ -52,6 +53,28 @@ def test_what_is_asked_for_again_and_again_stays_while_others_pass_through() -> 
         assert state.size_bytes() <= BOUND
     assert backend.reads == 200 * 20
     assert len(state.entries) < 1_000
+
+
+def test_a_store_that_began_empty_is_not_asked_until_something_was_dropped() -> None:
+    spec = StoreSpec("s", "key_value", BYTES, INT)
+    backend = Counting([spec])
+    state = KeyValueState(spec, backend)
+    for number in range(300):
+        state.load([key(number)])
+        state.put(key(number), number, 1)
+        commit(state, backend)
+        state.trim(BOUND)
+    assert backend.reads == 0
+    for number in range(300, 3_000):
+        state.put(key(number), number, 1)
+        commit(state, backend)
+        state.trim(BOUND)
+    assert state.get(key(5)) == (5, 1) and backend.reads == 1, "it was dropped"
+    fresh = KeyValueState(spec, backend)
+    backend.reads = 0
+    assert fresh.get(key(1)) == (1, 1) and backend.reads == 1, "it did not begin empty"
+    state.discard()
+    assert state.get(key(2)) == (2, 1) and backend.reads == 2, "it is all in the backend"
 
 
 @pytest.mark.parametrize("serde", [INT, JSON], ids=["kept as objects", "kept as bytes"])

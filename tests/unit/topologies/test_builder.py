@@ -112,6 +112,18 @@ def test_merge_keeps_the_tasks_order() -> None:
         assert [r.value for r in driver.read("out")] == [1, -2, 4]
 
 
+def test_a_stream_may_be_merged_twice_on_its_way() -> None:
+    """Each merge counts it once, so that what passes both comes twice."""
+
+    def use(stream: KStream) -> None:
+        tens = stream.map_values(lambda v: v * 10)
+        stream.merge(tens).map_values(lambda v: v + 1).merge(tens).to("out")
+
+    assert sorted(r.value for r in outputs(use, NUMBERS)) == sorted(
+        [v + 1 for v in (1, 2, 3, 4)] + [v * 10 + 1 for v in (1, 2, 3, 4)] + [v * 10 for v in (1, 2, 3, 4)]
+    )
+
+
 class Numbering(Processor):
     """Forwards each record twice: numbered per key to one port, its key to the other."""
 

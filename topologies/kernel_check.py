@@ -182,7 +182,8 @@ def _count(state: KeyValueState, column: BytesColumn, times: NDArray[np.int64]) 
 
 
 def _coded_tally() -> Any:
-    """Rows, rows by code and rows with counts, in turns, into one tally and what a store held."""
+    """Rows, rows by code and rows with counts, in turns, into one tally and what a store held, which its memory
+    knows in part."""
     keys: list[bytes] = [text for text in _TEXTS if text is not None] + [b"%d" % n for n in range(40)]
     distinct = [b"of no row", *sorted(set(keys), reverse=True)]
     codes = np.array([distinct.index(key) for key in keys], np.int32)
@@ -199,7 +200,13 @@ def _coded_tally() -> Any:
     tally, column, coded = compiled.Tally(), BytesColumn.of(keys), BytesColumn.of(distinct)
     taken = tally.add_coded(codes, coded.data, coded.offsets, times)
     taken &= tally.add(column.data, column.offsets, counts, times)
-    tally.base([(9).to_bytes(8, "big") + (7).to_bytes(8, "big")] * len(tally.unbased()))
+    stored, some = (9).to_bytes(8, "big") + (7).to_bytes(8, "big"), keys[::2]
+    known, asked, told = compiled.EntryMap(), BytesColumn.of(some), BytesColumn.of([stored] * len(some))
+    known.put_rows(asked.data, asked.offsets, told.data, told.offsets)
+    tally.base_from(known, False)
+    left = tally.unbased()
+    taken &= set(left) == set(keys) - set(some)
+    tally.base([stored] * len(left))
     taken &= tally.add_coded(codes, coded.data, coded.offsets, times)
     data, offsets, *sums = tally.columns()
     found = BytesColumn(data, np.frombuffer(offsets, np.int64)).to_list()

@@ -418,9 +418,13 @@ const LENGTH_MAX: usize = KEY_LENGTH as usize;
 fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
     let bytes = item.cast::<PyBytes>().map_err(|_| PyTypeError::new_err("keys and values are bytes"))?.as_bytes();
     if bytes.len() >= LENGTH_MAX {
-        return Err(PyValueError::new_err("a key or a value has 512 MiB or more"));
+        return Err(too_long());
     }
     Ok(bytes)
+}
+
+fn too_long() -> PyErr {
+    PyValueError::new_err("a key or a value has 512 MiB or more")
 }
 
 impl EntryMap {
@@ -537,8 +541,10 @@ impl EntryMap {
         if keys.len() != values.len() {
             return Err(PyValueError::new_err("there are not as many keys as values"));
         }
-        if keys.data.len() >= LENGTH_MAX || values.data.len() >= LENGTH_MAX {
-            return Err(PyValueError::new_err("keys or values have 512 MiB or more together"));
+        for rows in [&keys, &values] {
+            if rows.data.len() >= LENGTH_MAX && (0..rows.len()).any(|row| rows.bytes(row).len() >= LENGTH_MAX) {
+                return Err(too_long());
+            }
         }
         let entered = &mut self.entered;
         py.detach(|| entered.put_rows(&keys, &values));

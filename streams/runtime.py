@@ -203,10 +203,15 @@ class Runtime:
         self.records += done
         return done
 
+    @property
+    def uncommitted(self) -> bool:
+        """Whether there is something to commit."""
+        return any(t.uncommitted_records for t in self.tasks.values())
+
     def _poll_timeout_s(self) -> float:
         if self.restoring or self._waiting():
             return 0.005
-        if any(t.uncommitted_records for t in self.tasks.values()):
+        if self.uncommitted:
             left = self._last_commit_s + self.options.commit_interval_ms / 1000 - self._clock.monotonic_s()
             return min(max(left, PATIENT_POLL_S if self.options.commit_patience_ms else 0.0), IDLE_POLL_S)
         return IDLE_POLL_S

@@ -40,11 +40,14 @@ class SpareMemory:
         self._records = 0
         self._busy_s = 0.0
 
-    def turn(self, now_s: float, records: int) -> None:
-        """A turn of so many records ended now, on a clock that does not jump."""
+    def turn(self, now_s: float, records: int, *, uncommitted: bool = False) -> None:
+        """A turn of so many records ended now, on a clock that does not jump. What is ``uncommitted`` is waited for: a
+        commit leaves as much behind as turns do."""
         if records:
             self._records += records
             self._busy_s = now_s
-        elif self._records >= WORTH_RECORDS and now_s - self._busy_s >= REST_S and self._give_back is not None:
+            return
+        rested = now_s - self._busy_s >= REST_S and not uncommitted
+        if rested and self._records >= WORTH_RECORDS and self._give_back is not None:
             self._records = 0
             self._give_back()

@@ -188,7 +188,8 @@ class Worker:
                 self._ready.set()
                 spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
-                    spare.turn(self._clock.monotonic_s(), runtime.step())
+                    records = runtime.step()
+                    spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
                     if self._presence is not None:
                         self._presence.keep()
             except BaseException:

@@ -30,6 +30,16 @@ def test_once_when_a_busy_worker_comes_to_rest() -> None:
     assert len(given) == 2
 
 
+def test_not_before_the_commit() -> None:
+    given: list[float] = []
+    spare = SpareMemory(lambda: given.append(1.0))
+    spare.turn(0.0, WORTH_RECORDS, uncommitted=True)
+    spare.turn(REST_S, 0, uncommitted=True)
+    assert given == []
+    spare.turn(REST_S + 1.0, 0)
+    assert given == [1.0]
+
+
 def test_few_records_leave_little_behind() -> None:
     given: list[int] = []
     spare = SpareMemory(lambda: given.append(1))

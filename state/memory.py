@@ -98,6 +98,9 @@ class MemoryBackend:
         found = self.get_many(store, native.list_rows(data, ends, None))
         return Packed(*native.pack_rows([None if value is None else value[skip:] for value in found]))
 
+    def is_empty(self, store: str) -> bool:
+        return not self._table(store).data
+
     def base(self, store: str, counts: Unbased) -> None:
         counts.base(self.get_many(store, counts.unbased()))
 

@@ -94,8 +94,8 @@ class RocksDBBackend:
         self._buffers: dict[str, StoreBuffer] = {}
         for name in self._names:
             self._attach(name)
-            empty = next(self._ascending(self._families[name], USER_PREFIX, USER_END), None) is None
-            self._buffers[name] = StoreBuffer(new_entries(), began_empty=empty)
+            self._buffers[name] = StoreBuffer(new_entries(), began_empty=False)
+            self._buffers[name].began_empty = self.is_empty(name)
         parts = WRITTEN_PARTS if self.keeps_reads else WRITTEN_PARTS_IN_PYTHON
         self._written_max = min(entries_bytes // parts, self._options.write_out_bytes)
         self._bound.join()
@@ -152,6 +152,12 @@ class RocksDBBackend:
             assert not unknown
             self._shrink()
         return Packed(*found)
+
+    def is_empty(self, store: str) -> bool:
+        family = self._family(store)
+        if self._buffers[store].changed:  # and a range would write it out
+            return False
+        return next(self._ascending(family, USER_PREFIX, USER_END), None) is None
 
     def base(self, store: str, counts: Unbased) -> None:
         self._family(store)

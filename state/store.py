@@ -140,6 +140,9 @@ class StateBackend(Protocol):
     def base(self, store: str, counts: Unbased) -> None:
         """Say what the store holds of all keys of which ``counts`` does not know it."""
 
+    def is_empty(self, store: str) -> bool:
+        """Whether the store certainly has no entries, found out at no more cost than that of a look."""
+
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:

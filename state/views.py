@@ -54,7 +54,7 @@ class KeyValueState:
         self._old: dict[bytes, Any] = {}
         """The old generation. An entry that is young too counts as it is there; what is dirty is young."""
         self._backend = backend
-        self._whole = not any(True for _ in backend.range(spec.name, None, None))
+        self._whole = backend.is_empty(spec.name)
         """Whether all that the store holds is in one of the generations: it was empty, and no entry was dropped since. Then
         nobody needs to ask the backend for a key."""
         self._encode = spec.value_serde.serialize

@@ -119,6 +119,10 @@ class Backends(RuleBasedStateMachine):
     def get_many(self, store: str, keys: list[bytes]) -> None:
         assert self.real.get_many(store, keys) == self.model.get_many(store, keys)
 
+    @rule(store=STORE)
+    def is_empty(self, store: str) -> None:
+        assert not self.real.is_empty(store) or self.model.is_empty(store)
+
     @rule(store=STORE, keys=st.lists(KEYS, max_size=8, unique=True))
     def base(self, store: str, keys: list[bytes]) -> None:
         real, model = Asking(keys), Asking(keys)

@@ -51,6 +51,15 @@ def test_commits_reach_no_file_until_they_are_many(opened: RocksDBBackend, tmp_p
     assert opened.get_many("a", [key(0), key(99), key(100)]) == [b"19", b"19", None]
 
 
+def test_to_ask_whether_a_store_is_empty_writes_nothing_out(opened: RocksDBBackend, tmp_path: Path) -> None:
+    assert opened.is_empty("a")
+    opened.commit([StoreWrites("a", [(key(1), b"v")], b"p")])
+    assert not opened.is_empty("a") and opened.is_empty("b")
+    assert table_files(tmp_path / "db") == []
+    opened.flush()
+    assert not opened.is_empty("a")
+
+
 def test_memory_stays_within_the_bound_while_ten_times_as_much_is_written_and_read(opened: RocksDBBackend) -> None:
     count, part = 100_000, 1_000
     for start in range(0, count, part):

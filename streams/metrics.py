@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from penstock.streams.settings import WorkerSettings
 from penstock.streams.task import Task
 
 KEY_CHARS_MAX = 100
@@ -43,16 +42,9 @@ def metrics_of(tasks: Iterable[Task]) -> list[Metric]:
     return out
 
 
-def memory_limits(settings: WorkerSettings) -> list[Metric]:
+def memory_limits(limits: Mapping[str, int]) -> list[Metric]:
     """``penstock_memory_limit_bytes``: what each kind of memory of the stores may grow to in this process, all tasks
-    together, whether it was set or follows the machine's memory."""
-    options = settings.stores_options()
-    limits = {
-        "decoded": settings.cache_bytes(),
-        "entries": options.limits().entries_bytes,
-        "blocks": options.limits().block_cache_bytes,
-        "memtables": options.write_buffer_bytes,
-    }
+    together, whether it was set or follows the machine's memory (``WorkerSettings.memory_limits``)."""
     return [Metric("penstock_memory_limit_bytes", {"of": kind}, limit) for kind, limit in limits.items()]
 
 

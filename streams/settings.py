@@ -135,6 +135,17 @@ class WorkerSettings:
         share = own_share_bytes() if compiled() is None else 0
         return min(max(share // 2, STATE_CACHE_BYTES), CACHE_BYTES_MAX)
 
+    def memory_limits(self) -> dict[str, int]:
+        """What each kind of memory of the stores may grow to in this process, in bytes, by its name."""
+        options = self.stores_options()
+        entries_bytes, block_cache_bytes = options.limits()
+        return {
+            "decoded": self.cache_bytes(),
+            "entries": entries_bytes,
+            "blocks": block_cache_bytes,
+            "memtables": options.write_buffer_bytes,
+        }
+
     def stores_options(self) -> RocksDBOptions:
         """``rocksdb``, with no more waiting to be written out than ``latency`` allows."""
         if self.latency != "low" or self.rocksdb.write_out_bytes <= WRITE_OUT_LOW_BYTES:

@@ -158,7 +158,7 @@ class Worker:
         """What its tasks measure now, and what their stores may take; from any thread. See ``penstock.streams.metrics``."""
         if self._runtime is None:
             return []
-        return [*memory_limits(self.settings), *metrics_of(list(self._runtime.tasks.values()))]
+        return [*memory_limits(self.settings.memory_limits()), *metrics_of(list(self._runtime.tasks.values()))]
 
     def _run_caught(self) -> None:
         try:

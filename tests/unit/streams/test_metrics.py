@@ -52,7 +52,11 @@ def test_what_stores_may_take_is_shown() -> None:
     settings = WorkerSettings(
         application_id="t", state_cache_max_bytes=2 << 20, rocksdb=RocksDBOptions(entries_bytes=3 << 20)
     )
-    limits = {m.labels["of"]: m.value for m in memory_limits(settings) if m.name == "penstock_memory_limit_bytes"}
+    limits = {
+        m.labels["of"]: m.value
+        for m in memory_limits(settings.memory_limits())
+        if m.name == "penstock_memory_limit_bytes"
+    }
     assert limits == {
         "decoded": 2 << 20,
         "entries": 3 << 20,

@@ -94,7 +94,7 @@ class RocksDBBackend:
         self._buffers: dict[str, StoreBuffer] = {}
         for name in self._names:
             self._attach(name)
-            self._buffers[name] = StoreBuffer(new_entries(), began_empty=False)
+            self._buffers[name] = StoreBuffer(new_entries())
             self._buffers[name].began_empty = self.is_empty(name)
         parts = WRITTEN_PARTS if self.keeps_reads else WRITTEN_PARTS_IN_PYTHON
         self._written_max = min(entries_bytes // parts, self._options.write_out_bytes)

@@ -18,13 +18,13 @@ _PART = 8_192
 class StoreBuffer:
     """What is not in the database of one store. ``position``: of the last commit; ``None`` when it is the database's.
     ``dropped_below``: keys below it count as dropped from the database, not from ``entries``. ``began_empty``: whether the
-    database held nothing of the store when ``entries`` held nothing."""
+    database held nothing of the store when ``entries`` held nothing; whoever knows that says so."""
 
     __slots__ = ("began_empty", "dropped_below", "entries", "position")
 
-    def __init__(self, entries: EntryMap, began_empty: bool) -> None:
+    def __init__(self, entries: EntryMap) -> None:
         self.entries = entries
-        self.began_empty = began_empty
+        self.began_empty = False
         self.position: bytes | None = None
         self.dropped_below: bytes | None = None
 

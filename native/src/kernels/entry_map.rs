@@ -354,9 +354,9 @@ impl Entered {
         }
     }
 
-    /// Writes a column of keys with as many values.
-    fn put_rows(&mut self, keys: &Rows, values: &Rows) {
-        self.sorted = None;
+    /// `visit` with each row of a column of keys and its hash; what a search for it reads is fetched ahead.
+    #[inline(always)]
+    pub(super) fn each_row(&mut self, keys: &Rows, mut visit: impl FnMut(&mut Self, usize, u64)) {
         let mut hashes = [0; AHEAD];
         for first in (0..keys.len()).step_by(AHEAD) {
             let part = first..keys.len().min(first + AHEAD);
@@ -365,9 +365,17 @@ impl Entered {
                 self.expect(*hash);
             }
             for (&hash, row) in hashes.iter().zip(part) {
-                self.put_hashed(hash, keys.bytes(row), Some(values.bytes(row)), WRITTEN);
+                visit(self, row, hash);
             }
         }
+    }
+
+    /// Writes a column of keys with as many values.
+    fn put_rows(&mut self, keys: &Rows, values: &Rows) {
+        self.sorted = None;
+        self.each_row(keys, |entered, row, hash| {
+            entered.put_hashed(hash, keys.bytes(row), Some(values.bytes(row)), WRITTEN);
+        });
     }
 
     fn sort(&mut self) -> &[Place] {

@@ -1,7 +1,7 @@
 //! Entries of an `EntryMap` for a column of keys: values go into one buffer, and none becomes a Python object.
 
 use super::buffers::Rows;
-use super::entry_map::{AHEAD, Entered};
+use super::entry_map::Entered;
 
 #[derive(Default)]
 pub struct Found {
@@ -20,29 +20,21 @@ pub fn find(entered: &mut Entered, keys: &Rows, skip: usize) -> Found {
     let mut found = Found { absent: vec![0; rows], ..Found::default() };
     found.ends.reserve(rows + 1);
     found.ends.push(0);
-    let mut hashes = [0; AHEAD];
-    for first in (0..rows).step_by(AHEAD) {
-        let part = first..rows.min(first + AHEAD);
-        for (hash, row) in hashes.iter_mut().zip(part.clone()) {
-            *hash = entered.hash(keys.bytes(row));
-            entered.expect(*hash);
-        }
-        for (&hash, row) in hashes.iter().zip(part) {
-            match entered.find_hashed(hash, keys.bytes(row)) {
-                None => {
-                    found.unknown.push(row as i64);
-                    found.absent[row] = 1;
-                }
-                Some(place) => {
-                    entered.mark_used(place);
-                    match entered.log.value(place) {
-                        None => found.absent[row] = 1,
-                        Some(value) => found.data.extend_from_slice(value.get(skip..).unwrap_or(&[])),
-                    }
+    entered.each_row(keys, |entered, row, hash| {
+        match entered.find_hashed(hash, keys.bytes(row)) {
+            None => {
+                found.unknown.push(row as i64);
+                found.absent[row] = 1;
+            }
+            Some(place) => {
+                entered.mark_used(place);
+                match entered.log.value(place) {
+                    None => found.absent[row] = 1,
+                    Some(value) => found.data.extend_from_slice(value.get(skip..).unwrap_or(&[])),
                 }
             }
-            found.ends.push(found.data.len() as i64);
         }
-    }
+        found.ends.push(found.data.len() as i64);
+    });
     found
 }

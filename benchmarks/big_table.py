@@ -1,5 +1,5 @@
-"""``python -m benchmarks.big_table``: ``enrich`` with a table ten times the worker's memory limit; ``TEXT`` says what is
-measured, ``bounded`` by which settings the limit is kept.
+"""``python -m benchmarks.big_table``: ``enrich`` with a table ten times the worker's memory limit, which its setting
+``memory_max_bytes`` keeps; ``TEXT`` says what is measured.
 
 Minutes for two cores: 25 with a table of 10 GB under 1 GB (the broker and the worker each hold it on disk, 25 GB together),
 4 with ``--table-bytes 1e9 --memory 300e6``, 1 with ``--table-bytes 1e8 --memory 250e6 --scale 0.2``.
@@ -30,35 +30,9 @@ from benchmarks.workloads import Variant
 TEXT = """Profiles of a kilobyte that hardly compress, chosen evenly, so that nearly every look-up misses what memory holds.
 The worker's resident bytes are sampled ten times a second from its start, loading included. *p99* is at a steady rate;
 *records/s* of a backlog, from 40 % of it to its end. Every click must come back with its own user's profile."""
-FIXED_BYTES = 120 << 20
-"""Interpreter, libraries and their code, and what is in hand of a batch."""
-SMALLEST_BYTES = 200 << 20
 PADDING = 900
 POOL = 1 << 20
 BACKLOG, RATE, LIVE_S = 400_000, 1_000.0, 60.0
-
-
-def bounded(memory_bytes: int, row_bytes: int) -> dict[str, str]:
-    """The settings that keep a worker below the limit: what is left of it beside ``FIXED_BYTES`` is shared out to
-    RocksDB, to decoded entries, to the clients' queues and to the records that wait for each of four partitions, and a
-    fifth of it is nobody's. Raises ``ValueError`` for less than ``SMALLEST_BYTES``."""
-    if memory_bytes < SMALLEST_BYTES:
-        raise ValueError(f"{memory_bytes:,} bytes are too few for a worker; give --memory {SMALLEST_BYTES:,} or more")
-    rest = memory_bytes - FIXED_BYTES
-    waiting = max(200, rest * 10 // 100 // 4 // (row_bytes + 500))
-    return {
-        "PENSTOCK_ROCKSDB__ENTRIES_BYTES": str(rest * 15 // 100),
-        "PENSTOCK_ROCKSDB__BLOCK_CACHE_BYTES": str(rest * 25 // 100),
-        "PENSTOCK_ROCKSDB__WRITE_BUFFER_BYTES": str(rest * 8 // 100),
-        "PENSTOCK_ROCKSDB__MEMTABLE_BYTES": str(rest * 2 // 100),
-        "PENSTOCK_STATE_CACHE_MAX_BYTES": str(rest * 8 // 100),
-        "PENSTOCK_CONSUMER__QUEUED_MAX_MESSAGES_KBYTES": str(rest * 7 // 100 >> 10),
-        "PENSTOCK_PRODUCER__QUEUE_BUFFERING_MAX_KBYTES": str(rest * 7 // 100 >> 10),
-        "PENSTOCK_BUFFERED_MAX_RECORDS": str(min(30_000, waiting)),
-        "PENSTOCK_BATCH_MAX_RECORDS": str(min(20_000, waiting)),
-        # Arenas of threads that are idle keep what they once held.
-        "MALLOC_ARENA_MAX": "2",
-    }
 
 
 def pool() -> str:
@@ -126,7 +100,7 @@ def big_table(bench: Bench, guarantee: str, load: Load) -> dict[str, Any]:
     bench.log.create(names["users"], {"cleanup.policy": "compact", "min.compaction.lag.ms": str(1 << 60)})
     say(f"writing a table of {load.rows:,} rows")
     bench.log.write(names["users"], profiles(load.rows, bench.log.base_ms))
-    settings = bounded(load.memory_bytes, row_bytes())
+    settings = {"PENSTOCK_MEMORY_MAX_BYTES": str(load.memory_bytes)}
     more = {"COMMIT_MS": "100", "TOPIC_TABLE": names["users"], **settings}
     facts = {"guarantee": guarantee, **load._asdict(), "table_bytes": load.rows * row_bytes(), "settings": settings}
     process = bench.start(SYSTEMS["penstock"], "enrich", guarantee, application, names["in"], more)

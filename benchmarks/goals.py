@@ -107,14 +107,16 @@ def together(results: Results, workload: str, needed: float) -> Finding:
 
 
 def memory(results: Results, workload: str, needed: float) -> list[Finding]:
-    """Against Kafka Streams with the smallest heap that keeps 90 % of its rate, at peak and at rest."""
+    """Against Kafka Streams with the smallest heap that keeps 90 % of its rate, at peak and at rest: as it comes, and
+    within the smallest bound."""
     some = [r for r in results.of("heap") if r["workload"] == workload and not r["void"]]
     return [
         _at_most(
-            f"{workload}: memory {where} against Kafka Streams' smallest heap",
+            f"{workload}{how}: memory {where} against Kafka Streams' smallest heap",
             needed,
-            [r["penstock"][field] / r["smallest"][field] for r in some[-1:]],
+            [r[which][field] / r["smallest"][field] for r in some[-1:] if which in r],
         )
+        for how, which in (("", "penstock"), (" within the least memory_max_bytes", "bounded"))
         for where, field in (("at peak", "peak_bytes"), ("at rest", "rest_bytes"))
     ]
 

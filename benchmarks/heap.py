@@ -1,5 +1,6 @@
 """``python -m benchmarks.heap``: the smallest heap with which Kafka Streams keeps 90 % of its rate, and the memory that it
-and Penstock then take. It is looked for by halving the list of heaps: a rate only falls as the heap shrinks.
+and Penstock then take, Penstock as it comes and with the smallest ``memory_max_bytes``. The heap is looked for by halving
+the list of heaps: a rate only falls as the heap shrinks.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from benchmarks.harness import add_common, open_bench, say
 from benchmarks.report import markdown
 from benchmarks.systems import GUARANTEES, KAFKA_STREAMS, PENSTOCK, System
 from benchmarks.workloads import WORKLOADS
+from penstock.streams.memory_parts import LEAST_BYTES
 
 FIRST_MB, LEAST_MB = 2_048, 16
 HEAPS_MB = [LEAST_MB << step for step in range(7)]
 """Those below the first, ascending."""
 KEPT = 0.9
+BOUND = "PENSTOCK_MEMORY_MAX_BYTES"
 
 
 class Try(NamedTuple):
@@ -70,47 +73,62 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def tried(bench: Bench, system: System, workload: str, options: argparse.Namespace, heap_mb: int = 0) -> Try:
-    """One run."""
-    if heap_mb:
-        bench.extra["JDK_JAVA_OPTIONS"] = f"-Xmx{heap_mb}m"
+def tried(
+    bench: Bench, system: System, workload: str, options: argparse.Namespace, heap_mb: int = 0, bound_bytes: int = 0
+) -> Try:
+    """One run, with a heap of this size or within this bound, if not 0."""
+    limits = {"JDK_JAVA_OPTIONS": f"-Xmx{heap_mb}m" if heap_mb else "", BOUND: str(bound_bytes or "")}
+    for name, value in limits.items():
+        bench.extra.pop(name, None)
+        if value:
+            bench.extra[name] = value
     part = options.part if heap_mb else 1.0
     records = int(WORKLOADS[workload].records[system.program] * part)
     run = drain(bench, system, workload, options.guarantee, records)
     rate = 0.0 if run.void or run.steady is None else run.steady.records_per_s
-    say(f"{workload} {system.name} {f'-Xmx{heap_mb}m' if heap_mb else ''}: {run.void or format(rate, ',.0f')}")
+    limit = f"-Xmx{heap_mb}m" if heap_mb else f"within {bound_bytes:,}" if bound_bytes else ""
+    say(f"{workload} {system.name} {limit}: {run.void or format(rate, ',.0f')}")
     return Try(heap_mb, rate, run.peak_bytes, run.rest_bytes)
 
 
 def searched(bench: Bench, workload: str, options: argparse.Namespace) -> dict[str, Any]:
     """One workload, as plain values."""
     ours = tried(bench, PENSTOCK, workload, options)
+    bounded = tried(bench, PENSTOCK, workload, options, bound_bytes=LEAST_BYTES)
     tries, found = smallest(lambda heap_mb: tried(bench, KAFKA_STREAMS, workload, options, heap_mb))
-    del bench.extra["JDK_JAVA_OPTIONS"]
     return {
         "workload": workload,
         "guarantee": options.guarantee,
         "tries": [one._asdict() for one in tries],
         "smallest": found._asdict() if found else None,
         "penstock": ours._asdict(),
-        "void": "" if found and ours.records_per_s else "a run did not get through",
+        "bounded": {**bounded._asdict(), "memory_max_bytes": LEAST_BYTES},
+        "void": "" if found and ours.records_per_s and bounded.records_per_s else "a run did not get through",
     }
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Resident megabytes of both."""
+    """Resident megabytes of both, and the rate that each then had."""
     rows = []
     for result in results:
         if result["void"]:
             rows.append([result["workload"], *["-"] * 6, f"VOID: {result['void']}"])
             continue
-        ours, theirs = result["penstock"], result["smallest"]
-        memory = [f"{one[which] / 1e6:,.0f}" for which in ("peak_bytes", "rest_bytes") for one in (ours, theirs)]
-        ratio = f"{ours['peak_bytes'] / theirs['peak_bytes']:.2f}"
+        theirs = result["smallest"]
         tries = ", ".join(f"{one['heap_mb']}: {one['records_per_s']:,.0f}/s" for one in result["tries"])
-        rows.append([result["workload"], f"-Xmx{theirs['heap_mb']}m", *memory, ratio, tries])
-    head = ["workload", "smallest heap that keeps 90 %", "peak MB, penstock", "peak MB, kafka-streams"]
-    return markdown([*head, "at rest MB, penstock", "at rest MB, kafka-streams", "peak ratio", "tries"], rows)
+        rows.append([result["workload"], f"kafka-streams -Xmx{theirs['heap_mb']}m", *_memory(theirs, theirs), tries])
+        rows.append([result["workload"], "penstock", *_memory(result["penstock"], theirs), ""])
+        if bounded := result.get("bounded"):
+            limit = f"penstock, memory_max_bytes of {bounded['memory_max_bytes'] / 1e6:,.0f} MB"
+            rows.append([result["workload"], limit, *_memory(bounded, theirs), ""])
+    head = ["workload", "system", "records/s", "peak MB", "at rest MB", "peak ratio", "rest ratio"]
+    return markdown([*head, "heaps tried, MB: rate"], rows)
+
+
+def _memory(one: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    sizes = [f"{one[field] / 1e6:,.0f}" for field in ("peak_bytes", "rest_bytes")]
+    ratios = [f"{one[field] / theirs[field]:.2f}" for field in ("peak_bytes", "rest_bytes")]
+    return [f"{one['records_per_s']:,.0f}", *sizes, *ratios]
 
 
 def main(argv: list[str] | None = None) -> int:

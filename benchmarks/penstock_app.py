@@ -16,7 +16,8 @@ from typing import cast
 
 from benchmarks import data
 from benchmarks.workloads import WORKLOADS, Functions, Orders
-from penstock.streams.settings import WorkerSettings, load_settings
+from penstock.streams.load_settings import load_settings
+from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
 from penstock.topologies.graph import Topology
 from penstock.topologies.operator import Emission

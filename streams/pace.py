@@ -38,7 +38,8 @@ GRAVE_S = 0.5
 
 class Pace:
     """``records``: how many the next turn may take, from ``least`` to ``most``, or fewer where those take longer than
-    ``turn_s``, are larger than ``TURN_MAX_BYTES``, or come as Python objects (``TURN_MAX_ROWS``)."""
+    ``turn_s``, are larger than ``TURN_MAX_BYTES``, or come as Python objects (``TURN_MAX_ROWS``). ``record_bytes``: the mean
+    size of a record of the last poll."""
 
     def __init__(self, least: int, most: int, turn_s: float) -> None:
         self.records = min(least, most)
@@ -47,13 +48,13 @@ class Pace:
         self._turn_s = turn_s
         self._fitting = most
         self._costs_s: deque[float] = deque(maxlen=REMEMBERED_TURNS)
-        self._record_bytes = 0.0
+        self.record_bytes = 0.0
         self._in_rows = False
 
     def took(self, chunks: list[Chunk]) -> None:
         """A poll gave these."""
         if records := sum(map(len, chunks)):
-            self._record_bytes = sum(map(_size_of, chunks)) / records
+            self.record_bytes = sum(map(_size_of, chunks)) / records
             if records >= TURN_MAX_ROWS:  # small polls may come as lists although large ones do not
                 self._in_rows = any(chunk.value_column is None for chunk in chunks)
 
@@ -61,7 +62,7 @@ class Pace:
         """A turn processed so many records in so long, and so many are buffered still."""
         if not records:
             return
-        most = min(self._most, int(TURN_MAX_BYTES / max(self._record_bytes, 1.0)))
+        most = min(self._most, int(TURN_MAX_BYTES / max(self.record_bytes, 1.0)))
         if self._in_rows:
             most = min(most, TURN_MAX_ROWS)
         if seconds > 0:

@@ -32,6 +32,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend
 from penstock.streams.assignment import Assignment, Restoring, Start
 from penstock.streams.commit import RESTARTABLE, Committer, Guarantee
+from penstock.streams.memory_parts import BUFFERED_MAX_BYTES
 from penstock.streams.pace import Pace
 from penstock.streams.ports import Fetched, LogConsumer
 from penstock.streams.prepare import Layout
@@ -52,9 +53,9 @@ PATIENT_POLL_S = 0.001
 @dataclasses.dataclass(frozen=True)
 class RuntimeOptions:
     """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
-    machine makes the changelog repeat. ``buffered_max_records``: per input partition; above it the partition pauses.
-    ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see ``Pace``. ``commit_patience_ms``: how
-    much later than due a commit may begin so that it has no acknowledgements to wait for."""
+    machine makes the changelog repeat. ``buffered_max_records`` and ``buffered_max_bytes``: per input partition; above one
+    of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see ``Pace``.
+    ``commit_patience_ms``: how much later than due a commit may begin so that it has no acknowledgements to wait for."""
 
     guarantee: Guarantee
     commit_interval_ms: int
@@ -64,6 +65,7 @@ class RuntimeOptions:
     turn_max_records: int = 20_000
     turn_max_s: float = 0.05
     buffered_max_records: int = 30_000
+    buffered_max_bytes: int = BUFFERED_MAX_BYTES
     state_flush_interval_ms: int = 30_000
     partitions: tuple[int, ...] | None = None
 
@@ -243,7 +245,8 @@ class Runtime:
 
     def _hold_back(self) -> None:
         """Pause partitions that have plenty buffered, resume those that have room again."""
-        limit = self.options.buffered_max_records
+        fitting = self.options.buffered_max_bytes / max(self._pace.record_bytes, 1.0)
+        limit = min(self.options.buffered_max_records, int(fitting))
         full = {
             TopicPartition(topic, t.id.partition)
             for t in self.tasks.values()

@@ -1,20 +1,12 @@
-"""A worker's settings: a few values with bounds and reasons, from code, a TOML file and the environment.
-
-Strongest first: keyword arguments, ``PENSTOCK_…`` variables, the file's ``[penstock]`` table, defaults. Unknown names
-are refused with the nearest known one. Librdkafka keys pass through: ``common`` for every client, ``consumer`` and
-``producer`` for theirs (in TOML ``[penstock.common]`` and so on; in the environment ``PENSTOCK_COMMON__SASL_PASSWORD``
-is ``common["sasl.password"]``). ``repr`` shows no secret.
+"""A worker's settings: a few values with bounds and reasons. Librdkafka keys pass through: ``common`` for every client,
+``consumer`` and ``producer`` for theirs. ``repr`` shows no secret. From files and the environment: ``load_settings.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import os
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
 from penstock.state.changelog import REPARTITION_RETENTION_MS
 from penstock.state.errors import SettingsError
@@ -22,20 +14,24 @@ from penstock.state.machine_memory import own_share_bytes
 from penstock.state.native import Choice, compiled
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.commit import Guarantee
+from penstock.streams.memory_parts import (
+    BUFFERED_MAX_BYTES,
+    LEAST_BYTES,
+    RECEIVED_MAX_BYTES,
+    SENT_MAX_BYTES,
+    MemoryParts,
+    memory_parts,
+)
 from penstock.streams.policies import Policies
 from penstock.streams.redact import redacted
 from penstock.streams.task import STATE_CACHE_BYTES, Columns
 
-ENV_PREFIX = "PENSTOCK_"
 Latency = Literal["balanced", "low"]
-_TABLES = ("common", "consumer", "producer")
 CACHE_BYTES_MAX = 1 << 30
 """What is not set grows no further by itself."""
 WRITE_OUT_LOW_BYTES = 8 << 20
 """At most so much waits to be written out of the stores with ``latency="low"``: a million rows that were loaded and then
 written out at once, by the flush of every half minute, held up all records for 0.7 s."""
-
-_GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -46,8 +42,10 @@ class WorkerSettings:
     smaller requests, and lets an at-least-once commit wait up to a quarter of its interval (50 ms at most) for a moment
     when all is acknowledged; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
     ``batch_max_records`` (4,000 at most where records are Python objects); ``buffered_max_records`` bounds what waits per
-    input partition, ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside the memory that
-    ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
+    input partition (and so do 32 MB), ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside
+    the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
+    ``memory_max_bytes``: what the worker's process is to take at most, in all; its stores, batches and clients' queues get
+    fixed parts of it, see ``within_memory``. 0: no bound beside those of the parts.
     ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
     waits for a caught-up input before it goes on without it.
     ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every
@@ -71,6 +69,7 @@ class WorkerSettings:
     columns: Columns = "auto"
     batch_max_records: int = 20_000
     buffered_max_records: int = 30_000
+    memory_max_bytes: int = 0
     state_cache_max_bytes: int = 0
     state_flush_interval_ms: int = 30_000
     replication_factor: int = -1
@@ -119,6 +118,11 @@ class WorkerSettings:
                 f"state_cache_max_bytes={self.state_cache_max_bytes}; it must be from {1 << 20} to {1 << 40}, since a "
                 "batch's own state must fit, or 0 for the default"
             )
+        if self.memory_max_bytes and not LEAST_BYTES <= self.memory_max_bytes <= 1 << 50:
+            raise SettingsError(
+                f"memory_max_bytes={self.memory_max_bytes}; it must be at least {LEAST_BYTES}, most of which Python and its "
+                "libraries take, or 0 for no bound of the whole"
+            )
         if self.guarantee == "exactly_once" and self.commit_interval_ms > self.transaction_timeout_ms // 2:
             raise SettingsError(
                 f"commit_interval_ms={self.commit_interval_ms} is over half of transaction_timeout_ms="
@@ -134,6 +138,48 @@ class WorkerSettings:
             return self.state_cache_max_bytes
         share = own_share_bytes() if compiled() is None else 0
         return min(max(share // 2, STATE_CACHE_BYTES), CACHE_BYTES_MAX)
+
+    def buffered_max_bytes(self) -> int:
+        """What may wait of each input partition, beside ``buffered_max_records``."""
+        parts = self.memory_parts()
+        return BUFFERED_MAX_BYTES if parts is None else parts.buffered_bytes
+
+    def queues_bytes(self) -> tuple[int, int]:
+        """What a consumer's and a producer's queue may take, where librdkafka keys do not say it."""
+        parts = self.memory_parts()
+        return (RECEIVED_MAX_BYTES, SENT_MAX_BYTES) if parts is None else (parts.received_bytes, parts.sent_bytes)
+
+    def memory_parts(self) -> MemoryParts | None:
+        """What each part may take of ``memory_max_bytes``; ``None`` if that is not set."""
+        if not self.memory_max_bytes:
+            return None
+        return memory_parts(
+            self.memory_max_bytes,
+            compiled=self.native != "off" and compiled() is not None,
+            write_buffer_bytes=self.rocksdb.write_buffer_bytes,
+            batch_records=self.batch_max_records,
+        )
+
+    def within_memory(self) -> WorkerSettings:
+        """The settings with every bound of stores and batches that is above its part of ``memory_max_bytes`` lowered to it,
+        whether it was set or not; without ``memory_max_bytes`` the same settings. The clients' queues get their parts where
+        their configuration is made: librdkafka keys that were set win."""
+        parts = self.memory_parts()
+        if parts is None:
+            return self
+        stores = dataclasses.replace(
+            self.rocksdb,
+            entries_bytes=_lowered(self.rocksdb.entries_bytes, parts.entries_bytes),
+            block_cache_bytes=_lowered(self.rocksdb.block_cache_bytes, parts.block_cache_bytes),
+            write_buffer_bytes=parts.write_buffer_bytes,
+        )
+        return dataclasses.replace(
+            self,
+            rocksdb=stores,
+            state_cache_max_bytes=_lowered(self.state_cache_max_bytes, parts.decoded_bytes),
+            batch_max_records=parts.batch_records,
+            buffered_max_records=min(self.buffered_max_records, 2 * parts.batch_records),
+        )
 
     def memory_limits(self) -> dict[str, int]:
         """What each kind of memory of the stores may grow to in this process, in bytes, by its name."""
@@ -157,98 +203,6 @@ class WorkerSettings:
         return f"WorkerSettings({', '.join(shown)})"
 
 
-def load_settings(path: str | Path | None = None, env: Mapping[str, str] | None = None, **given: Any) -> WorkerSettings:
-    """Settings from a file, the environment (default: the process's) and keyword arguments; ``None`` values count as
-    not given. Raises ``SettingsError`` for anything unknown, of a wrong type or out of bounds."""
-    merged: dict[str, Any] = {}
-    if path is not None:
-        _merge(merged, _from_toml(Path(path)), str(path))
-    _merge(merged, _from_env(os.environ if env is None else env), "the environment")
-    _merge(merged, {k: v for k, v in given.items() if v is not None}, "the call")
-    if "application_id" not in merged:
-        raise SettingsError(
-            "application_id is missing; give --application-id, PENSTOCK_APPLICATION_ID or put it in the file"
-        )
-    for name, group in _GROUPS.items():
-        if isinstance(merged.get(name), Mapping):
-            merged[name] = group(**_typed(group, merged[name], f"[penstock.{name}]"))
-    return WorkerSettings(**_typed(WorkerSettings, merged, "the settings"))
-
-
-def _from_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            document = tomllib.load(file)
-    except OSError as exc:
-        raise SettingsError(f"the settings file {path} cannot be read ({exc.strerror}); check --config") from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise SettingsError(f"the settings file {path} is not TOML: {exc}") from exc
-    table = document.get("penstock")
-    if not isinstance(table, dict):
-        raise SettingsError(f"the settings file {path} has no [penstock] table; put the settings under it")
-    for name in _TABLES:
-        if name in table:
-            table[name] = _flattened(table[name])
-    return table
-
-
-def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``sasl.password = …`` without quotes is a nested table in TOML; librdkafka's keys are flat."""
-    out: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            out |= _flattened(value, f"{prefix}{key}.")
-        else:
-            out[prefix + key] = value
-    return out
-
-
-def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
-    known = {f.name for f in dataclasses.fields(WorkerSettings)}
-    out: dict[str, Any] = {}
-    for variable, text in env.items():
-        if not variable.startswith(ENV_PREFIX):
-            continue
-        name, _, rest = variable[len(ENV_PREFIX) :].lower().partition("__")
-        if rest and name in (*_TABLES, *_GROUPS):
-            key = rest.replace("_", ".") if name in _TABLES else rest
-            out.setdefault(name, {})[key] = text
-        elif name in known:
-            out[name] = text
-    return out
-
-
-def _merge(into: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
-    known = [f.name for f in dataclasses.fields(WorkerSettings)]
-    for name, value in more.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
-            raise SettingsError(f"{source} sets {name!r}, which is no setting; {hint}")
-        if isinstance(value, Mapping) and isinstance(into.get(name), Mapping):
-            into[name] = {**into[name], **value}
-        else:
-            into[name] = value
-
-
-def _typed(cls: Any, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values with text made into numbers where the field is one. Raises ``SettingsError`` for wrong types."""
-    hints = get_type_hints(cls)
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in hints:
-            near = difflib.get_close_matches(name, list(hints), 1)
-            raise SettingsError(f"{where} has no {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
-        wanted = hints[name]
-        if wanted in (int, float) and isinstance(value, str):
-            try:
-                value = wanted(value.replace("_", ""))
-            except ValueError as exc:
-                raise SettingsError(f"{name}={value!r} in {where}: it must be a number") from exc
-        simple: Any = {int: int, float: (int, float), str: str}.get(wanted)
-        if simple is not None and (not isinstance(value, simple) or isinstance(value, bool)):
-            raise SettingsError(
-                f"{name}={value!r} in {where}: it must be {wanted.__name__}, not {type(value).__name__}"
-            )
-        out[name] = value
-    return out
+def _lowered(bound: int, part: int) -> int:
+    """A bound where 0 is whatever fits."""
+    return min(bound or part, part)

@@ -39,7 +39,7 @@ from penstock.streams.purging import Purger, purgeable_topics
 from penstock.streams.restoring import Restorer, TaskOpener
 from penstock.streams.runtime import Runtime, RuntimeOptions
 from penstock.streams.settings import WorkerSettings
-from penstock.streams.spare_memory import SpareMemory, trim
+from penstock.streams.spare_memory import SpareMemory, few_arenas, trim
 from penstock.streams.task import Task, TaskOptions
 from penstock.topologies.graph import Topology
 
@@ -98,7 +98,7 @@ class Worker:
         open_consumer: Callable[[], LogConsumer] | None = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
-        self.settings = settings
+        self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
         self._on_progress = on_progress
         self._on_step = on_step
@@ -175,6 +175,8 @@ class Worker:
         young, *older = gc.get_threshold()
         try:
             choose(self.settings.native)
+            if self.settings.memory_max_bytes:
+                few_arenas()
             if self.settings.metrics_port:
                 endpoint = MetricsEndpoint(self.settings.metrics_host, self.settings.metrics_port, self.metrics)
             runtime, restorer = self._open()
@@ -299,6 +301,7 @@ class Worker:
             turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
             commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
             buffered_max_records=s.buffered_max_records,
+            buffered_max_bytes=s.buffered_max_bytes(),
             state_flush_interval_ms=s.state_flush_interval_ms,
             partitions=self._partitions,
         )
@@ -312,6 +315,7 @@ class Worker:
             session_timeout_ms=s.session_timeout_ms,
             group_instance_id=s.group_instance_id if member else None,
             swift=member and s.latency == "low",
+            queue_max_bytes=s.queues_bytes()[0],
         )
 
     def _purger(self, admin: KafkaAdmin) -> Purger | None:
@@ -335,6 +339,7 @@ class Worker:
             transactional_id=transactional_id if s.guarantee == "exactly_once" else None,
             transaction_timeout_ms=s.transaction_timeout_ms,
             swift=s.latency == "low",
+            queue_max_bytes=s.queues_bytes()[1],
         )
         return Committer(
             s.guarantee,

@@ -84,8 +84,8 @@ def require_spark() -> None:
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
     from penstock.streams.cli.client_options import pairs, with_running_cluster
+    from penstock.streams.load_settings import load_settings
     from penstock.streams.loading import load_topology
-    from penstock.streams.settings import load_settings
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
     from penstock.streams.task import STATE_CACHE_BYTES, TaskOptions

@@ -22,7 +22,7 @@ from typing import Self
 
 from penstock.state.errors import PenstockError
 from penstock.streams.kafka.embedded import processes
-from penstock.streams.settings import ENV_PREFIX
+from penstock.streams.load_settings import ENV_PREFIX
 
 STOP_LIMIT_S = 60.0
 SESSION_TIMEOUT_MS = 6_000

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.state.errors import SettingsError
+from penstock.streams.memory_parts import RECEIVED_MAX_BYTES, SENT_MAX_BYTES
 
 _ALIASES = {
     "metadata.broker.list": "bootstrap.servers",
@@ -47,9 +48,6 @@ _CONSUMER_DEFAULTS: dict[str, Any] = {
     # The default of a second after the queue was full costs most of the fetch rate; a step of 10 ms is a fraction of
     # what the queue holds, and asking more often only wakes the client's thread.
     "fetch.queue.backoff.ms": 10,
-    "queued.max.messages.kbytes": 16_384,
-    # More is no faster and only fills memory; polls are still answered whole.
-    "queued.min.messages": 20_000,
     # The queue's limit counts what is queued, but one answer more comes on top of it, decompressed: with the default of
     # 1 MB for each partition that was 100 MB of well compressible records. A quarter is no slower.
     "max.partition.fetch.bytes": 262_144,
@@ -66,12 +64,14 @@ _PRODUCER_DEFAULTS: dict[str, Any] = {
     # CPU. A commit does not wait for it: flushing sends what is there at once.
     "linger.ms": 20,
     "batch.size": 1_000_000,
-    # Each queued record costs some 250 bytes beside its own, hence both limits.
-    "queue.buffering.max.messages": 100_000,
-    "queue.buffering.max.kbytes": 32_768,
     "socket.nagle.disable": True,
     "allow.auto.create.topics": False,
 }
+
+# Each queued record costs some 250 bytes beside its own, which the limits of bytes do not count, hence others beside them. A
+# consumer counts for each partition: there are four, more or less. More is no faster; polls are answered whole all the same.
+_FETCHED_MAX_RECORDS, _FETCHED_BYTES = 20_000, 800
+_SENT_MAX_RECORDS, _SENT_BYTES = 100_000, 320
 
 # The first record of a transaction waits while the broker still ends the one before, and is tried again after this: at the
 # client's 100 ms a commit cost 81 ms more than a plain flush, at 10 ms 19.
@@ -145,9 +145,10 @@ def consumer_config(
     group_instance_id: str | None = None,
     read_committed: bool = True,
     swift: bool = False,
+    queue_max_bytes: int = RECEIVED_MAX_BYTES,
 ) -> dict[str, Any]:
     """A consumer's configuration. ``read_committed`` is a promise if true and the default if not. ``swift``: latency
-    counts more than throughput.
+    counts more than throughput. ``queue_max_bytes``: what was fetched and waits, unless the user's keys say otherwise.
 
     Raises ``SettingsError`` naming the key that cannot be set and why.
     """
@@ -155,7 +156,10 @@ def consumer_config(
     _keep(_GROUP_PROMISES, mine)
     if read_committed:
         _keep(_COMMITTED_ONLY, mine)
-    config = {**_CONSUMER_DEFAULTS, **(_SWIFT_CONSUMER if swift else {}), "isolation.level": "read_committed", **mine}
+    defaults = {**_CONSUMER_DEFAULTS, **(_SWIFT_CONSUMER if swift else {}), "isolation.level": "read_committed"}
+    defaults["queued.max.messages.kbytes"] = queue_max_bytes >> 10
+    defaults["queued.min.messages"] = min(queue_max_bytes // _FETCHED_BYTES, _FETCHED_MAX_RECORDS)
+    config = {**defaults, **mine}
     if uses_consumer_protocol(user):
         config["group.remote.assignor"] = "range"
     else:
@@ -184,15 +188,19 @@ def producer_config(
     transactional_id: str | None = None,
     transaction_timeout_ms: int = 10_000,
     swift: bool = False,
+    queue_max_bytes: int = SENT_MAX_BYTES,
 ) -> dict[str, Any]:
     """A producer's configuration. Without a transactional id it is gapless: a record that the broker refuses stops
-    the producer instead of leaving a hole. ``swift``: latency counts more than throughput. Raises ``SettingsError``
-    naming the key that cannot be set and why."""
+    the producer instead of leaving a hole. ``swift``: latency counts more than throughput. ``queue_max_bytes``: what waits
+    to be acknowledged, unless the user's keys say otherwise. Raises ``SettingsError`` naming the key that cannot be set
+    and why."""
     mine = folded(user)
     _keep(_PRODUCER_PROMISES, mine)
     if transactional_id is None:
         _keep(_GAPLESS_PROMISES, mine)
     defaults = {**_PRODUCER_DEFAULTS, **(_SWIFT_PRODUCER if swift else {})}
+    defaults["queue.buffering.max.kbytes"] = queue_max_bytes >> 10
+    defaults["queue.buffering.max.messages"] = min(queue_max_bytes // _SENT_BYTES, _SENT_MAX_RECORDS)
     if transactional_id is not None:
         defaults |= {**_TRANSACTION_DEFAULTS, **(_SWIFT_TRANSACTION if swift else {})}
     config = {**defaults, **mine}

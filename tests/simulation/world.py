@@ -20,6 +20,7 @@ from penstock.streams import journal
 from penstock.streams.commit import Committer, Guarantee, Step
 from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.memory_log import Entry, MemoryLog
+from penstock.streams.memory_parts import BUFFERED_MAX_BYTES
 from penstock.streams.policies import Policies
 from penstock.streams.ports import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.prepare import Layout, prepare_topics
@@ -141,6 +142,7 @@ class World:
         output_config: dict[str, str] | None = None,
         queue_max_records: int = 0,
         commit_patience_ms: int = 0,
+        buffered_max_bytes: int = BUFFERED_MAX_BYTES,
     ) -> None:
         self.topology = topology
         self.guarantee = guarantee
@@ -154,6 +156,7 @@ class World:
         self.partitions = partitions
         self.queue_max_records = queue_max_records
         self.commit_patience_ms = commit_patience_ms
+        self.buffered_max_bytes = buffered_max_bytes
         self.layout: Layout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
@@ -220,6 +223,7 @@ class Node:
             turn_min_records=2,
             turn_max_records=7,
             buffered_max_records=20,
+            buffered_max_bytes=world.buffered_max_bytes,
             state_flush_interval_ms=700,
             partitions=fixed,
         )

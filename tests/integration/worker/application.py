@@ -26,8 +26,9 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.load_settings import load_settings
 from penstock.streams.ports import TopicSpec
-from penstock.streams.settings import WorkerSettings, load_settings
+from penstock.streams.settings import WorkerSettings
 from penstock.topologies.examples import word_count
 from penstock.topologies.graph import Topology
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from penstock.state.restore import RestoreProgress
-from penstock.streams.settings import load_settings
+from penstock.streams.load_settings import load_settings
 from penstock.streams.worker import Worker
 from penstock.topologies.examples import word_count
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import penstock as ps
-from penstock.streams.settings import WorkerSettings, load_settings
+from penstock.streams.load_settings import load_settings
+from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.watermarks import bounded_out_of_orderness

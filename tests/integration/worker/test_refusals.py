@@ -12,9 +12,10 @@ import orjson
 import pytest
 
 from penstock.state.errors import IncompatibleError, PenstockError, ProcessingError, SettingsError
+from penstock.streams.load_settings import load_settings
 from penstock.streams.policies import Policies
 from penstock.streams.ports import AbortableError
-from penstock.streams.settings import WorkerSettings, load_settings
+from penstock.streams.settings import WorkerSettings
 from penstock.streams.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import enrich, word_count

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from confluent_kafka import Message
 
-from benchmarks.big_table import bounded, name_of, pool, profiles, rate
+from benchmarks.big_table import name_of, pool, profiles, rate
 from benchmarks.burst import figures, phases
 from benchmarks.clicks import Clicks, Enriched, lost
 from benchmarks.live import CHUNK, due_places, quantiles
@@ -91,21 +91,6 @@ def test_a_burst_that_never_ends_is_never_calm() -> None:
 def test_quantiles_of_nothing_are_no_numbers() -> None:
     assert math.isnan(quantiles(np.array([]))["p99_ms"])
     assert quantiles(np.array([1.0, 3.0]))["p50_ms"] == 2.0
-
-
-@pytest.mark.parametrize("memory", [200 << 20, 10**9, 8 * 10**9])
-def test_the_settings_leave_a_part_of_the_limit_free(memory: int) -> None:
-    settings = {name: int(text) for name, text in bounded(memory, 1_000).items()}
-    kilobytes = sum(number for name, number in settings.items() if name.endswith("KBYTES"))
-    bytes_ = sum(number for name, number in settings.items() if name.endswith("_BYTES") and "MEMTABLE" not in name)
-    waiting = settings["PENSTOCK_BUFFERED_MAX_RECORDS"] * 4 * 1_500
-    assert bytes_ + kilobytes * 1024 + waiting < memory * 0.9
-    assert settings["PENSTOCK_ROCKSDB__MEMTABLE_BYTES"] < settings["PENSTOCK_ROCKSDB__WRITE_BUFFER_BYTES"]
-
-
-def test_a_limit_below_what_a_worker_needs_is_refused() -> None:
-    with pytest.raises(ValueError, match="--memory"):
-        bounded(100_000_000, 1_000)
 
 
 def test_every_row_of_the_large_table_has_its_own_kilobyte() -> None:

@@ -112,7 +112,12 @@ def test_latency_memory_share_and_curves_have_verdicts() -> None:
         [
             *(latency(name, p99) for name, p99 in [("adaptive", 30.0), ("adaptive, low latency", 18.0)]),
             *(latency(name, p99) for name, p99 in [("Kafka Streams", 115.0), ("Kafka Streams, linger 5 ms", 17.0)]),
-            {**heap, "smallest": sizes, "penstock": {**sizes, "peak_bytes": 90}},
+            {
+                **heap,
+                "smallest": sizes,
+                "penstock": {**sizes, "peak_bytes": 90},
+                "bounded": {**sizes, "rest_bytes": 40, "memory_max_bytes": 80},
+            },
             drained("filter", "penstock", 610_000.0, 1.0),
             {
                 "kind": "roofline",
@@ -127,6 +132,9 @@ def test_latency_memory_share_and_curves_have_verdicts() -> None:
     assert found[f"{p99}: against Kafka Streams"].verdict == "not reached"
     assert found["ysb: memory at peak against Kafka Streams' smallest heap"].verdict == "reached"
     assert found["ysb: memory at rest against Kafka Streams' smallest heap"].verdict == "not reached"
+    least = "ysb within the least memory_max_bytes: memory"
+    assert found[f"{least} at peak against Kafka Streams' smallest heap"].verdict == "not reached"
+    assert found[f"{least} at rest against Kafka Streams' smallest heap"].verdict == "reached"
     assert found["filter: share of its ceiling"].verdict == "reached"
     assert found["filter: share of fetch and produce at once"].measured == "61.00 %"
     assert found["project: share of fetch and produce at once"].verdict == "not measured"

@@ -10,9 +10,11 @@ from penstock.state.errors import SettingsError
 from penstock.state.native import without
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams import settings
+from penstock.streams.load_settings import load_settings
+from penstock.streams.memory_parts import LEAST_BYTES
 from penstock.streams.policies import Policies
 from penstock.streams.redact import HIDDEN, redacted
-from penstock.streams.settings import CACHE_BYTES_MAX, WRITE_OUT_LOW_BYTES, WorkerSettings, load_settings
+from penstock.streams.settings import CACHE_BYTES_MAX, WRITE_OUT_LOW_BYTES, WorkerSettings
 from penstock.streams.task import STATE_CACHE_BYTES
 
 TOML = """
@@ -79,6 +81,8 @@ def test_numbers_of_the_environment_are_numbers() -> None:
         ({"policies": {"processing": "dead_letter"}}, "dead_letter_topic"),
         ({"policies": {"processing": "clamp"}}, "timestamps only"),
         ({"rocksdb": {"block_cache_bytes": 5}}, "block_cache_bytes"),
+        ({"memory_max_bytes": LEAST_BYTES - 1}, f"at least {LEAST_BYTES}"),
+        ({"memory_max_bytes": -1}, "memory_max_bytes=-1"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_name(given: dict[str, object], said: str) -> None:

@@ -14,10 +14,11 @@ import penstock as ps
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.streams.cli import worker
+from penstock.streams.load_settings import load_settings
 from penstock.streams.memory_log import Entry
 from penstock.streams.metrics import Metric, metrics_of
 from penstock.streams.metrics_endpoint import CONTENT_TYPE, MetricsEndpoint, exposition
-from penstock.streams.settings import WorkerSettings, load_settings
+from penstock.streams.settings import WorkerSettings
 from tests.simulation.world import World
 
 LIMIT_S = 10.0

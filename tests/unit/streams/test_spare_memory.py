@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from penstock.streams.spare_memory import REST_S, WORTH_RECORDS, SpareMemory, trim
+from penstock.streams.spare_memory import ARENAS, REST_S, WORTH_RECORDS, SpareMemory, trim
 
 
 def test_once_when_a_busy_worker_comes_to_rest() -> None:
@@ -83,3 +83,34 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     freed_mb, trimmed_mb = map(int, said.split())
     assert freed_mb >= 40
     assert trimmed_mb <= 10
+
+
+@pytest.mark.skipif(trim() is None, reason="not the C library that has arenas")
+def test_threads_share_few_arenas() -> None:
+    """In a process of its own: the library keeps to it from then on. Its report names every arena."""
+    program = textwrap.dedent("""
+        import ctypes, sys, threading
+        from penstock.streams.spare_memory import few_arenas
+        if sys.argv[1] == "few":
+            assert few_arenas()
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        all_there = threading.Barrier(8)
+        def ask():
+            all_there.wait()
+            libc.malloc(1000)
+            all_there.wait()
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        libc.malloc_stats()
+    """)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def arenas(how: str) -> int:
+        command = [sys.executable, "-c", program, how]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr.count(
+            "Arena "
+        )
+
+    assert arenas("few") <= ARENAS < arenas("many")

@@ -160,3 +160,15 @@ def test_transactions_are_tried_again_soon_unless_told_otherwise() -> None:
     assert producer_config("b", {}, transactional_id="t")["retry.backoff.ms"] == 10
     assert producer_config("b", {"retry.backoff.ms": 70}, transactional_id="t")["retry.backoff.ms"] == 70
     assert "retry.backoff.ms" not in producer_config("b", {})
+
+
+def test_queues_take_what_they_may_and_the_users_keys_win() -> None:
+    small = consumer_config("b", "g", {}, queue_max_bytes=4 << 20)
+    assert (small["queued.max.messages.kbytes"], small["queued.min.messages"]) == (4_096, (4 << 20) // 800)
+    assert consumer_config("b", "g", {"queued.max.messages.kbytes": 9}, queue_max_bytes=4 << 20)[
+        "queued.max.messages.kbytes"
+    ] == 9  # fmt: skip
+    sent = producer_config("b", {}, queue_max_bytes=8 << 20)
+    assert (sent["queue.buffering.max.kbytes"], sent["queue.buffering.max.messages"]) == (8_192, (8 << 20) // 320)
+    usual = producer_config("b", {})
+    assert (usual["queue.buffering.max.kbytes"], usual["queue.buffering.max.messages"]) == (32_768, 100_000)

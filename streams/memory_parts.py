@@ -1,0 +1,62 @@
+"""What the parts of a worker may take, so that its process stays about within a number of bytes.
+
+A process of Python and its libraries takes some 80 MB before the first record, and a batch on its way, the clients' own
+structures and what allocators hold back take more than any limit here counts. What is left is divided in fixed parts, up to
+what a part can use; what nobody can use goes to the memory in which a key is found fastest: committed entries with the
+compiled part, decoded ones without it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+OUTSIDE_BYTES = 128 << 20
+"""Taken where no limit counts it: the peak of a join with a million rows was 177 MB with parts of 50 MB in all."""
+LEAST_BYTES = OUTSIDE_BYTES + (48 << 20)
+"""Below it the parts are too small to work with."""
+
+_SIXTEENTHS = 16
+_RECORD_BYTES = 1_200
+"""What a record of a batch takes on its way, as read, decoded, joined and written: 15,000 more of 70 bytes, which become
+170, took 36 MB, half of it freed before the next."""
+
+
+class MemoryParts(NamedTuple):
+    """Bytes unless the name says otherwise; each is the most."""
+
+    entries_bytes: int
+    block_cache_bytes: int
+    decoded_bytes: int
+    write_buffer_bytes: int
+    received_bytes: int
+    sent_bytes: int
+    batch_records: int
+    buffered_bytes: int
+    """Of each input partition; taken only where one topic has to wait for another, so it is not counted."""
+
+
+RECEIVED_MAX_BYTES = 16 << 20
+"""What a consumer's queue takes without a limit."""
+SENT_MAX_BYTES = 32 << 20
+"""What a producer's queue takes without a limit."""
+BUFFERED_MAX_BYTES = 32 << 20
+"""What the records of an input partition that wait for their turn take without a limit."""
+
+
+def memory_parts(memory_max_bytes: int, *, compiled: bool, write_buffer_bytes: int, batch_records: int) -> MemoryParts:
+    """The parts of so many bytes, ``LEAST_BYTES`` or more; the other arguments are what these parts take without a limit.
+    ``compiled``: whether stores keep their entries outside of Python."""
+    left = max(memory_max_bytes, LEAST_BYTES) - OUTSIDE_BYTES
+    part = left // _SIXTEENTHS
+    write_buffer = min(part, write_buffer_bytes)
+    received = min(2 * part, RECEIVED_MAX_BYTES)
+    sent = min(2 * part, SENT_MAX_BYTES)
+    batch = min(2 * part // _RECORD_BYTES, batch_records)
+    others = write_buffer + received + sent + batch * _RECORD_BYTES
+    if compiled:
+        blocks = decoded = 2 * part
+        entries = left - others - blocks - decoded
+    else:
+        entries, blocks = 2 * part, 4 * part
+        decoded = left - others - entries - blocks
+    return MemoryParts(entries, blocks, decoded, write_buffer, received, sent, batch, min(part, BUFFERED_MAX_BYTES))

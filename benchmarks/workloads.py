@@ -147,7 +147,7 @@ WORKLOADS: dict[str, Workload] = {
             "lines",
             _word_count,
             _check_wordcount,
-            _streaming(8_000_000, quix=50_000, faust=4_000, kafka_streams=2_000_000),
+            _streaming(8_000_000, quix=150_000, faust=4_000, kafka_streams=2_000_000),
             written_bytes=15,
         ),
         Workload(
@@ -156,7 +156,7 @@ WORKLOADS: dict[str, Workload] = {
             "clicks",
             _enrich,
             _check_enrich,
-            _streaming(8_000_000, quix=200_000, kafka_streams=4_000_000),
+            _streaming(8_000_000, quix=400_000, kafka_streams=4_000_000),
             written_bytes=170,
             table="users",
         ),
@@ -166,7 +166,7 @@ WORKLOADS: dict[str, Workload] = {
             "clicks",
             lambda o: keyed_count.build(o.source, emission=o.emission),
             _check_keyed_count,
-            _streaming(12_000_000, quix=200_000, faust=50_000, kafka_streams=6_000_000),
+            _streaming(12_000_000, quix=400_000, faust=50_000, kafka_streams=6_000_000),
             written_bytes=16,
         ),
         Workload(

@@ -77,42 +77,51 @@ class Report:
 
 
 def read(folder: Path) -> Iterator[Result]:
-    """Every result, the files by name. Raises ``ValueError`` naming a line that is none."""
+    """Every result, the files by name, with its ``file`` and the name of the machine above it, ``on``. Raises
+    ``ValueError`` naming a line that is none."""
     for path in sorted(folder.glob("*.jsonl")):
+        on = ""
         for place, line in enumerate(path.read_text().splitlines(), 1):
             try:
                 found = json.loads(line)
-                yield {**found, "kind": found["kind"]}
+                if (kind := found["kind"]) in ("machine", "roofline"):
+                    on = (found if kind == "machine" else found["machine"]).get("machine", "")
+                yield {**found, "kind": kind, "file": path.stem, "on": on}
             except (json.JSONDecodeError, KeyError, TypeError) as exc:
                 raise ValueError(f"{path.name}:{place} is no result ({exc}); remove the line") from exc
 
 
 def with_ceilings(every: Sequence[Result]) -> list[Result]:
-    """The results, drains with their ceilings by the last roofline among them: a share is of what is published beside
+    """The results, drains with their ceilings by their machine's last roofline: a share is of what is published beside
     it, whatever was known when it was measured."""
-    rooflines = [r for r in every if r["kind"] == "roofline"]
-    ceilings = Ceilings.of_rows(rooflines[-1]["rows"]) if rooflines else None
-    if ceilings is None:
-        return list(every)
-    return [
-        {**r, "ceiling": ceilings.of(WORKLOADS[r["workload"]], r)} if r["kind"] == "drain" and not r["void"] else r
-        for r in every
-    ]
+    ceilings = {r.get("on", ""): Ceilings.of_rows(r["rows"]) for r in every if r["kind"] == "roofline"}
+    out = []
+    for r in every:
+        mine = ceilings.get(r.get("on", ""))
+        if mine is not None and r["kind"] == "drain" and not r["void"]:
+            r = {**r, "ceiling": mine.of(WORKLOADS[r["workload"]], r)}
+        out.append(r)
+    return out
 
 
 def machines(results: Results) -> str:
-    """Each machine and set of versions once."""
+    """Each machine and set of versions once, with the files of results that it made."""
     seen: dict[str, dict[str, Any]] = {}
-    for found in results.of("machine") + [r["machine"] for r in results.of("roofline")]:
-        facts = {key: value for key, value in found.items() if key not in ("kind", "at")}
-        seen[json.dumps(facts, sort_keys=True)] = facts
+    files: dict[str, list[str]] = {}
+    rooflines = [{**r["machine"], "file": r.get("file", "roofline")} for r in results.of("roofline")]
+    for found in results.of("machine") + rooflines:
+        facts = {key: value for key, value in found.items() if key not in ("kind", "at", "file", "on")}
+        place = json.dumps(facts, sort_keys=True)
+        seen[place] = facts
+        if (file := found.get("file", "")) not in files.setdefault(place, []):
+            files[place].append(file)
     rows = []
-    for facts in seen.values():
+    for place, facts in seen.items():
         what = f"{facts['cpu']}, {facts['cores']} cores, {facts['memory_gb']} GB, Linux {facts['kernel']}"
         known = ("machine", "cpu", "cores", "memory_gb", "kernel", "commit")
         versions = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in known)
-        rows.append([facts["commit"], what, versions])
-    return markdown(["commit", "machine", "versions"], rows)
+        rows.append([facts["commit"], what, ", ".join(files[place]), versions])
+    return markdown(["commit", "machine", "results", "versions"], rows)
 
 
 def curves(results: Results, report_: Report) -> None:

@@ -166,7 +166,7 @@ WORKLOADS: dict[str, Workload] = {
             "clicks",
             lambda o: keyed_count.build(o.source, emission=o.emission),
             _check_keyed_count,
-            _streaming(12_000_000, quix=400_000, faust=50_000, kafka_streams=6_000_000),
+            _streaming(12_000_000, quix=800_000, faust=50_000, kafka_streams=6_000_000),
             written_bytes=16,
         ),
         Workload(
@@ -175,7 +175,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             lambda o: stateless.pass_through(o.source, o.out),
             _check_tally("pass-through", oracle.passed, oracle.as_it_is),
-            _streaming(12_000_000, quix=400_000),
+            _streaming(12_000_000, quix=1_600_000),
             written_bytes=276,
         ),
         Workload(
@@ -184,7 +184,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             lambda o: stateless.filtered(o.source, o.out),
             _check_tally("filter", oracle.viewed, oracle.as_json),
-            _streaming(12_000_000, quix=400_000),
+            _streaming(12_000_000, quix=1_600_000),
             written_bytes=276,
         ),
         Workload(
@@ -193,7 +193,7 @@ WORKLOADS: dict[str, Workload] = {
             "events",
             lambda o: stateless.projected(o.source, o.out),
             _check_tally("project", oracle.projected, oracle.as_json),
-            _streaming(12_000_000, quix=400_000),
+            _streaming(12_000_000, quix=1_600_000),
             written_bytes=114,
         ),
     )

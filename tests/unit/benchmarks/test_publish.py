@@ -53,6 +53,8 @@ def test_ceilings_are_those_of_the_published_roofline() -> None:
     roofline = {"kind": "roofline", "rows": rows}
     assert publish.with_ceilings([ran, void, roofline]) == [{**ran, "ceiling": 600.0}, void, roofline]
     assert publish.with_ceilings([ran, void]) == [ran, void]
+    elsewhere = {**ran, "on": "b-2-cores"}
+    assert publish.with_ceilings([elsewhere, roofline]) == [elsewhere, roofline]
 
 
 def test_of_repeated_latencies_the_middle_counts() -> None:
@@ -164,9 +166,13 @@ def test_the_report_shows_everything_that_was_brought(tmp_path: Path) -> None:
         *(curve("windows", x, 2.0) for x in (10_000, 600_000)), *brought,
     ]  # fmt: skip
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "b.jsonl").write_text(json.dumps(MACHINE) + "\n" + json.dumps({**MACHINE, "rocksdict": "9"}) + "\n")
     assert publish.main(["--results", str(tmp_path), "--to", str(tmp_path)]) == 0
     text = (tmp_path / "REPORT.md").read_text()
-    assert text.count("abc1234") == 1
+    assert text.count("abc1234") == 2
+    machines = [" ".join(line.split()) for line in text.splitlines() if "abc1234" in line]
+    assert "Linux 6.1 | a, b |" in machines[0]
+    assert "| b |" in machines[1] and "rocksdict 9" in machines[1]
     assert "q1" in text and "q0" not in text
     assert "VOID: late" in text
     assert "### ALO, a table of 10,000 rows" in text

@@ -79,7 +79,7 @@ class SystemClock:
 
 
 class Worker:
-    """See the module.
+    """See the module. ``settings`` are those given, within their ``memory_max_bytes``.
 
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
     ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.

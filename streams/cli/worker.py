@@ -24,6 +24,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--commit-interval-ms", type=int)
     parser.add_argument("--session-timeout-ms", type=int)
     parser.add_argument("--snapshots", metavar="URL", help="restore from snapshots in this folder or fsspec URL")
+    parser.add_argument("--memory-max-bytes", type=int, metavar="N", help="what each worker process is to take at most")
     parser.add_argument("--metrics-port", type=int, help="serve metrics for Prometheus at /metrics, on 127.0.0.1")
     parser.add_argument("--partitions", metavar="0,3", help="run these partitions, outside the group")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="start and supervise N worker processes")
@@ -38,6 +39,7 @@ SETTINGS = (
     "commit_interval_ms",
     "session_timeout_ms",
     "snapshots",
+    "memory_max_bytes",
     "metrics_port",
 )
 

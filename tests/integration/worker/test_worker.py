@@ -25,6 +25,7 @@ from penstock.state.restore import RestoreProgress
 from penstock.streams.commit import Guarantee
 from penstock.streams.kafka.client_config import consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.memory_parts import LEAST_BYTES
 from penstock.streams.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius, keyed_count
@@ -330,13 +331,27 @@ def test_memory_of_a_stateless_worker_under_load(kafka: str, tmp_path: Path) -> 
     assert peak_mb < STATELESS_MEMORY_MAX_MB
 
 
-def peak_memory_mb(cluster: Cluster, source: str, module: Path, name: str) -> float:
-    """The most resident memory, in MiB, of a worker process that passes everything on."""
+def test_memory_of_a_worker_with_many_keys_stays_within_its_bound(kafka: str, tmp_path: Path) -> None:
+    """Without a bound the same worker takes half as much again."""
+    cluster = Cluster(kafka, "bounded")
+    source = cluster.create("in")
+    for start in range(0, STATELESS_RECORDS, 100_000):
+        cluster.write(source, [b"v"] * 100_000, keys=[b"key-%d" % n for n in range(start, start + 100_000)])
+    module = tmp_path / "counts.py"
+    module.write_text(
+        f"from penstock.topologies.examples import keyed_count\ntopology = keyed_count.build({source!r})\n"
+    )
+    bound = ("--memory-max-bytes", str(LEAST_BYTES))
+    assert peak_memory_mb(cluster, source, module, "bounded", *bound) <= LEAST_BYTES >> 20
+
+
+def peak_memory_mb(cluster: Cluster, source: str, module: Path, name: str, *more: str) -> float:
+    """The most resident memory, in MiB, of a worker process that runs the module's topology over the source."""
     application_id = f"{cluster.name}-{name}"
     command = [sys.executable, "-m", "penstock.streams.cli.main", "worker", f"{module}:topology"]
     command += ["--application-id", application_id, "--bootstrap-server", cluster.bootstrap_servers]
     command += ["--state-dir", str(module.parent / name)]
-    command += ["--guarantee", "exactly_once"]
+    command += ["--guarantee", "exactly_once", *more]
     env = {**os.environ, "PYTHONPATH": str(ROOT / ".package")}
     worker = subprocess.Popen(command, env=env)
     try:

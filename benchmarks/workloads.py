@@ -147,7 +147,7 @@ WORKLOADS: dict[str, Workload] = {
             "lines",
             _word_count,
             _check_wordcount,
-            _streaming(8_000_000, quix=150_000, faust=4_000, kafka_streams=2_000_000),
+            _streaming(12_000_000, quix=150_000, faust=4_000, kafka_streams=2_000_000),
             written_bytes=15,
         ),
         Workload(

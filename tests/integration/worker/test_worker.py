@@ -332,7 +332,7 @@ def test_memory_of_a_stateless_worker_under_load(kafka: str, tmp_path: Path) -> 
 
 
 def test_memory_of_a_worker_with_many_keys_stays_within_its_bound(kafka: str, tmp_path: Path) -> None:
-    """Without a bound the same worker takes half as much again."""
+    """Without a bound the same worker takes a third more, and so more than this one."""
     cluster = Cluster(kafka, "bounded")
     source = cluster.create("in")
     for start in range(0, STATELESS_RECORDS, 100_000):

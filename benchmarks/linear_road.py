@@ -62,13 +62,14 @@ def responses_ms(arrivals: Arrivals, began_us: int, speed: float) -> tuple[list[
     return found
 
 
-def highest(holds: Callable[[int], bool | None], limit: int) -> tuple[int, bool]:
+def highest(holds: Callable[[int], bool | None], limit: int, first: int = 1) -> tuple[int, bool]:
     """The highest L up to the limit for which ``holds`` is true, 0 if none, and whether the next one is known not to hold
-    (or is beyond the limit). ``holds`` gives ``None`` when there is no time for another."""
+    (or is beyond the limit). ``holds`` gives ``None`` when there is no time for another; it is asked about ``first`` first.
+    """
     low, high = 0, limit + 1
     while high - low > 1:
         # Doubled while nothing has failed, then halved in.
-        tried = min(max(1, 2 * low), limit) if high == limit + 1 else (low + high) // 2
+        tried = min(max(first, 2 * low), limit) if high == limit + 1 else (low + high) // 2
         kept = holds(tried)
         if kept is None:
             return low, False
@@ -192,6 +193,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--speed", type=float, default=1.0, help="simulated seconds a second (%(default)s)")
     parser.add_argument("--cars", type=int, default=CARS, help="of an expressway (%(default)s)")
     parser.add_argument("--highest", type=int, default=64, help="L that is tried at most (%(default)s)")
+    parser.add_argument("--first", type=int, default=1, help="L that is tried first (%(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="workers (%(default)s)")
     parser.add_argument("--guarantee", choices=list(GUARANTEES), default="ALO")
     parser.add_argument("--budget-min", type=float, default=90.0, help="minutes after which no L is begun")
@@ -223,7 +225,7 @@ def main(argv: list[str] | None = None) -> int:
             say(f"L = {expressways}: {result['void'] or ('holds' if result['holds'] else 'too late')}")
             return bool(result["holds"])
 
-        best, sure = highest(holds, options.highest)
+        best, sure = highest(holds, options.highest, options.first)
         head, rows = table(results, "verdict")
         title = f"Linear Road: L = {best}{'' if sure else ' at least'}"
         bench.write("table", {"title": "Linear Road", "text": f"{title}. {TEXT}", "head": head, "rows": rows})

@@ -14,16 +14,18 @@ from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.examples.linear_road.topology import build
 
 
+@pytest.mark.parametrize("first", [1, 4, 10, 20])
 @pytest.mark.parametrize("right", range(12))
-def test_the_highest_is_found(right: int) -> None:
+def test_the_highest_is_found(right: int, first: int) -> None:
     tried: list[int] = []
 
     def holds(expressways: int) -> bool:
         tried.append(expressways)
         return expressways <= right
 
-    assert highest(holds, 10) == (min(right, 10), True)
+    assert highest(holds, 10, first) == (min(right, 10), True)
     assert len(tried) == len(set(tried)) <= 7
+    assert tried[0] == min(first, 10)
 
 
 def test_without_time_the_best_so_far_is_told_as_that() -> None:

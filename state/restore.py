@@ -10,6 +10,10 @@ Local state is kept when it can be proved right, and quarantined with a reason w
   records to read; a store at the log's very end lacks nothing, whatever its age. A wall time in the future
   proves no age at all.
 
+The last two are no matter for a store that holds all that the task's last commit wrote: what lies behind that was never
+committed (a transaction's marker, aborted records, or such as will be made again from the input). Under exactly-once a
+whole store always stands one marker before the log's end, and the log may have dropped everything before it by age.
+
 A snapshot is held to the same rules.
 """
 
@@ -32,7 +36,8 @@ class ChangelogFacts:
     """What the cluster says of one changelog partition, read before the decision.
 
     ``end_offset`` is the end for readers of committed records. ``compacted``: the cleanup policy contains
-    ``compact``.
+    ``compact``. ``committed_end``: the offset behind the last record that the task's last commit wrote; ``None`` where no
+    commit tells.
     """
 
     topic: str
@@ -42,6 +47,7 @@ class ChangelogFacts:
     end_offset: int
     compacted: bool
     delete_retention_ms: int
+    committed_end: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ def decide(
         return Quarantine(f"the local state of {of} cannot be used: {wrong}", _afresh(of, log, now_ms, snapshots))
     left = log.end_offset - stored.changelog_offset
     return Resume(
-        stored.changelog_offset,
+        max(stored.changelog_offset, log.begin_offset),
         f"the local state of {of} stands at offset {stored.changelog_offset} of {log.topic}, {left} before its end",
     )
 
@@ -122,7 +128,9 @@ def _afresh(
             offset = manifest.changelog_offset
             left = log.end_offset - offset
             return IngestSnapshot(
-                manifest, offset, f"the snapshot of {of} at offset {offset} is usable, {left} before the log's end"
+                manifest,
+                max(offset, log.begin_offset),
+                f"the snapshot of {of} at offset {offset} is usable, {left} before the log's end",
             )
         refused.append(f"the snapshot at offset {manifest.changelog_offset} is refused: {wrong}")
     said = "; ".join(refused) or "there is no snapshot"
@@ -152,6 +160,8 @@ def _distrust(
         return f"it was made from topic {log.topic} with id {topic_id}, which now has id {log.topic_id}"
     if offset > log.end_offset:
         return f"its offset {offset} lies past the end {log.end_offset} of {log.topic}, which has lost records"
+    if log.committed_end is not None and offset >= log.committed_end:
+        return None
     if offset < log.begin_offset:
         return f"its offset {offset} lies before the begin {log.begin_offset} of {log.topic}: records are gone"
     if not log.compacted or offset == log.end_offset:

@@ -7,6 +7,7 @@ until then its partitions are assigned but paused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Protocol
 
 from penstock.state.errors import TaskMigratedError
@@ -129,7 +130,7 @@ class Assignment:
         task = self.task_of(tp)
         if task is not None:
             task.feed.set_end(tp.topic, end)
-        else:
+        elif self.awaits(tp):
             self._held[tp] = end
 
     def _run(self, task_id: TaskId, state: TaskState) -> None:
@@ -184,11 +185,12 @@ class Assignment:
         self.take([TopicPartition(t, task.id.partition) for t in task.topics])
 
     def close(self) -> None:
-        """Close all tasks and give up those that wait."""
-        for task_id in list(self.tasks):
-            self.drop(task_id)
-        for task_id in list(self._starts):
-            self._restoring.cancel(task_id)
+        """Close all tasks and give up those that wait. One that cannot be closed keeps no other from it."""
+        with ExitStack() as closing:
+            for task_id in self._starts:
+                closing.callback(self._restoring.cancel, task_id)
+            for task_id in self.tasks:
+                closing.callback(self.drop, task_id)
 
 
 def _reached(start: Start) -> Reached:

@@ -90,6 +90,7 @@ class Committer:
         self._producer: LogProducer | None = None
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
+        self._behind: list[Task] = []
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ class Committer:
     # -- the commit ----------------------------------------------------------------------------------------------
 
     def commit(self, tasks: Sequence[Task], now_ms: int = 0) -> bool:
-        """Commit everything that these tasks have done; returns whether anything was committed.
+        """Commit everything that these tasks have done; returns whether anything was committed. See ``take_behind``.
 
         Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
         rejoin), ``RetriableError`` (exactly-once: call ``abort``; else call it again). An unknown outcome is resolved
@@ -160,7 +161,7 @@ class Committer:
             self._commit_log(offsets)
         except UnknownOutcomeError:
             if not self._happened(offsets):
-                self._restart_tasks(busy)
+                self._behind += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
         self._on_step("committed")
@@ -234,6 +235,12 @@ class Committer:
                 task.committed(work, {})
         if self._producer is not None:
             self._producer.flush(self._timeouts.flush_s)
+
+    def take_behind(self) -> list[Task]:
+        """The tasks whose stores lack a commit that was found to have taken place for them and not for others: they are to
+        be opened anew."""
+        behind, self._behind = self._behind, []
+        return behind
 
     # -- when it goes wrong --------------------------------------------------------------------------------------
 

@@ -235,7 +235,7 @@ class Feed:
         without it until it has records again."""
         if not self._max_idle_ms:
             return False
-        if self._idle_since_ms is None:
+        if self._idle_since_ms is None or now_ms < self._idle_since_ms:  # a clock that was set back waits no longer
             self._idle_since_ms = now_ms
         return now_ms - self._idle_since_ms < self._max_idle_ms
 

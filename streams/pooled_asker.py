@@ -8,12 +8,53 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as CallTimeout
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from penstock.topologies.operator import Answer, Question
+
+
+class _Threads:
+    """Up to ``size`` threads for calls. Those of the standard library's pool would be waited for when the process ends,
+    and a call that hangs would keep it from ending."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
+        self._started = 0
+
+    def submit(self, fn: Callable[..., Any], row: tuple[Any, ...]) -> Future[Any]:
+        """Have ``fn(*row)`` called."""
+        call: Future[Any] = Future()
+        self._calls.put((call, fn, row))
+        if self._started < self._size:
+            self._started += 1
+            threading.Thread(target=self._work, name="penstock-ask", daemon=True).start()
+        return call
+
+    def _work(self) -> None:
+        while (taken := self._calls.get()) is not None:
+            call, fn, row = taken
+            if call.set_running_or_notify_cancel():
+                try:
+                    call.set_result(fn(*row))
+                except BaseException as exc:  # whoever asked gets it
+                    call.set_exception(exc)
+
+    def close(self) -> None:
+        """Drop the calls that have not begun; each thread ends with the call that it is in."""
+        while True:
+            try:
+                taken = self._calls.get_nowait()
+            except Empty:
+                break
+            if taken is not None:
+                taken[0].cancel()
+        for _ in range(self._started):
+            self._calls.put(None)
 
 
 class PooledAsker:
@@ -22,7 +63,7 @@ class PooledAsker:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self._pools: dict[int, _Threads] = {}
 
     def ask(self, question: Question, rows: Sequence[tuple[Any, ...]]) -> list[Answer]:
         """One answer per row, in their order; at most ``question.concurrency`` are asked at a time."""
@@ -37,7 +78,7 @@ class PooledAsker:
                 answers.append(answer)
                 continue
             # it never had its turn, as calls hang in all threads: the rest is asked in new ones
-            self._pools.pop(question.concurrency).shutdown(wait=False)
+            self._pools.pop(question.concurrency).close()
             for i in range(at, len(rows)):
                 if calls[i].cancelled() or calls[i].cancel():
                     calls[i] = self._submitted(question, rows[i])
@@ -46,8 +87,8 @@ class PooledAsker:
     def _submitted(self, question: Question, row: tuple[Any, ...]) -> Future[Any]:
         size = question.concurrency
         if size not in self._pools:
-            self._pools[size] = ThreadPoolExecutor(size, thread_name_prefix="penstock-ask")
-        return self._pools[size].submit(question.fn, *row)
+            self._pools[size] = _Threads(size)
+        return self._pools[size].submit(question.fn, row)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -59,7 +100,7 @@ class PooledAsker:
     def close(self) -> None:
         """Stop threads and the loop; calls that hang are left behind."""
         for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.close()
         self._pools.clear()
         if self._loop is not None and self._thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -167,9 +167,8 @@ def prepare_topics(
             if s.changelog and s.source_topic is None
         ]
         if needs_journal(topology, sub):
-            retention = _longest_retention_ms(
-                admin, [topology.source(n).topic_name(application_id) for n in sub.sources]
-            )
+            inputs = [topology.source(n).topic_name(application_id) for n in sub.sources]
+            retention = _longest_retention_ms(admin, inputs, repartition_retention_ms)
             wanted.append(
                 TopicSpec(
                     journal_topic(application_id, sub.number), tasks, replication_factor, journal_configs(retention)
@@ -180,12 +179,13 @@ def prepare_topics(
     return dataclasses.replace(layout, topics={**layout.topics, **{t: counts[t] for t in written}})
 
 
-def _longest_retention_ms(admin: LogAdmin, topics: list[str]) -> int:
-    """Of the inputs; -1 (for ever) when one of them is kept for ever or compacted."""
+def _longest_retention_ms(admin: LogAdmin, topics: list[str], of_new_ms: int) -> int:
+    """Of the inputs; -1 (for ever) when one of them is kept for ever or compacted. Those that are not there yet are the
+    application's own, and will be made to keep their records ``of_new_ms``."""
     existing = admin.partition_counts(topics)
     longest = 0
-    for topic in existing:
-        config = admin.topic_config(topic)
+    for topic in topics:
+        config = admin.topic_config(topic) if topic in existing else repartition_configs(of_new_ms)
         retention = int(config.get("retention.ms", JOURNAL_RETENTION_DEFAULT_MS))
         if retention < 0 or "delete" not in config.get("cleanup.policy", "delete"):
             return -1

@@ -44,6 +44,10 @@ STALLED_AFTER_S = 60.0
 LOCK_TURN_S = 0.5
 MARKERS_WAIT_S = 30.0
 _MARKERS_TURN_S = 0.05
+ATTEMPTS_MAX = 3
+"""So often a restore is begun while brokers do not answer; each attempt waits for them itself, and goes on where the last
+one came to."""
+_ATTEMPT_PAUSE_S = 1.0
 OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 
@@ -178,11 +182,13 @@ class TaskOpener:
         topic = changelog_topic(self._application_id, spec)
         partition = TopicPartition(topic, task.partition)
         begin, end = consumer.watermarks(partition)
+        written: int | None = None
         if spec.source_topic is not None:
             # rows past the committed position have not been processed yet
             end = min(end, max(reached.inputs.get(topic, begin), begin))
         else:
-            end = self._committed_end(spec, consumer, partition, end, reached.changelogs.get(spec.name, 0), cancelled)
+            written = reached.changelogs.get(spec.name)
+            end = self._committed_end(spec, consumer, partition, end, written or 0, cancelled)
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
             topic,
@@ -192,6 +198,7 @@ class TaskOpener:
             end,
             "compact" in config.get("cleanup.policy", "delete"),
             int(config.get("delete.retention.ms", 86_400_000)),
+            written,
         )
 
     def _committed_end(
@@ -359,7 +366,7 @@ class Restorer:
             if job.cancelled.is_set():
                 continue
             try:
-                state = self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
+                state = self._opened(job)
             except Cancelled:
                 continue
             except BaseException as exc:
@@ -369,6 +376,18 @@ class Restorer:
                 state.close()
             else:
                 self._done.put((job, state))
+
+    def _opened(self, job: _Job) -> TaskState:
+        attempt = 1
+        while True:
+            try:
+                return self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
+            except RetriableError:
+                if attempt == ATTEMPTS_MAX:
+                    raise
+            attempt += 1
+            if job.cancelled.wait(_ATTEMPT_PAUSE_S):
+                raise Cancelled
 
     def close(self) -> None:
         """Cancel what is left and end the thread."""

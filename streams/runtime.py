@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from penstock.state.errors import RetriableError, TaskMigratedError
@@ -161,11 +161,12 @@ class Runtime:
             self.close()
 
     def close(self) -> None:
-        """Release everything without a commit, as after a crash, but politely."""
-        for unit in self._units.values():
-            unit.committer.close()
-        self._assignment.close()
-        self.consumer.close()
+        """Release everything without a commit, as after a crash, but politely; what raises keeps nothing else from it."""
+        with ExitStack() as closing:
+            closing.callback(self.consumer.close)
+            closing.callback(self._assignment.close)
+            for unit in self._units.values():
+                closing.callback(unit.committer.close)
 
     @property
     def tasks(self) -> Mapping[TaskId, Task]:
@@ -220,6 +221,7 @@ class Runtime:
 
     def _feed(self, fetched: Fetched) -> None:
         now_ms = self._clock.now_ms()
+        again = set()
         for chunk in fetched.chunks:
             tp = TopicPartition(chunk.topic, chunk.partition)
             task = self._assignment.task_of(tp)
@@ -227,8 +229,10 @@ class Runtime:
                 task.add(chunk, chunk.offsets[-1] + 1, now_ms)
             elif self._assignment.awaits(tp):
                 self.consumer.seek(tp, chunk.offsets[0])  # came before its task was ready: read it again then
+                again.add(tp)
         for tp, end in fetched.ends.items():
-            self._assignment.set_end(tp, end)
+            if tp not in again:
+                self._assignment.set_end(tp, end)
         if self.options.guarantee == "at_most_once" and fetched.chunks:
             self._commit_ahead(fetched)
         self._hold_back()

@@ -67,8 +67,12 @@ class Unit:
         now_ms = self._clock.now_ms()
         if self.committer.guarantee == "at_most_once":
             self.committer.finish_ahead(list(self.tasks.values()), now_ms)
-        elif self.committer.commit(list(self.tasks.values()), now_ms):
             self._aborts = 0
+            return
+        if self.committer.commit(list(self.tasks.values()), now_ms):
+            self._aborts = 0
+        for task in self.committer.take_behind():
+            self._reopen(task)
 
     def abort(self, cause: PenstockError) -> None:
         """Everything of this producer since the last commit is undone and done again."""

@@ -25,7 +25,7 @@ from penstock.state.snapshot import SnapshotRepository
 from penstock.streams.commit import Committer, CommitTimeouts, Step
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
-from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.leftovers import refuse_leftovers
@@ -234,7 +234,7 @@ class Worker:
             self.topology,
             s.application_id,
             admin,
-            lambda: KafkaConsumer(self._consumer_config(s.application_id)),
+            lambda: self._new_consumer(s.application_id),
             [presence_group(s.application_id)],
         )
         if self._partitions is not None:
@@ -262,8 +262,7 @@ class Worker:
             s.application_id,
             layout,
             self._options(),
-            self._open_consumer
-            or (lambda: KafkaConsumer(self._consumer_config(s.application_id, member=True), native=s.native)),
+            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
             lambda rt, partition: self._committer(rt, partition, prefix),
             restorer,
             self._clock,
@@ -306,9 +305,10 @@ class Worker:
             partitions=self._partitions,
         )
 
-    def _consumer_config(self, group: str, *, member: bool = False) -> dict[str, Any]:
+    def _new_consumer(self, group: str, *, member: bool = False) -> KafkaConsumer:
+        """A consumer that waits longer for positions than a transaction of whoever died can keep them pending."""
         s = self.settings
-        return consumer_config(
+        config = consumer_config(
             s.bootstrap_servers,
             group,
             {**s.common, **s.consumer},
@@ -317,6 +317,8 @@ class Worker:
             swift=member and s.latency == "low",
             queue_max_bytes=s.queues_bytes()[0],
         )
+        patience_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
+        return KafkaConsumer(config, request_timeout_s=patience_s, native=s.native)
 
     def _purger(self, admin: KafkaAdmin) -> Purger | None:
         interval_ms = self.settings.repartition_purge_interval_ms
@@ -327,8 +329,7 @@ class Worker:
 
     def _open_reader(self) -> KafkaConsumer:
         """A consumer outside the group, for stores' changelogs and looks at the log."""
-        group = f"{self.settings.application_id}-restore"
-        return KafkaConsumer(self._consumer_config(group), native=self.settings.native)
+        return self._new_consumer(f"{self.settings.application_id}-restore")
 
     def _committer(self, runtime: Runtime, partition: int | None, prefix: str) -> Committer:
         s = self.settings
@@ -378,7 +379,7 @@ class Worker:
     def _join_fixed(self, admin: KafkaAdmin) -> None:
         """Be seen by workers that would join the group, then look again for those that have."""
         application_id = self.settings.application_id
-        consumer = KafkaConsumer(self._consumer_config(presence_group(application_id)))
+        consumer = self._new_consumer(presence_group(application_id))
         self._presence = Presence(consumer, next(iter(self.topology.source_topics(application_id))))
         self._presence.join()
         refuse_group(admin, application_id)

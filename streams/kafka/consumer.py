@@ -3,7 +3,8 @@
 Rules that the code below keeps:
 
 - The client's queue may hold records from before a rebalance that is served in the middle of a poll. Such records are
-  dropped, and the partitions that are assigned again start anew at the position that was given for them.
+  dropped, and the partitions that are assigned again start anew at the position that was given for them. So do those that
+  a callback moves (an abort in the middle of a rebalance): what was taken of them is from before the move.
 - A callback's exception is kept and raised from ``poll``: inside the client's own callback it could be lost.
 - Data is handed out before an error that came after it in the same poll.
 - With the classic protocol and ``range`` every rebalance is eager: the client is always told the whole assignment.
@@ -33,6 +34,7 @@ from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.ports import Committed, Fetched
 
+REQUEST_TIMEOUT_S = 60.0
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 
 _error: Any = Message.error
@@ -59,7 +61,9 @@ class KafkaConsumer:
     since ``committed`` waits for pending transactions. ``native``: see ``native.open_reader``.
     """
 
-    def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 60.0, native: str = "auto") -> None:
+    def __init__(
+        self, config: Mapping[str, Any], *, request_timeout_s: float = REQUEST_TIMEOUT_S, native: str = "auto"
+    ) -> None:
         self._request_timeout_s = request_timeout_s
         self._incremental = str(config.get("group.protocol", "classic")).lower() == "consumer"
         self._subscribed = False
@@ -70,6 +74,7 @@ class KafkaConsumer:
         self._offered: dict[TopicPartition, int] | None = None
         self._touched: set[TopicPartition] = set()
         self._rebalanced = False
+        self._in_callback = False
         self._failure: BaseException | None = None
         try:
             self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
@@ -114,12 +119,14 @@ class KafkaConsumer:
         partitions: list[TopicPartition],
         callback: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        self._rebalanced = True
+        self._rebalanced = self._in_callback = True
         try:
             step(partitions, callback)
         except BaseException as exc:  # raised again by poll, interrupts included
             if self._failure is None:
                 self._failure = exc
+        finally:
+            self._in_callback = False
 
     def _on_assigned(
         self, partitions: list[TopicPartition], callback: Callable[[Sequence[TopicPartition]], None]
@@ -222,6 +229,8 @@ class KafkaConsumer:
         if partition not in self._positions:
             raise PenstockError(f"cannot seek {partition}: it is not assigned; call assign_at first")
         self._positions[partition] = offset
+        if self._in_callback:
+            self._touched.add(partition)
         try:
             self._open().seek(_native(partition, offset))
         except KafkaException as exc:
@@ -329,6 +338,8 @@ class KafkaConsumer:
                     chunks.append(chunk)
                 else:
                     stale.append(tp)
+            for tp in stale:
+                ends.pop(tp, None)
             self._restart(stale)
             remaining_s = until - time.monotonic()
             if chunks or ends or self._failure is not None or remaining_s <= 0:

@@ -93,6 +93,28 @@ def test_age_means_nothing_at_the_logs_end_or_without_compaction() -> None:
     assert isinstance(decide(OF, old, dataclasses.replace(LOG, compacted=False), NOW_MS), Resume)
 
 
+@pytest.mark.parametrize("wall_time_ms", [0, NOW_MS - 1000, NOW_MS + DAY_MS])
+@pytest.mark.parametrize("begin", [100, 600, 601, 1000])
+def test_what_holds_all_that_was_committed_lacks_nothing(begin: int, wall_time_ms: int) -> None:
+    """However old it is, and although the log's retention has taken all that it was made of."""
+    log = dataclasses.replace(LOG, begin_offset=begin, committed_end=600)
+    stored = dataclasses.replace(STORED, wall_time_ms=wall_time_ms)
+    decision = decide(OF, stored, log, NOW_MS)
+    assert decision == Resume(max(600, begin), decision.reason)
+    snapshot = changed(changelog_offset=600, created_ms=wall_time_ms)
+    taken = decide(OF, None, log, NOW_MS, [snapshot])
+    assert taken == IngestSnapshot(snapshot, max(600, begin), taken.reason)
+
+
+def test_what_lacks_a_committed_record_is_held_to_the_rules() -> None:
+    old, short = dataclasses.replace(STORED, wall_time_ms=0), dataclasses.replace(STORED, changelog_offset=599)
+    assert isinstance(decide(OF, old, dataclasses.replace(LOG, committed_end=601), NOW_MS), Quarantine)
+    gone = dataclasses.replace(LOG, committed_end=600, begin_offset=600)
+    assert isinstance(decide(OF, short, gone, NOW_MS), Quarantine)
+    beyond = dataclasses.replace(LOG, committed_end=600, end_offset=599)
+    assert isinstance(decide(OF, STORED, beyond, NOW_MS), Quarantine)
+
+
 def test_an_empty_store_takes_the_highest_usable_snapshot() -> None:
     snapshots = [changed(changelog_offset=o, attempt=f"a{o}") for o in (300, 900, 1001, 500)]
     decision = decide(OF, None, LOG, NOW_MS, snapshots)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -151,6 +153,21 @@ def test_functions_are_asked_in_threads() -> None:
     finally:
         let_go.set()
         asker.close()
+
+
+def test_a_call_that_hangs_keeps_no_process_from_ending() -> None:
+    text = """
+import threading
+from penstock.state.serde import JSON
+from penstock.streams.pooled_asker import PooledAsker
+from penstock.topologies.operator import Question
+asker = PooledAsker()
+hangs = threading.Event()
+print(asker.ask(Question(fn=lambda n: hangs.wait(), serde=JSON, concurrency=2, timeout_s=0.1), [(1,)])[0].error)
+asker.close()
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "no answer within 0.1 s\n"), done.stderr
 
 
 class Draws(ps.Processor):

@@ -112,6 +112,15 @@ def test_idle_time_is_waited_once_until_the_partition_has_records_again() -> Non
     assert places(feed.take(1, now_ms=1_203)) == [("a", 3)]
 
 
+def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
+    feed = Feed(["a", "b"], {"a": 0, "b": 0}, max_task_idle_ms=100)
+    feed.set_end("b", 0)
+    feed.add(chunk("a", 0, [1]), 1)
+    assert feed.take(1, now_ms=3_600_000) == []
+    assert feed.take(1, now_ms=1_000) == []
+    assert places(feed.take(1, now_ms=1_100)) == [("a", 0)]
+
+
 def test_a_record_that_came_too_late_for_its_place_is_noted_as_a_cut() -> None:
     feed = Feed(["a", "b"], {"a": 0, "b": 0})
     feed.add(chunk("a", 0, [10]), 1)

@@ -52,6 +52,21 @@ def test_unequal_inputs_are_refused_with_their_counts() -> None:
         layout_of(joined(), "app", {"events": 4, "users": 2})
 
 
+@pytest.mark.parametrize(("given", "kept"), [(-1, "-1"), (86_400_000, "86400000")])
+def test_a_journal_is_kept_as_long_as_what_it_orders(given: int, kept: str) -> None:
+    """Its inputs are made in the same moment."""
+    builder = StreamsBuilder("t")
+    left, right = (builder.stream(topic).select_key(lambda k, v: v).repartition() for topic in ("a", "b"))
+    left.merge(right).to("out")
+    log = MemoryLog()
+    for topic in ("a", "b", "out"):
+        log.create(TopicSpec(topic, 1, config={"retention.ms": "1000"}))
+    admin = MemoryAdmin(log)
+    prepare_topics(builder.build(), "app", admin, repartition_retention_ms=given)
+    (journal,) = [t for t in admin.topics("app") if t.endswith("-journal")]
+    assert admin.topic_config(journal)["retention.ms"] == kept
+
+
 def test_missing_topics_are_named_with_the_command_that_makes_them() -> None:
     log = MemoryLog()
     with pytest.raises(IncompatibleError, match="penstock topics create events"):

@@ -12,8 +12,9 @@ import pytest
 from penstock.state.directory import StateDirectory
 from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
+from penstock.state.position import Position, encode_position
 from penstock.state.serde import optional, serde_of
-from penstock.state.store import StoreSpec
+from penstock.state.store import Puts, StoreSpec, StoreWrites
 from penstock.streams import restoring
 from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.memory_log import MemoryLog
@@ -106,6 +107,30 @@ def test_second_opening_replays_nothing(tmp_path: Path) -> None:
     state.close()
 
 
+@pytest.mark.parametrize("transactional", [False, True])
+def test_store_that_lacks_nothing_is_kept_when_its_changelog_has_expired(tmp_path: Path, transactional: bool) -> None:
+    """A transaction's marker stands behind the last record, so that the store is never at the log's very end."""
+    bench = Bench(tmp_path)
+    bench.opener().open(TASK, [SPEC], reached(0)).close()
+    producer = MemoryProducer(bench.log, transactional_id="t" if transactional else None)
+    if transactional:
+        producer.init_transactions(1)
+        producer.begin()
+    producer.send(CHANGELOG.topic, [b"a"], [b"v"], [1], partition=0)
+    end = producer.flush(1)[CHANGELOG]
+    if transactional:
+        producer.commit(1)
+    state = bench.opener().open(TASK, [SPEC], reached(0))
+    ids = MemoryAdmin(bench.log).topic_ids([CHANGELOG.topic])
+    position = encode_position(Position(end, {}, "memory", ids, 1_000))
+    state.backend.commit([StoreWrites("s", Puts([b"a"], [b"v"]), position)])
+    state.close()
+    bench.log.partition(CHANGELOG).delete_before(bench.log.partition(CHANGELOG).last_stable)
+    state = bench.opener().open(TASK, [SPEC], reached(end))
+    assert keys_of(state) == [b"a"], state.log
+    state.close()
+
+
 def test_task_that_a_sibling_holds_is_waited_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     lock = bench.directory.lock(str(TASK), timeout_s=0)
@@ -136,6 +161,31 @@ def test_restorer_gives_states_and_errors(tmp_path: Path) -> None:
     assert isinstance(state, TaskState)
     state.close()
     assert isinstance(found[other], RetriableError)
+    restorer.close()
+
+
+def test_a_restore_is_begun_again_while_brokers_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "_ATTEMPT_PAUSE_S", 0.01)
+    bench = Bench(tmp_path)
+    bench.pending(b"a").commit(1)
+    opener, asked = bench.opener(), []
+    watermarks = MemoryConsumer.watermarks
+
+    def answers_late(consumer: MemoryConsumer, partition: TopicPartition) -> tuple[int, int]:
+        asked.append(partition)
+        if len(asked) < restoring.ATTEMPTS_MAX:
+            raise RetriableError("no broker answers")
+        return watermarks(consumer, partition)
+
+    monkeypatch.setattr(MemoryConsumer, "watermarks", answers_late)
+    restorer = Restorer(opener)
+    found: dict[TaskId, TaskState | BaseException] = {}
+    restorer.submit(TASK, [SPEC], reached(1))
+    until(lambda: found.update(restorer.finished()) or len(found) == 1)
+    state = found[TASK]
+    assert isinstance(state, TaskState), state
+    assert keys_of(state) == [b"a"]
+    state.close()
     restorer.close()
 
 

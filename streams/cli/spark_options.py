@@ -83,8 +83,7 @@ def require_spark() -> None:
 
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
-    from penstock.streams.cli.client_options import pairs, with_running_cluster
-    from penstock.streams.load_settings import load_settings
+    from penstock.streams.cli.client_options import pairs, settings_of
     from penstock.streams.loading import load_topology
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
@@ -92,13 +91,11 @@ def inputs_of(args: argparse.Namespace) -> Given:
 
     # First of all, because it is quick, and because it puts this folder on the path that executors get.
     load_topology(args.topology)
-    settings = with_running_cluster(
-        load_settings(
-            args.config,
-            application_id=args.application_id,
-            bootstrap_servers=args.bootstrap_servers,
-            guarantee=args.guarantee,
-        )
+    settings = settings_of(
+        args.config,
+        application_id=args.application_id,
+        bootstrap_servers=args.bootstrap_servers,
+        guarantee=args.guarantee,
     )
     return Given(
         application_id=settings.application_id,

@@ -47,11 +47,10 @@ SETTINGS = (
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
     from penstock.state.errors import SettingsError
-    from penstock.streams.cli.client_options import with_running_cluster
-    from penstock.streams.load_settings import load_settings
+    from penstock.streams.cli.client_options import settings_of
     from penstock.streams.loading import load_topology
 
-    settings = with_running_cluster(load_settings(args.config, **{name: getattr(args, name) for name in SETTINGS}))
+    settings = settings_of(args.config, **{name: getattr(args, name) for name in SETTINGS})
     partitions = _partitions(args.partitions)
     topology = load_topology(args.topology)
     if args.processes > 1:

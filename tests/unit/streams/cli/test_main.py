@@ -13,11 +13,13 @@ import pytest
 
 import penstock
 from penstock.state.errors import SettingsError
-from penstock.streams.cli.client_options import BOOTSTRAP_ENV, pairs
+from penstock.streams.cli.client_options import BOOTSTRAP_ENV, bootstrap_servers, pairs, settings_of
 from penstock.streams.cli.console import check_format, render, unescape
 from penstock.streams.cli.main import COMMANDS, Command, main
 from penstock.streams.cli.topics import table
+from penstock.streams.kafka import embedded
 from penstock.streams.kafka.console import ConsoleRecord
+from penstock.streams.settings import WorkerSettings
 
 
 @pytest.fixture(autouse=True)
@@ -94,14 +96,42 @@ def test_nothing_runs_and_nothing_is_stopped(capsys: pytest.CaptureFixture[str])
     assert "no cluster 'default' was running" in capsys.readouterr().out
 
 
-def test_the_environment_names_the_cluster_when_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.streams.cli.client_options import bootstrap_servers
+@pytest.mark.parametrize(
+    ("option", "name", "environment", "running", "expected"),
+    [
+        ("option:1", "other", "env:1", "running:1", "option:1"),
+        (None, "other", "env:1", "running:1", "running of other"),
+        (None, None, "env:1", "running:1", "env:1"),
+        (None, None, None, "running:1", "running:1"),
+    ],
+)
+def test_the_servers_are_the_option_then_the_environment_then_the_running_cluster(
+    option: str | None,
+    name: str | None,
+    environment: str | None,
+    running: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        embedded, "running_bootstrap_servers", lambda of="default": running if of == "default" else f"running of {of}"
+    )
+    if environment is not None:
+        monkeypatch.setenv(BOOTSTRAP_ENV, environment)
+    assert bootstrap_servers(argparse.Namespace(bootstrap_servers=option, name=name)) == expected
+    if name is None:
+        assert settings_of(None, application_id="a", bootstrap_servers=option).bootstrap_servers == expected
 
-    monkeypatch.setenv(BOOTSTRAP_ENV, "elsewhere:9092")
-    args = argparse.Namespace(bootstrap_servers=None, name=None)
-    assert bootstrap_servers(args) == "elsewhere:9092"
-    args.bootstrap_servers = "here:9092"
-    assert bootstrap_servers(args) == "here:9092"
+
+def test_an_explicit_server_that_is_the_default_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "running_bootstrap_servers", lambda: "running:1")
+    default = WorkerSettings(application_id="a").bootstrap_servers
+    file = tmp_path / "worker.toml"
+    file.write_text(f'[penstock]\napplication_id = "a"\nbootstrap_servers = "{default}"\n')
+    assert settings_of(None, application_id="a", bootstrap_servers=default).bootstrap_servers == default
+    assert settings_of(str(file)).bootstrap_servers == default
+    monkeypatch.setattr(embedded, "running_bootstrap_servers", lambda: None)
+    assert settings_of(None, application_id="a").bootstrap_servers == default
 
 
 def run_python(program: str) -> subprocess.CompletedProcess[str]:

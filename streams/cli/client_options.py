@@ -13,6 +13,34 @@ if TYPE_CHECKING:
     from penstock.streams.settings import WorkerSettings
 
 BOOTSTRAP_ENV = "PENSTOCK_BOOTSTRAP_SERVERS"
+SETTINGS_SERVERS = (
+    f"default: ${BOOTSTRAP_ENV}, else the file's, else the cluster that `penstock up` started, else 127.0.0.1:9092"
+)
+"""The help of ``--bootstrap-server`` where there are settings."""
+
+
+def add_topology(parser: argparse.ArgumentParser) -> None:
+    """Add the topology, as ``load_topology`` takes it."""
+    parser.add_argument(
+        "topology",
+        metavar="MODULE:TOPOLOGY",
+        help="a module or a .py file, and the name in it of a topology, a builder or a function that returns one (default: "
+        "topology, else build)",
+    )
+
+
+def add_settings_file(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config`` and ``--application-id``."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE.toml",
+        help="any setting of a worker, under [penstock]; weaker than PENSTOCK_… variables, which are weaker than options",
+    )
+    parser.add_argument(
+        "--application-id",
+        metavar="ID",
+        help="of its group, topics and folder; required, unless $PENSTOCK_APPLICATION_ID or the file says it",
+    )
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +88,13 @@ def settings_of(config: str | None, **given: Any) -> WorkerSettings:
     from penstock.streams.load_settings import load_settings
 
     return load_settings(config, unset={"bootstrap_servers": running_bootstrap_servers}, **given)
+
+
+def above_zero(text: str) -> int:
+    """The type of an option that counts something."""
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
 
 
 def client_config(args: argparse.Namespace) -> dict[str, str]:

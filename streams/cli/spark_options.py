@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import EnvironmentFault
+from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology
 
 if TYPE_CHECKING:
     from penstock.streams.spark.cluster import Connection
@@ -30,15 +31,22 @@ class Given:
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """The topology, the application, and Spark."""
-    parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
-    parser.add_argument("--config", metavar="FILE.toml", help="the worker's settings, under [penstock]")
-    parser.add_argument("--application-id")
-    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT")
-    parser.add_argument("--guarantee", choices=["at_most_once", "at_least_once", "exactly_once"])
+    add_topology(parser)
+    add_settings_file(parser)
+    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT", help=SETTINGS_SERVERS)
+    parser.add_argument(
+        "--guarantee",
+        choices=["at_most_once", "at_least_once", "exactly_once"],
+        help="that of the application's workers (default: at_least_once)",
+    )
     parser.add_argument(
         "--master", metavar="URL", help="Spark master; default: Spark's own configuration, else local[*]"
     )
-    parser.add_argument("--connector", metavar="COORDINATE", help="Maven coordinate of Spark's Kafka connector")
+    parser.add_argument(
+        "--connector",
+        metavar="COORDINATE",
+        help="Maven coordinate of Spark's Kafka connector (default: that of 4.0.0)",
+    )
     parser.add_argument("--spark-conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting")
     parser.add_argument(
         "--kafka-option",

@@ -7,19 +7,23 @@ import importlib
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import penstock
 from penstock.state.errors import SettingsError
+from penstock.streams.cli import worker
 from penstock.streams.cli.client_options import BOOTSTRAP_ENV, bootstrap_servers, pairs, settings_of
 from penstock.streams.cli.console import check_format, render, unescape
-from penstock.streams.cli.main import COMMANDS, Command, main
+from penstock.streams.cli.main import COMMANDS, Command, build_parser, main
 from penstock.streams.cli.topics import table
+from penstock.streams.commit import Guarantee
 from penstock.streams.kafka import embedded
 from penstock.streams.kafka.console import ConsoleRecord
-from penstock.streams.settings import WorkerSettings
+from penstock.streams.settings import Latency, WorkerSettings
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +52,31 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert {command.name for command in COMMANDS} <= set(lines)
 
 
+def commands_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from commands_of(inner)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_option_has_help_and_none_has_an_abbreviation(command: Command) -> None:
+    for parser in commands_of(build_parser([command.name])):
+        assert not parser.allow_abbrev, parser.prog
+        assert [a.dest for a in parser._actions if not (a.help or a.required)] == [], parser.prog
+
+
+def test_the_worker_takes_the_values_that_its_settings_take() -> None:
+    (parser,) = [p for p in commands_of(build_parser(["worker"])) if p.prog == "penstock worker"]
+    choices = {action.dest: action.choices for action in parser._actions if action.choices}
+    assert choices == {"guarantee": list(get_args(Guarantee)), "latency": list(get_args(Latency))}
+    args = parser.parse_args(["m:t", "--latency", "low", "--application-id", "a"])
+    given = {name: getattr(args, name) for name in worker.SETTINGS}
+    assert settings_of(None, **given).latency == "low"
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--version"])
@@ -56,7 +85,17 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["nonsense"], ["up", "--nonsense"], ["topics"], ["consume", "t", "--max-messages", "0"]]
+    "argv",
+    [
+        [],
+        ["nonsense"],
+        ["up", "--nonsense"],
+        ["topics"],
+        ["consume", "t", "--max-messages", "0"],
+        ["worker", "m:t", "--processes", "0"],
+        ["worker", "m:t", "--process", "3"],
+        ["topics", "create", "t", "--part", "3"],
+    ],
 )
 def test_a_wrong_command_line_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:

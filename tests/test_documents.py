@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 import penstock as ps
 from penstock import col
+from penstock.state.errors import SettingsError
+from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.streams import metrics
+from penstock.streams.kafka.client_config import admin_config, producer_config
+from penstock.streams.load_settings import load_settings
+from penstock.streams.policies import Policies
+from penstock.streams.settings import WorkerSettings
 from penstock.streams.test_driver import TopologyTestDriver
 
 ROOT = Path(__file__).parents[1]
@@ -67,6 +76,70 @@ def test_the_sample_of_the_language_writes_its_totals() -> None:
             driver.pipe("orders", "u1", Order(amount), timestamp_ms=at_ms)
         (total,) = driver.read("totals")
     assert (total.key.key, total.key.start_ms, total.value) == ("Oslo", 0, {"total": 400, "n": 2})
+
+
+@pytest.mark.parametrize("group", [WorkerSettings, Policies, RocksDBOptions])
+def test_every_setting_stands_with_its_default(group: Any) -> None:
+    table = re.search(
+        rf"^\| `{group.__name__}` \| default \| meaning \|\n\| --- .*\n((?:\| .*\n)+)", operating(), re.MULTILINE
+    )
+    assert table is not None
+    rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table[1].splitlines()]
+    expected = [[f"`{field.name}`", default_of(field)] for field in dataclasses.fields(group)]
+    assert sorted(row[:2] for row in rows) == sorted(expected)
+    assert all(len(row) == 3 and row[2] for row in rows)
+
+
+def default_of(field: dataclasses.Field[Any]) -> str:
+    """A field's default as the tables write it."""
+    if field.default is not dataclasses.MISSING:
+        default = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    else:
+        return "required"
+    if dataclasses.is_dataclass(default):
+        return f"`{type(default).__name__}()`"
+    return "`none`" if default is None else f"`{default:_}`" if isinstance(default, int) else f"`{default}`"
+
+
+def test_the_file_and_the_environment_of_the_settings_say_the_same(tmp_path: Path) -> None:
+    (toml,), (lines,) = blocks("OPERATING.md", "toml"), blocks("OPERATING.md", "sh")
+    file = tmp_path / "worker.toml"
+    file.write_text(toml)
+    env = dict(line.split("=", 1) for line in lines.splitlines())
+    of_file, of_env = load_settings(file, env={}), load_settings(env=env)
+    for group in ("application_id", "guarantee", "policies", "rocksdb"):
+        assert getattr(of_file, group) == getattr(of_env, group)
+    assert {**of_file.common, "sasl.password": "…"} == of_env.common
+    admin_config(of_file.bootstrap_servers, of_file.common)
+
+
+def test_keys_that_are_said_to_be_refused_are() -> None:
+    (said,) = re.findall(r"^Keys that would break a promise .*: (.*) and such\.$", operating(), re.MULTILINE)
+    names = re.findall(r"`([a-z.]+)`", said)
+    assert len(names) == 3
+    for name in names:
+        with pytest.raises(SettingsError, match="remove it"):
+            producer_config("b:1", {name: "random"})
+
+
+def operating() -> str:
+    """The page for who runs an application."""
+    return (ROOT / "OPERATING.md").read_text()
+
+
+def test_the_metrics_that_are_named_are_those_that_are_given() -> None:
+    source = Path(metrics.__file__).read_text()
+    given = set(re.findall(r'"(penstock_[a-z_]+)"', source))
+    assert set(re.findall(r"^\| `(penstock_[a-z_]+)` \|", operating(), re.MULTILINE)) == given
+
+
+def test_a_serde_of_two_functions_reads_what_it_wrote() -> None:
+    builder = run("OPERATING.md", 0, {})["builder"]
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.pipe("packed", "k", {"a": 1})
+        assert [r.value for r in driver.read("plain")] == [{"a": 1}]
 
 
 def test_the_plan_that_the_language_prints_is_what_describe_prints() -> None:

@@ -107,6 +107,11 @@ def run(args: argparse.Namespace) -> int:
                 f"metrics_port={settings.metrics_port} is of one process and --processes {args.processes} are more; start "
                 "workers one by one, each with its own port, or leave it out"
             )
+        if settings.group_instance_id is not None:
+            raise SettingsError(
+                f"group_instance_id={settings.group_instance_id!r} is of one process and --processes {args.processes} are "
+                "more, which would fence each other; start workers one by one, each with its own id, or leave it out"
+            )
         from penstock.streams.supervisor import supervise
 
         return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions)

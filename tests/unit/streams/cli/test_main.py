@@ -77,6 +77,15 @@ def test_the_worker_takes_the_values_that_its_settings_take() -> None:
     assert settings_of(None, **given).latency == "low"
 
 
+def test_one_static_membership_is_not_for_several_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_GROUP_INSTANCE_ID", "one")
+    topology = "penstock.topologies.examples.word_count:build"
+    assert main(["worker", topology, "--application-id", "a", "--processes", "2"]) == 1
+    assert "group_instance_id='one' is of one process and --processes 2" in capsys.readouterr().err
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--version"])

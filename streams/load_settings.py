@@ -2,7 +2,8 @@
 
 Strongest first: keyword arguments, ``PENSTOCK_…`` variables, the file's ``[penstock]`` table, defaults. Unknown names
 are refused with the nearest known one. Librdkafka keys are in TOML under ``[penstock.common]`` and so on; in the
-environment ``PENSTOCK_COMMON__SASL_PASSWORD`` is ``common["sasl.password"]``.
+environment ``PENSTOCK_COMMON__SASL_PASSWORD`` is ``common["sasl.password"]``. Variables of the project that are no settings
+are named in ``OTHER_VARIABLES``; any other ``PENSTOCK_…`` is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -21,18 +22,39 @@ from penstock.streams.policies import Policies
 from penstock.streams.settings import WorkerSettings
 
 ENV_PREFIX = "PENSTOCK_"
+OTHER_VARIABLES = frozenset(
+    {
+        "PENSTOCK_BENCHMARK_CHILD",  # benchmarks/: a worker process below another
+        "PENSTOCK_CACHE",  # where jars and the state files of embedded clusters are kept
+        "PENSTOCK_IVY_SETTINGS",  # from where Kafka's jars are fetched
+        "PENSTOCK_LIFELINE_FD",  # streams/supervisor.py: the pipe to the supervisor
+        "PENSTOCK_TOPICS",  # docker/compose.yaml: what is made before the workers start
+        "PENSTOCK_TOPOLOGY",  # docker/compose.yaml: what the workers run
+    }
+)
+"""Variables that begin as settings do and are none."""
 _TABLES = ("common", "consumer", "producer")
 _GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 
 
-def load_settings(path: str | Path | None = None, env: Mapping[str, str] | None = None, **given: Any) -> WorkerSettings:
+def load_settings(
+    path: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    *,
+    unset: Mapping[str, Callable[[], Any]] | None = None,
+    **given: Any,
+) -> WorkerSettings:
     """Settings from a file, the environment (default: the process's) and keyword arguments; ``None`` values count as
-    not given. Raises ``SettingsError`` for anything unknown, of a wrong type or out of bounds."""
+    not given. ``unset``: by the name of a setting, a function that is asked for it where nothing gives it; where it returns
+    ``None`` too, the default holds. Raises ``SettingsError`` for anything unknown, of a wrong type or out of bounds."""
     merged: dict[str, Any] = {}
     if path is not None:
         _merge(merged, _from_toml(Path(path)), str(path))
     _merge(merged, _from_env(os.environ if env is None else env), "the environment")
     _merge(merged, {k: v for k, v in given.items() if v is not None}, "the call")
+    for name, ask in (unset or {}).items():
+        if name not in merged and (value := ask()) is not None:
+            merged[name] = value
     if "application_id" not in merged:
         raise SettingsError(
             "application_id is missing; give --application-id, PENSTOCK_APPLICATION_ID or put it in the file"
@@ -72,18 +94,31 @@ def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
-    known = {f.name for f in dataclasses.fields(WorkerSettings)}
+    plain = {f.name for f in dataclasses.fields(WorkerSettings)} - {*_TABLES, *_GROUPS}
     out: dict[str, Any] = {}
     for variable, text in env.items():
-        if not variable.startswith(ENV_PREFIX):
+        if not variable.startswith(ENV_PREFIX) or variable in OTHER_VARIABLES:
             continue
-        name, _, rest = variable[len(ENV_PREFIX) :].lower().partition("__")
+        name, parted, rest = variable[len(ENV_PREFIX) :].lower().partition("__")
         if rest and name in (*_TABLES, *_GROUPS):
             key = rest.replace("_", ".") if name in _TABLES else rest
             out.setdefault(name, {})[key] = text
-        elif name in known:
+        elif name in plain and not parted:
             out[name] = text
+        else:
+            raise _unknown_variable(variable, plain)
     return out
+
+
+def _unknown_variable(variable: str, plain: Collection[str]) -> SettingsError:
+    """The error for a variable that is no setting. Its value is not shown: it may be a secret."""
+    groups = {name: f"{ENV_PREFIX}{name.upper()}__" for name in (*_TABLES, *_GROUPS)}
+    inner = [f"{groups[g]}{f.name.upper()}" for g, cls in _GROUPS.items() for f in dataclasses.fields(cls)]
+    known = [*(ENV_PREFIX + name.upper() for name in plain), *inner, *groups.values(), *OTHER_VARIABLES]
+    near = difflib.get_close_matches(variable, known, 1)
+    meant = near[0] + "KEY" if near and near[0] in groups.values() else (near or [""])[0]
+    hint = f"did you mean {meant}? Rename it" if near else "variables are called as the settings are. Correct it"
+    return SettingsError(f"the environment sets {variable}, which is no setting; {hint}, or unset it")
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any], source: str) -> None:

@@ -75,7 +75,8 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
 
 
 def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]:
-    """The same command for one process: without --processes, with its own share of the partitions."""
+    """The same command for one process: with its own share of the partitions, and with ``--processes 1`` at its end, which
+    wins over any before it: a process that supervised others would start them without end."""
     out: list[str] = []
     skip = False
     for word in argv:
@@ -87,7 +88,7 @@ def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]
             out.append(word)
     if partitions is not None:
         out += ["--partitions", ",".join(map(str, partitions))]
-    return [sys.executable, "-m", "penstock.streams.cli.main", *out]
+    return [sys.executable, "-m", "penstock.streams.cli.main", *out, "--processes", "1"]
 
 
 def _start(command: list[str], lifeline: int) -> subprocess.Popen[bytes]:

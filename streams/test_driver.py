@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Any
 
 from penstock.state.changelog import changelog_topic, from_changelog_columns
-from penstock.state.errors import TopologyError
+from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.facade import store_facade
 from penstock.state.log import Headers, Record, TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
@@ -164,7 +164,8 @@ class TopologyTestDriver:
         raw = []
         for (topic, r), label in zip(records, given, strict=True):
             source = self._source(topic)
-            key, value = _write(source.key_serde, r.key), _write(source.value_serde, r.value)
+            key = _write(source.key_serde, r.key, f"a key of topic {topic}")
+            value = _write(source.value_serde, r.value, f"a value of topic {topic}")
             p = partition if partition is not None else self._partition_of(key)
             raw.append((topic, p, Record(key, value, r.timestamp_ms, tuple(r.headers)), label))
         for (topic, p), run in groupby(raw, key=lambda row: row[:2]):
@@ -374,16 +375,20 @@ class TopologyTestDriver:
     # -- output --------------------------------------------------------------------------------------------------
 
     def read(self, topic: str) -> list[Record]:
-        """What was written to an output topic since the last call, decoded by the sink's serdes."""
+        """What was written to an output topic since the last call, decoded by the sink's serdes. Raises ``SerdeError`` for
+        what they cannot read; all of it then stays, for ``read_raw``."""
         return [r for _, r in self.read_caused(topic)]
 
     def read_caused(self, topic: str) -> list[tuple[int, Record]]:
         """The same with the label of the piped record, or of the clock's move, that each was caused by."""
         keys, values = self._sink_serdes(topic)
-        return [
-            (label, Record(_read(keys, r.key), _read(values, r.value), r.timestamp_ms, r.headers))
-            for label, r in self._outputs.pop(topic, deque())
+        key, value = f"a key of topic {topic}", f"a value of topic {topic}"
+        out = [
+            (label, Record(_read(keys, r.key, key), _read(values, r.value, value), r.timestamp_ms, r.headers))
+            for label, r in self._outputs.get(topic, ())
         ]
+        self._outputs.pop(topic, None)
+        return out
 
     def read_raw(self, topic: str) -> list[Record]:
         """The same as bytes; any topic, the dead letter topic too."""
@@ -443,9 +448,25 @@ def _records(output: Output) -> list[Record]:
     return [Record(*row) for row in zip(output.keys, output.values, output.timestamps, headers, strict=True)]
 
 
-def _write(serde: Serde[Any], value: Any) -> bytes | None:
-    return None if value is None else serde.serialize(value)
+def _write(serde: Serde[Any], value: Any, where: str) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return serde.serialize(value)
+    except Exception as exc:
+        raise SerdeError(
+            f"{where}: serde {serde.name} cannot write {type(value).__name__} {value!r:.100}: {exc}; pipe what the source "
+            "reads, or give the source the serde of this type"
+        ) from exc
 
 
-def _read(serde: Serde[Any], data: bytes | None) -> Any:
-    return None if data is None else serde.deserialize(data)
+def _read(serde: Serde[Any], data: bytes | None, where: str) -> Any:
+    if data is None:
+        return None
+    try:
+        return serde.deserialize(data)
+    except Exception as exc:
+        raise SerdeError(
+            f"{where}: serde {serde.name} cannot read {data!r:.100}: {exc}; give the sink the serde of what is written to "
+            "it, or look at the bytes with read_raw"
+        ) from exc

@@ -217,6 +217,7 @@ class Worker:
         check_application_id(s.application_id)
         check_guarantee(self.topology, s.guarantee)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
+        admin.require_answer()
         if self._partitions is None:
             refuse_fixed(admin, s.application_id)
         else:

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from penstock.streams.cli.main import build_parser
+from penstock.streams.cli.worker import SETTINGS
+from penstock.streams.load_settings import load_settings
 from penstock.topologies.operators.endpoints import Sink, Source
 
 ROOT = Path(__file__).parents[1]
@@ -94,6 +97,36 @@ def test_workers_run_a_topology_that_exists_on_topics_that_are_made(services: di
     }
     assert services["worker-a"]["command"] == services["worker-b"]["command"]
     assert set(made.split()) == read_or_written
+
+
+def resolved(text: str) -> str:
+    """A value of the compose file where none of its variables is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def test_own_topologies_in_the_readme_merge_into_the_workers(services: dict[str, Any]) -> None:
+    readme = (ROOT / "docker" / "README.md").read_text()
+    (override,) = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    named = YAML(typ="safe").load(override)["services"]
+    assert set(named) == {"worker-a", "worker-b"} <= set(services)
+    for service in named.values():
+        (mounted,) = service["volumes"]
+        assert mounted.split(":")[1] == service["environment"]["PYTHONPATH"]
+
+
+@pytest.mark.parametrize("name", ["worker-a", "worker-b"])
+def test_workers_have_the_settings_that_they_need(name: str, services: dict[str, Any]) -> None:
+    argv = [resolved(word) for word in services[name]["command"]]
+    args = build_parser(argv).parse_args(argv)
+    environment = {variable: resolved(value) for variable, value in services[name]["environment"].items()}
+    settings = load_settings(args.config, env=environment, **{s: getattr(args, s) for s in SETTINGS})
+    assert (settings.application_id, settings.bootstrap_servers) == ("word-count", "kafka:9092")
+
+
+def test_variables_of_the_compose_file_are_told() -> None:
+    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", COMPOSE.read_text()))
+    told = set(re.findall(r"^\| `(PENSTOCK_\w+)` \|", (ROOT / "docker" / "README.md").read_text(), re.MULTILINE))
+    assert asked == told
 
 
 def test_images_install_what_development_pins() -> None:

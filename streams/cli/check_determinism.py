@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from penstock.streams.cli.client_options import add_topology
+
 
 def register(subparsers: Any) -> None:
     """Add the command."""
@@ -16,7 +18,7 @@ def register(subparsers: Any) -> None:
         "operators touch, and name those whose answer depends on more than the records: clocks, randomness, files, "
         "sockets, the order of sets, state outside of stores.",
     )
-    parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
+    add_topology(parser)
     parser.add_argument(
         "records",
         metavar="RECORDS",

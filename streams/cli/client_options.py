@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import SettingsError
 
@@ -14,6 +13,34 @@ if TYPE_CHECKING:
     from penstock.streams.settings import WorkerSettings
 
 BOOTSTRAP_ENV = "PENSTOCK_BOOTSTRAP_SERVERS"
+SETTINGS_SERVERS = (
+    f"default: ${BOOTSTRAP_ENV}, else the file's, else the cluster that `penstock up` started, else 127.0.0.1:9092"
+)
+"""The help of ``--bootstrap-server`` where there are settings."""
+
+
+def add_topology(parser: argparse.ArgumentParser) -> None:
+    """Add the topology, as ``load_topology`` takes it."""
+    parser.add_argument(
+        "topology",
+        metavar="MODULE:TOPOLOGY",
+        help="a module or a .py file, and the name in it of a topology, a builder or a function that returns one (default: "
+        "topology, else build)",
+    )
+
+
+def add_settings_file(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config`` and ``--application-id``."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE.toml",
+        help="any setting of a worker, under [penstock]; weaker than PENSTOCK_… variables, which are weaker than options",
+    )
+    parser.add_argument(
+        "--application-id",
+        metavar="ID",
+        help="of its group, topics and folder; required, unless $PENSTOCK_APPLICATION_ID or the file says it",
+    )
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +49,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         dest="bootstrap_servers",
         metavar="HOST:PORT",
-        help=f"default: the cluster that `penstock up` started, else ${BOOTSTRAP_ENV}",
+        help=f"default: ${BOOTSTRAP_ENV}, else the cluster that `penstock up` started",
     )
     parser.add_argument("--name", metavar="NAME", help="of the cluster that `penstock up --name NAME` started")
     parser.add_argument(
@@ -31,35 +58,43 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
 
 
 def bootstrap_servers(args: argparse.Namespace) -> str:
-    """The servers to talk to: the option, else the embedded cluster, else the environment.
+    """The servers to talk to: the option, the environment, the embedded cluster. ``--name`` is an option too, and so comes
+    before the environment.
 
     :raises SettingsError: none of them says.
     """
     if args.bootstrap_servers:
         return str(args.bootstrap_servers)
-    from penstock.streams.kafka.embedded import DEFAULT_NAME, running_bootstrap_servers
-
-    servers = running_bootstrap_servers(args.name or DEFAULT_NAME)
-    if servers is not None:
-        return servers
-    if args.name is not None:
-        raise SettingsError(f"no cluster {args.name!r} runs. Start it with: penstock up --name {args.name}")
-    if from_env := os.environ.get(BOOTSTRAP_ENV):
-        return from_env
-    raise SettingsError(
-        "no cluster to talk to. Start one with: penstock up, or name one: --bootstrap-server HOST:PORT, or set "
-        f"{BOOTSTRAP_ENV}"
-    )
-
-
-def with_running_cluster(settings: WorkerSettings) -> WorkerSettings:
-    """Settings that name no servers of their own get those of the cluster that ``penstock up`` started, if it runs."""
     from penstock.streams.kafka.embedded import running_bootstrap_servers
 
-    if settings.bootstrap_servers != type(settings).bootstrap_servers:
-        return settings
-    servers = running_bootstrap_servers()
-    return settings if servers is None else dataclasses.replace(settings, bootstrap_servers=servers)
+    if args.name is not None:
+        servers = running_bootstrap_servers(args.name)
+        if servers is None:
+            raise SettingsError(f"no cluster {args.name!r} runs. Start it with: penstock up --name {args.name}")
+        return servers
+    servers = os.environ.get(BOOTSTRAP_ENV) or running_bootstrap_servers()
+    if servers is None:
+        raise SettingsError(
+            "no cluster to talk to. Start one with: penstock up, or name one: --bootstrap-server HOST:PORT, or set "
+            f"{BOOTSTRAP_ENV}"
+        )
+    return servers
+
+
+def settings_of(config: str | None, **given: Any) -> WorkerSettings:
+    """A worker's settings where the servers are those of the option, the environment, the file, the cluster that ``penstock
+    up`` started, or the default: the first that there is."""
+    from penstock.streams.kafka.embedded import running_bootstrap_servers
+    from penstock.streams.load_settings import load_settings
+
+    return load_settings(config, unset={"bootstrap_servers": running_bootstrap_servers}, **given)
+
+
+def above_zero(text: str) -> int:
+    """The type of an option that counts something."""
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
 
 
 def client_config(args: argparse.Namespace) -> dict[str, str]:

@@ -18,10 +18,12 @@ def register(subparsers: Any) -> None:
         "--at",
         default="committed",
         choices=["committed", "end"],
-        help="the application's committed positions (makes a savepoint too), or the changelogs' ends",
+        help="the application's committed positions (makes a savepoint too), or the changelogs' ends (default: committed)",
     )
     parser.add_argument("--full", action="store_true", help="read whole changelogs, not only what follows a snapshot")
-    parser.add_argument("--keep", type=int, default=3, metavar="N", help="snapshots of each store partition that stay")
+    parser.add_argument(
+        "--keep", type=int, default=3, metavar="N", help="snapshots of each store partition that stay (default: 3)"
+    )
     parser.set_defaults(run=run)
 
 

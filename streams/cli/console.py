@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import SettingsError
-from penstock.streams.cli.client_options import add_client_options, bootstrap_servers, client_config
+from penstock.streams.cli.client_options import above_zero, add_client_options, bootstrap_servers, client_config
 
 if TYPE_CHECKING:
     from penstock.streams.kafka.console import ConsoleRecord
@@ -20,14 +20,14 @@ _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\\\": "\\"}
 def register(subparsers: Any) -> None:
     """Add the two commands."""
     produce = subparsers.add_parser("produce", help="write lines of standard input to a topic")
-    produce.add_argument("topic")
+    produce.add_argument("topic", help="it must exist")
     produce.add_argument("--key-separator", metavar="TEXT", help="what stands before it is the key (default: no keys)")
     produce.add_argument("--null-marker", metavar="TEXT", help="a key or value that is this text is null")
     produce.set_defaults(action=_produce)
     consume = subparsers.add_parser("consume", help="print the records of a topic")
-    consume.add_argument("topic")
+    consume.add_argument("topic", help="it must exist")
     consume.add_argument("--from-beginning", action="store_true", help="not only records that come from now on")
-    consume.add_argument("--max-messages", type=_positive, metavar="N", help="stop after so many (default: never)")
+    consume.add_argument("--max-messages", type=above_zero, metavar="N", help="stop after so many (default: never)")
     consume.add_argument("--timeout", type=float, metavar="S", help="stop when none came for so many seconds")
     consume.add_argument(
         "--format",
@@ -113,9 +113,3 @@ def render(template: str, record: ConsoleRecord) -> str:
 
 def _text(data: bytes | None) -> str:
     return "null" if data is None else data.decode(errors="backslashreplace")
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records above zero")
-    return int(text)

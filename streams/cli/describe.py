@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from penstock.streams.cli.client_options import add_topology
+
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("describe", help="print a topology as text, or as a Mermaid chart")
-    parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
+    parser = subparsers.add_parser(
+        "describe", help="print a topology as text, as a Mermaid chart, or (--plan) how it runs"
+    )
+    add_topology(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--mermaid", action="store_true", help="a Mermaid flowchart instead of text")
     shown.add_argument(

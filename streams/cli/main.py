@@ -36,7 +36,7 @@ COMMANDS = (
     Command("topics", f"{_CLI}.topics", "create, list, describe and delete topics"),
     Command("produce", f"{_CLI}.console", "write lines of standard input to a topic"),
     Command("consume", f"{_CLI}.console", "print the records of a topic"),
-    Command("describe", f"{_CLI}.describe", "print a topology as text, or as a Mermaid chart"),
+    Command("describe", f"{_CLI}.describe", "print a topology as text, as a Mermaid chart, or (--plan) how it runs"),
     Command("worker", f"{_CLI}.worker", "run a topology against Kafka"),
     Command("replay", f"{_CLI}.replay", "run a topology as a Spark batch over [from, to) of the log"),
     Command("compact", f"{_CLI}.compact", "make snapshots of an application's stores from their changelogs"),
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """A parser that knows every command's name, and all of the one that ``argv`` begins with."""
-    parser = argparse.ArgumentParser(
+    parser = WholeWordsParser(
         prog="penstock", description="Log-based stream processing on Kafka, with Spark as its second engine."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
@@ -86,6 +86,14 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     if module is not None:
         importlib.import_module(module).register(subparsers)
     return parser
+
+
+class WholeWordsParser(argparse.ArgumentParser):
+    """A parser that takes options by their whole names only, and so do the parsers of its commands: an abbreviation would
+    mean something else once there is another option, and ``supervisor`` looks for options by name."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
 
 class _Version(argparse.Action):

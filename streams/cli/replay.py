@@ -18,7 +18,12 @@ def register(subparsers: Any) -> None:
     add_common(parser)
     parser.add_argument("--output", required=True, metavar="DIR", help="where outputs, stores and snapshots go")
     add_begin(parser)
-    parser.add_argument("--to", default="committed", choices=["committed", "end"])
+    parser.add_argument(
+        "--to",
+        default="committed",
+        choices=["committed", "end"],
+        help="the application's committed positions, or the inputs' ends (default: committed)",
+    )
     parser.add_argument("--recompute", action="store_true", help="compute repartition topics instead of reading them")
     parser.set_defaults(run=run)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import EnvironmentFault
+from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology
 
 if TYPE_CHECKING:
     from penstock.streams.spark.cluster import Connection
@@ -30,15 +31,22 @@ class Given:
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """The topology, the application, and Spark."""
-    parser.add_argument("topology", metavar="MODULE:TOPOLOGY")
-    parser.add_argument("--config", metavar="FILE.toml", help="the worker's settings, under [penstock]")
-    parser.add_argument("--application-id")
-    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT")
-    parser.add_argument("--guarantee", choices=["at_most_once", "at_least_once", "exactly_once"])
+    add_topology(parser)
+    add_settings_file(parser)
+    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT", help=SETTINGS_SERVERS)
+    parser.add_argument(
+        "--guarantee",
+        choices=["at_most_once", "at_least_once", "exactly_once"],
+        help="that of the application's workers (default: at_least_once)",
+    )
     parser.add_argument(
         "--master", metavar="URL", help="Spark master; default: Spark's own configuration, else local[*]"
     )
-    parser.add_argument("--connector", metavar="COORDINATE", help="Maven coordinate of Spark's Kafka connector")
+    parser.add_argument(
+        "--connector",
+        metavar="COORDINATE",
+        help="Maven coordinate of Spark's Kafka connector (default: that of 4.0.0)",
+    )
     parser.add_argument("--spark-conf", action="append", default=[], metavar="NAME=VALUE", help="any Spark setting")
     parser.add_argument(
         "--kafka-option",
@@ -83,8 +91,7 @@ def require_spark() -> None:
 
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
-    from penstock.streams.cli.client_options import pairs, with_running_cluster
-    from penstock.streams.load_settings import load_settings
+    from penstock.streams.cli.client_options import pairs, settings_of
     from penstock.streams.loading import load_topology
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
@@ -92,13 +99,11 @@ def inputs_of(args: argparse.Namespace) -> Given:
 
     # First of all, because it is quick, and because it puts this folder on the path that executors get.
     load_topology(args.topology)
-    settings = with_running_cluster(
-        load_settings(
-            args.config,
-            application_id=args.application_id,
-            bootstrap_servers=args.bootstrap_servers,
-            guarantee=args.guarantee,
-        )
+    settings = settings_of(
+        args.config,
+        application_id=args.application_id,
+        bootstrap_servers=args.bootstrap_servers,
+        guarantee=args.guarantee,
     )
     return Given(
         application_id=settings.application_id,

@@ -16,16 +16,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
     ResourceType,
 )
 
-from penstock.state.errors import IncompatibleError, RetriableError, UserError
+from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, says
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import error_of, translate, translated
+from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
 from penstock.streams.log_errors import UnknownTopicError
 from penstock.streams.ports import Committed, Deletion, TopicSpec
 
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
+CONTACT_S = 5.0
+"""How long the first question waits for an answer; it is asked twice."""
 _SETTLE_STEP_S = 0.05
 _NEWER = "message.timestamp.after.max.ms"
 
@@ -37,10 +39,21 @@ class KafkaAdmin:
 
     def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 30.0) -> None:
         self._request_timeout_s = request_timeout_s
+        self._servers = str(config.get("bootstrap.servers", ""))
         try:
             self._client = AdminClient(dict(config), logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening an admin client") from exc
+
+    def require_answer(self) -> None:
+        """To be asked first, where somebody waits: raises ``EnvironmentFault`` when no broker answers within twice
+        ``CONTACT_S``, which is sooner than other questions give up."""
+
+        def told(exc: KafkaException) -> PenstockError:
+            return no_answer(self._servers) if says(exc, SILENT) else translated(exc, doing)
+
+        doing = "looking for a broker"
+        answered(lambda left_s: self._client.list_topics(timeout=left_s), doing, CONTACT_S, told)
 
     def cluster_id(self) -> str:
         """See the port."""

@@ -74,6 +74,9 @@ RETRIABLE = frozenset(
 """What passes while brokers come, go and elect leaders, as Kafka's protocol guide marks it; not what was refused after
 the record was appended."""
 
+SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+"""No broker has answered."""
+
 _USER = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic or correct its name",
     KafkaError._UNKNOWN_TOPIC: "create the topic or correct its name",
@@ -110,6 +113,13 @@ def error_of(exc: BaseException) -> KafkaError | None:
             return seen.args[0]
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+def no_answer(servers: str) -> EnvironmentFault:
+    """The fault to raise when no broker answers."""
+    return EnvironmentFault(
+        f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT"
+    )
 
 
 def show(err: KafkaError) -> str:

@@ -20,10 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
 from penstock.streams.kafka.asking import answered, says
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import error_of, translated
+from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translated
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _SETTLE_STEP_S = 0.05
 _BEHIND_S = 1.0
@@ -67,13 +66,6 @@ def parse_retention_ms(text: str) -> int:
     if match is None:
         raise SettingsError(f"{text!r} is no retention; write a number and its unit (ms, s, m, h, d, w), or: forever")
     return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def no_answer(servers: str) -> EnvironmentFault:
-    """The fault to raise when no broker answers."""
-    return EnvironmentFault(
-        f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT"
-    )
 
 
 def unknown_topic(name: str) -> UserError:
@@ -231,7 +223,7 @@ class Topics:
 
     def _translated(self, exc: KafkaException, doing: str) -> PenstockError:
         err = error_of(exc)
-        if err is not None and err.code() in _SILENT:
+        if err is not None and err.code() in SILENT:
             return no_answer(self._servers)
         return translated(exc, doing)
 

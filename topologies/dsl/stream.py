@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.state.store import StoreSpec
@@ -36,6 +36,15 @@ from penstock.topologies.operators import stateless
 from penstock.topologies.operators.endpoints import Route, Sink
 from penstock.topologies.operators.processor import Processor, processor_spec
 
+OF_GROUPED = {
+    "windowed_by": "windowed_by(…)",
+    "count": "count()",
+    "reduce": "reduce(fn)",
+    "aggregate": "aggregate(init, adder, value=…)",
+    "agg": "agg(total=…)",
+}
+"""Methods that Kafka Streams' users look for on a stream, and how grouped streams are asked for them."""
+
 
 class KStream(
     StatelessMethods,
@@ -51,6 +60,17 @@ class KStream(
     SheddingMethods,
 ):
     """A handle on a stream of records."""
+
+    if not TYPE_CHECKING:  # a checker is to see that there are no such methods
+
+        def __getattr__(self, name: str) -> Any:
+            """What is looked for here, as grouped streams have it, is told where it is."""
+            if name in OF_GROUPED:
+                raise AttributeError(
+                    f"a stream has no {name}: what is counted or windowed is of a key. Group it first: "
+                    f"stream.group_by_key().{OF_GROUPED[name]}, or stream.group_by(fn)"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def process(
         self,

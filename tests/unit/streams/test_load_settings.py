@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,18 @@ from penstock.state.errors import SettingsError
 from penstock.state.native import without
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams import settings
-from penstock.streams.load_settings import load_settings
+from penstock.streams.load_settings import OTHER_VARIABLES, load_settings
 from penstock.streams.memory_parts import LEAST_BYTES
 from penstock.streams.policies import Policies
 from penstock.streams.redact import HIDDEN, redacted
 from penstock.streams.settings import CACHE_BYTES_MAX, WRITE_OUT_LOW_BYTES, WorkerSettings
 from penstock.streams.task import STATE_CACHE_BYTES
+from tests.test_tidy import ROOMS
 
+ROOT = Path(__file__).parents[3]
+SUFFIXES = {"", ".java", ".md", ".py", ".rs", ".toml", ".yaml"}
+PYTHON_NAMES = {"PENSTOCK_ROWS"}
+"""Constants of modules that look like variables."""
 TOML = """
 [penstock]
 application_id = "from-file"
@@ -55,6 +62,51 @@ def test_environment_beats_the_file_and_the_call_beats_both(file: Path) -> None:
     settings = load_settings(file, env=env, application_id="call", guarantee=None)
     assert (settings.application_id, settings.state_dir) == ("call", "/env")
     assert settings.common["client.id"] == "me" and settings.common["sasl.password"] == "marker"
+
+
+def test_what_nothing_gives_is_asked_for(file: Path) -> None:
+    def asked(unset: str | None, env: dict[str, str], **given: str) -> str:
+        calls = {"bootstrap_servers": lambda: unset}
+        return load_settings(file, env=env, unset=calls, **given).bootstrap_servers
+
+    default = WorkerSettings(application_id="a").bootstrap_servers
+    assert asked("running:1", {}) == "running:1"
+    assert asked(None, {}) == default
+    assert asked("running:1", {"PENSTOCK_BOOTSTRAP_SERVERS": default}) == default
+    assert asked("running:1", {}, bootstrap_servers=default) == default
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("PENSTOCK_GUARANTE", "did you mean PENSTOCK_GUARANTEE"),
+        ("PENSTOCK_ROCKSDB__BLOK_CACHE_BYTES", "did you mean block_cache_bytes"),
+        ("PENSTOCK_ROCKDB__BLOCK_CACHE_BYTES", "did you mean PENSTOCK_ROCKSDB__BLOCK_CACHE_BYTES"),
+        ("PENSTOCK_COMON__SASL_PASSWORD", "PENSTOCK_COMON__SASL_PASSWORD, which is no setting"),
+        ("PENSTOCK_COMMON", "did you mean PENSTOCK_COMMON__KEY"),
+        ("PENSTOCK_STATE_DIR__X", "did you mean PENSTOCK_STATE_DIR"),
+        ("PENSTOCK_", "PENSTOCK_, which is no setting"),
+        ("PENSTOCK_0123456789", "called as the settings are"),
+    ],
+)
+def test_unknown_variables_are_refused_without_their_values(variable: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as refused:
+        load_settings(env={variable: "hunter2", "PENSTOCKS": "fish"}, application_id="a")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_variables_of_the_project_are_settings_or_named_as_others() -> None:
+    """Every name in the tree, so that a new one is not refused where somebody sets it."""
+    places = [path for room in (*ROOMS, ".ci", ".package") for path in (ROOT / room).rglob("*")]
+    found: set[str] = set()
+    for path in [*places, *ROOT.iterdir()]:
+        if path.suffix in SUFFIXES and path.is_file() and path != Path(__file__) and "target" not in path.parts:
+            found |= set(re.findall(r"(?<!\w)PENSTOCK_[A-Z][A-Z0-9_]*(?!\w)", path.read_text()))
+    found -= PYTHON_NAMES
+    assert found >= OTHER_VARIABLES
+    load_settings(env=dict.fromkeys(OTHER_VARIABLES, "x"), application_id="a")
+    settings = {f"PENSTOCK_{f.name.upper()}" for f in dataclasses.fields(WorkerSettings)}
+    assert {name for name in found - OTHER_VARIABLES if name.partition("__")[0] not in settings} == set()
 
 
 def test_numbers_of_the_environment_are_numbers() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from penstock.state.errors import SerdeError
 from penstock.state.log import Record
 from penstock.streams.arrival import in_dependency_order
 from penstock.streams.task import TaskOptions
@@ -147,3 +149,19 @@ def test_groups_come_in_order_of_dependency() -> None:
     assert in_dependency_order([0, 1, 2], [(2, 0), (0, 1)]) == [[2], [0], [1]]
     assert in_dependency_order([0, 1, 2, 3], [(0, 2), (2, 0), (3, 0), (2, 1)]) == [[3], [0, 2], [1]]
     assert in_dependency_order([0, 1], []) == [[0], [1]]
+
+
+class Page(msgspec.Struct):
+    views: int
+
+
+def test_what_a_serde_cannot_write_or_read_is_named_with_its_topic() -> None:
+    b = StreamsBuilder(key=str, value=dict)
+    b.stream("in").map_values(lambda v: {"views": "many"}, value=Page).to("out")
+    with TopologyTestDriver(b.build()) as driver:
+        with pytest.raises(SerdeError, match="a key of topic in: serde string cannot write int 5"):
+            driver.pipe("in", 5, {})
+        driver.pipe("in", "k", {})
+        with pytest.raises(SerdeError, match=r"a value of topic out: serde json:Page cannot read .*read_raw"):
+            driver.read("out")
+        assert [r.value for r in driver.read_raw("out")] == [b'{"views":"many"}']

@@ -7,17 +7,23 @@ import importlib
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import penstock
 from penstock.state.errors import SettingsError
-from penstock.streams.cli.client_options import BOOTSTRAP_ENV, pairs
+from penstock.streams.cli import worker
+from penstock.streams.cli.client_options import BOOTSTRAP_ENV, bootstrap_servers, pairs, settings_of
 from penstock.streams.cli.console import check_format, render, unescape
-from penstock.streams.cli.main import COMMANDS, Command, main
+from penstock.streams.cli.main import COMMANDS, Command, build_parser, main
 from penstock.streams.cli.topics import table
+from penstock.streams.commit import Guarantee
+from penstock.streams.kafka import embedded
 from penstock.streams.kafka.console import ConsoleRecord
+from penstock.streams.settings import Latency, WorkerSettings
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +52,40 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert {command.name for command in COMMANDS} <= set(lines)
 
 
+def commands_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from commands_of(inner)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_option_has_help_and_none_has_an_abbreviation(command: Command) -> None:
+    for parser in commands_of(build_parser([command.name])):
+        assert not parser.allow_abbrev, parser.prog
+        assert [a.dest for a in parser._actions if not (a.help or a.required)] == [], parser.prog
+
+
+def test_the_worker_takes_the_values_that_its_settings_take() -> None:
+    (parser,) = [p for p in commands_of(build_parser(["worker"])) if p.prog == "penstock worker"]
+    choices = {action.dest: action.choices for action in parser._actions if action.choices}
+    assert choices == {"guarantee": list(get_args(Guarantee)), "latency": list(get_args(Latency))}
+    args = parser.parse_args(["m:t", "--latency", "low", "--application-id", "a"])
+    given = {name: getattr(args, name) for name in worker.SETTINGS}
+    assert settings_of(None, **given).latency == "low"
+
+
+def test_one_static_membership_is_not_for_several_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_GROUP_INSTANCE_ID", "one")
+    topology = "penstock.topologies.examples.word_count:build"
+    assert main(["worker", topology, "--application-id", "a", "--processes", "2"]) == 1
+    assert "group_instance_id='one' is of one process and --processes 2" in capsys.readouterr().err
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["--version"])
@@ -54,7 +94,17 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["nonsense"], ["up", "--nonsense"], ["topics"], ["consume", "t", "--max-messages", "0"]]
+    "argv",
+    [
+        [],
+        ["nonsense"],
+        ["up", "--nonsense"],
+        ["topics"],
+        ["consume", "t", "--max-messages", "0"],
+        ["worker", "m:t", "--processes", "0"],
+        ["worker", "m:t", "--process", "3"],
+        ["topics", "create", "t", "--part", "3"],
+    ],
 )
 def test_a_wrong_command_line_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
@@ -94,14 +144,42 @@ def test_nothing_runs_and_nothing_is_stopped(capsys: pytest.CaptureFixture[str])
     assert "no cluster 'default' was running" in capsys.readouterr().out
 
 
-def test_the_environment_names_the_cluster_when_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.streams.cli.client_options import bootstrap_servers
+@pytest.mark.parametrize(
+    ("option", "name", "environment", "running", "expected"),
+    [
+        ("option:1", "other", "env:1", "running:1", "option:1"),
+        (None, "other", "env:1", "running:1", "running of other"),
+        (None, None, "env:1", "running:1", "env:1"),
+        (None, None, None, "running:1", "running:1"),
+    ],
+)
+def test_the_servers_are_the_option_then_the_environment_then_the_running_cluster(
+    option: str | None,
+    name: str | None,
+    environment: str | None,
+    running: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        embedded, "running_bootstrap_servers", lambda of="default": running if of == "default" else f"running of {of}"
+    )
+    if environment is not None:
+        monkeypatch.setenv(BOOTSTRAP_ENV, environment)
+    assert bootstrap_servers(argparse.Namespace(bootstrap_servers=option, name=name)) == expected
+    if name is None:
+        assert settings_of(None, application_id="a", bootstrap_servers=option).bootstrap_servers == expected
 
-    monkeypatch.setenv(BOOTSTRAP_ENV, "elsewhere:9092")
-    args = argparse.Namespace(bootstrap_servers=None, name=None)
-    assert bootstrap_servers(args) == "elsewhere:9092"
-    args.bootstrap_servers = "here:9092"
-    assert bootstrap_servers(args) == "here:9092"
+
+def test_an_explicit_server_that_is_the_default_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "running_bootstrap_servers", lambda: "running:1")
+    default = WorkerSettings(application_id="a").bootstrap_servers
+    file = tmp_path / "worker.toml"
+    file.write_text(f'[penstock]\napplication_id = "a"\nbootstrap_servers = "{default}"\n')
+    assert settings_of(None, application_id="a", bootstrap_servers=default).bootstrap_servers == default
+    assert settings_of(str(file)).bootstrap_servers == default
+    monkeypatch.setattr(embedded, "running_bootstrap_servers", lambda: None)
+    assert settings_of(None, application_id="a").bootstrap_servers == default
 
 
 def run_python(program: str) -> subprocess.CompletedProcess[str]:

@@ -24,6 +24,7 @@ def metrics_of(tasks: Iterable[Task]) -> list[Metric]:
 
     * ``penstock_buffered_records`` by task and topic: read and not processed yet;
     * ``penstock_counted_total`` by task and counter: what operators dropped and why, and users' own counts;
+    * ``penstock_bad_records_total`` by task, kind and policy: records that a policy skipped or sent to the dead letters;
     * ``penstock_heavy_key_share`` by task, topic and key: the part of the topic's recent records that have a key which
       has a tenth of them or more, as the task's sample tells (``group.split`` spreads such a key).
 
@@ -36,6 +37,9 @@ def metrics_of(tasks: Iterable[Task]) -> list[Metric]:
             out.append(Metric("penstock_buffered_records", {**own, "topic": topic}, task.feed.buffered(topic)))
         for counter, count in sorted(task.dropped.copy().items()):
             out.append(Metric("penstock_counted_total", {**own, "counter": counter}, count))
+        for bad, count in sorted(task.failures.counts.copy().items()):
+            kind, _, policy = bad.partition("_")
+            out.append(Metric("penstock_bad_records_total", {**own, "kind": kind, "policy": policy}, count))
         for heavy in task.heavy_keys.found():
             labels = {**own, "topic": heavy.topic, "key": _shown(heavy.key)}
             out.append(Metric("penstock_heavy_key_share", labels, heavy.share))

@@ -11,7 +11,9 @@ from penstock.state.log import TopicPartition
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.streams.memory_log import Entry
 from penstock.streams.metrics import KEY_CHARS_MAX, Metric, memory_limits, metrics_of
+from penstock.streams.policies import ErrorPolicy, Policies
 from penstock.streams.settings import WorkerSettings
+from penstock.streams.task import TaskOptions
 from penstock.topologies.graph import Topology
 from tests.simulation.world import World
 
@@ -42,6 +44,22 @@ def test_heavy_keys_counts_and_what_waits_are_shown() -> None:
     assert Metric("penstock_buffered_records", {"task": "0_0", "topic": "in"}, 0) in found
     (dropped,) = [m for m in found if m.name == "penstock_counted_total"]
     assert dropped.value == 1 and dropped.labels["task"] == "0_0" and "null" in dropped.labels["counter"]
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead_letter"])
+def test_records_that_a_policy_met_are_shown(policy: ErrorPolicy) -> None:
+    builder = ps.StreamsBuilder("t", key=bytes, value=int)
+    builder.stream("in").map_values(lambda value: 10 // value).to("out")
+    policies = Policies(deserialization=policy, processing=policy, dead_letter_topic="letters")
+    with ps.TopologyTestDriver(builder.build(), options=TaskOptions(policies=policies)) as driver:
+        values = [b"too short", *(n.to_bytes(8, "big") for n in (0, 0, 5))]
+        driver.pipe_raw({"in": [ps.Record(b"k", value) for value in values]})
+        found = {
+            (m.labels["kind"], m.labels["policy"]): m.value
+            for m in metrics_of(driver.tasks.values())
+            if m.name == "penstock_bad_records_total"
+        }
+    assert found == {("deserialization", policy): 1, ("processing", policy): 2}
 
 
 def test_no_tasks_no_metrics() -> None:

@@ -150,7 +150,7 @@ def restore_table(results: Iterable[Row]) -> str:
 
 
 def latency_table(results: Iterable[Row]) -> str:
-    """Milliseconds from handing a click to the producer to receiving it enriched."""
+    """Milliseconds that clicks took to come back enriched."""
     rows = []
     for result in results:
         figures = ["-"] * 7
@@ -159,6 +159,8 @@ def latency_table(results: Iterable[Row]) -> str:
             figures += [f"{result[name]:.2f}" for name in ("cpu_share", "broker_share")]
             figures.append(f"{result['stolen_cores']:.2f}" if "stolen_cores" in result else "-")
         why = f"VOID: {result['void']}" if result["void"] else "every click came back"
+        if (repeated := result.get("repeated")) and not result["void"]:
+            why += f", {repeated:,} came again"
         rows.append([result["system"], result["guarantee"], f"{result['rate_per_s']:,}", *figures, why])
     head = ["system", "guarantee", "records/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "CPU cores", "broker cores"]
     return markdown([*head, "taken by the host", "check"], rows)

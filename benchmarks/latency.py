@@ -123,6 +123,8 @@ def _steadily(
         "stolen_cores": (stolen_after_s - stolen_before_s) / load.measured_s,
         "peak_bytes": after.resident_bytes,
         "sender_behind_s": behind_s,
+        "warm_s": load.warm_s,
+        "measured_s": load.measured_s,
     }
 
 

@@ -30,7 +30,7 @@ A run whose answer differs is void. What the answer of a part is held against:
 
 | part | held against |
 |------|--------------|
-| drains, heaps, restores, cost curves, the Yahoo benchmark | what is counted from the numbers behind the data, without any system |
+| drains, heaps, restores, cost curves, the Yahoo benchmark | what is counted from the numbers behind the data |
 | latency, a burst, a table larger than memory | the clicks that were sent, and the profile's name of each one's user |
 | Nexmark, Linear Road | Penstock's own test driver, which the project's tests hold against oracles of their own |
 | many queries | only how many records each query must write |

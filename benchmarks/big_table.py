@@ -1,7 +1,7 @@
 """``python -m benchmarks.big_table``: ``enrich`` with a table ten times the worker's memory limit, which its setting
 ``memory_max_bytes`` keeps; ``TEXT`` says what is measured.
 
-Minutes for two cores: 25 with a table of 10 GB under 1 GB (the broker and the worker each hold it on disk, 25 GB together),
+Minutes for two cores: 5 with a table of 10 GB under 1 GB (the broker and the worker each hold it on disk, 25 GB together),
 4 with ``--table-bytes 1e9 --memory 300e6``, 1 with ``--table-bytes 1e8 --memory 250e6 --scale 0.2``.
 """
 
@@ -177,7 +177,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.big_table",
-        description="enrich with a table ten times the memory limit. 25 minutes and 25 GB of disk by default; "
+        description="enrich with a table ten times the memory limit. 5 minutes and 25 GB of disk by default; "
         "with --table-bytes 1e9 --memory 300e6, 4; with --table-bytes 1e8 --memory 250e6 --scale 0.2, 1.",
     )
     parser.add_argument("--table-bytes", type=float, default=10e9, help="keys and values of the table (%(default).0f)")

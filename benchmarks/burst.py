@@ -9,6 +9,7 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ TEXT = """Clicks come at a rate for two minutes, at 23.5 times the rate for one,
 scale). p99 is of the clicks that were due before, during and after; *drained* is from the end of the burst to the arrival
 of its last click, *calm* to the first second after it whose p99 is within twice that of before. Every click must come back,
 with its own user's profile; under EOS, once."""
+TITLE = "A burst"
 TIMES = 23.5
 STEADY_S, BURST_S = 120.0, 60.0
 DRAIN_LIMIT_S = 300.0
@@ -139,7 +141,13 @@ def _measure(
     }
 
 
-def table(results: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def about(results: Sequence[Mapping[str, Any]]) -> str:
+    """What the section begins with: ``TEXT``, and the scale of these results."""
+    scales = dict.fromkeys(f"{r['scale']:g}" for r in results)
+    return f"{TEXT} The scale of these is {' and '.join(scales)}."
+
+
+def table(results: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Head and rows."""
     head = ["system", "guarantee", "clicks/s", "burst/s", "p99 before ms", "during", "after", "drained s", "calm s"]
     rows = []
@@ -183,7 +191,7 @@ def main(argv: list[str] | None = None) -> int:
                 results.append(burst(bench, system, guarantee, options.rate, options.scale))
                 bench.write("burst", results[-1])
         head, rows = table(results)
-        bench.write("table", {"title": "A burst", "text": TEXT, "head": head, "rows": rows})
+        bench.write("table", {"title": TITLE, "text": about(results), "head": head, "rows": rows})
     print(markdown(head, rows))
     return int(any(r["void"] for r in results if r["system"].startswith("penstock")))
 

@@ -3,7 +3,9 @@
 The ceiling of a workload is ``min(F(i), P(o) ÷ w)`` input records per second: F and P are the fastest fetch and produce
 that the roofline measured, for records of i bytes (key and value of the input) and o bytes (of what is written); w is how
 many records are written per input record, changelogs and repartition topics among them. Both are measured alone, with the
-broker on the same machine, so that nothing that fetches and produces on two cores reaches 100 %.
+broker on the same machine, by one loop with batches of the roofline's size: a yardstick, and no bound. What fetches and
+produces shares the cores and mostly stays below it, but noise, other batches and fetching while producing may pass it
+by some per cent. The report names such shares as *ceiling measured too low*.
 
 A rate at a size between the two that were measured follows from a cost per record and one per byte.
 """

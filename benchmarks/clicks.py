@@ -44,9 +44,9 @@ class Clicks:
 
 class Enriched:
     """The enriched clicks that came: number, when due, when received (µs). ``strangers``: how many had not the profile
-    whose name is ``name(user)``."""
+    whose name is ``name(user)``; where ``name`` is ``None``, clicks are as they were sent and have none."""
 
-    def __init__(self, name: Callable[[int], str]) -> None:
+    def __init__(self, name: Callable[[int], str] | None) -> None:
         self._name = name
         self._columns = array("q"), array("q"), array("q")
         self.strangers = 0
@@ -56,7 +56,7 @@ class Enriched:
         numbers, due, came = self._columns
         for message in messages:
             click = orjson.loads(message.value() or b"null")
-            if click["profile"]["name"] != self._name(int((message.key() or b"u0")[1:])):
+            if self._name and (click.get("profile") or {}).get("name") != self._name(int((message.key() or b"u0")[1:])):
                 self.strangers += 1
             numbers.append(int(click["url"][6:]))
             due.append(click["ts"])
@@ -73,6 +73,12 @@ class Enriched:
         _, places = np.unique(numbers, return_index=True)
         places = places[numbers[places] >= first]
         return numbers[places], due[places], came[places]
+
+    def repeated(self, first: int = 0) -> int:
+        """How many arrivals of clicks from number ``first`` on were not a click's first."""
+        numbers = np.array(self._columns[0][: len(self._columns[2])], dtype=np.int64)
+        numbers = numbers[numbers >= first]
+        return len(numbers) - len(np.unique(numbers))
 
     def await_all(self, first: int, end: int, limit_s: float) -> tuple[Ints, Ints, Ints]:
         """``arrays`` of the clicks from ``first`` to ``end``, once all came or the time is over."""

@@ -155,11 +155,16 @@ def user_key(user: int) -> bytes:
     return b"u%07d" % user
 
 
+def draw_users(block: int, count: int) -> tuple[Ints, Ints]:
+    """Age and city of each user."""
+    random = _random(_USERS, block)
+    return random.integers(18, 90, BLOCK)[:count], random.integers(0, 5000, BLOCK)[:count]
+
+
 def users(records: int, base_ms: int) -> Iterator[Records]:
     """The table of profiles."""
     for block, start, count in blocks(records):
-        random = _random(_USERS, block)
-        ages, cities = random.integers(18, 90, BLOCK).tolist(), random.integers(0, 5000, BLOCK).tolist()
+        ages, cities = (column.tolist() for column in draw_users(block, count))
         values = [
             b'{"name":"User Number %07d","age":%d,"city":"city-%04d","tier":"gold","since":"2020-01-01"}'
             % (start + i, ages[i], cities[i])

@@ -130,20 +130,23 @@ def memory_of_quix(results: Results, workload: str, needed: float) -> Finding:
 
 
 def latency(results: Results, guarantee: str, rate_per_s: int) -> list[Finding]:
-    """p99 of ``enrich``, with the better of Penstock's two settings, against Kafka Streams with and without linger, and
-    against Quix Streams, which has no exactly-once."""
+    """p99 of ``enrich``, with ``latency="low"`` and as Penstock comes, each against Kafka Streams with and without linger,
+    and against Quix Streams, which has no exactly-once."""
     points = [r for r in results.of("latencies") if r["guarantee"] == guarantee and r["rate_per_s"] == rate_per_s]
     p99 = {r["series"]: r["p99_ms"] for r in typical(points) if r.get("keys", Variant.keys) == Variant.keys}
-    ours = [p99[name] for name in ("adaptive", "adaptive, low latency") if name in p99]
-    what = f"p99 of enrich at {rate_per_s:,}/s, 100 ms commits, {guarantee}"
+    found = []
+    for series, setting in (("adaptive, low latency", 'latency="low"'), ("adaptive", "as it comes")):
+        what = f"p99 of enrich at {rate_per_s:,}/s, 100 ms commits, {guarantee}, {setting}"
+        ours = [p99[series]] if series in p99 else []
 
-    def against(*peers: str) -> list[float]:
-        return [min(ours) / p99[name] for name in peers if name in p99] if ours else []
+        def against(*peers: str, ours: list[float] = ours) -> list[float]:
+            return [own / p99[name] for own in ours for name in peers if name in p99]
 
-    found = [_at_most(f"{what}: against Kafka Streams", 1.0, against("Kafka Streams", "Kafka Streams, linger 5 ms"))]
-    if guarantee == "ALO":
-        found.append(_at_most(f"{what}: against Quix Streams", 1.0, against("Quix Streams")))
-        found.append(_at_most(f"{what}: milliseconds", 20.0, [min(ours)] if ours else [], " ms"))
+        kafka_streams = against("Kafka Streams", "Kafka Streams, linger 5 ms")
+        found.append(_at_most(f"{what}: against Kafka Streams", 1.0, kafka_streams))
+        if guarantee == "ALO":
+            found.append(_at_most(f"{what}: against Quix Streams", 1.0, against("Quix Streams")))
+            found.append(_at_most(f"{what}: milliseconds", 20.0, ours, " ms"))
     return found
 
 
@@ -187,3 +190,21 @@ def findings(results: Results) -> list[Finding]:
     found.append(curve(results, "records", "ysb", 1.3, (1_000_000, 50_000_000)))
     found += [curve(results, "keys", w, 2.0, (1_000_000, 10_000_000)) for w in ("keyed-count", "enrich")]
     return found
+
+
+def used(results: Results) -> list[Result]:
+    """The results that goals are held against."""
+    usual = [r for r in results.of("latencies") if r.get("keys", Variant.keys) == Variant.keys]
+    goals_of = {"records": ("ysb",), "keys": ("keyed-count", "enrich")}
+    curves = [r for r in results.of("curve") if r["workload"] in goals_of.get(r["part"], ())]
+    drains = [r for r in results.of("drain") if label(r) in (r["workload"], f"{r['workload']}, 10 M keys")]
+    return [*drains, *results.of("heap"), *usual, *curves]
+
+
+def name(result: Result) -> str:
+    """How the goals of a result are told apart from others of its workload."""
+    if result["kind"] == "curve":
+        return f"{result['workload']}: cost per record against {result['part']}"
+    if result["kind"] == "latencies":
+        return f"p99 of {result['series']}"
+    return label(result) if result["kind"] == "drain" else f"{result['workload']}: memory"

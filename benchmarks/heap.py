@@ -99,6 +99,7 @@ def searched(bench: Bench, workload: str, options: argparse.Namespace) -> dict[s
     return {
         "workload": workload,
         "guarantee": options.guarantee,
+        "part": options.part,
         "tries": [one._asdict() for one in tries],
         "smallest": found._asdict() if found else None,
         "penstock": ours._asdict(),

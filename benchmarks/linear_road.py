@@ -13,7 +13,7 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ from penstock.topologies.examples.linear_road.topology import build
 TEXT = """Every expressway brings the same number of cars, all lines are sent at the pace of their times (times the speed),
 and an answer's response time counts from the beginning of the second that its line names until the committed answer is
 read. An L holds if every toll, accident and balance is told within 5 s, every expenditure within 10 s, and all answers
-are the test driver's. L is doubled until it does not hold, then halved in."""
+are those of Penstock's own test driver. L is doubled until it does not hold, then halved in; *at least*: no higher L was
+tried."""
+TITLE = "Linear Road"
 LIMIT_S, EXPENDITURE_LIMIT_S = 5.0, 10.0
 AFTER_S = 30.0
 CARS = 45_000
@@ -55,17 +57,17 @@ class Arrivals:
 
 def responses_ms(arrivals: Arrivals, began_us: int, speed: float) -> tuple[list[float], list[float]]:
     """Response times of expenditures, and of all other answers."""
-    found: tuple[list[float], list[float]] = ([], [])
+    times: tuple[list[float], list[float]] = ([], [])
     for (topic, value), came in zip(arrivals.answers, arrivals.came, strict=False):
         due_us = began_us + int(value.split(b",")[OUTPUTS[topic]]) * 1e6 / speed
-        found[topic != "linear-road-expenditures"].append((came - due_us) / 1000)
-    return found
+        times[topic != "linear-road-expenditures"].append((came - due_us) / 1000)
+    return times
 
 
 def highest(holds: Callable[[int], bool | None], limit: int, first: int = 1) -> tuple[int, bool]:
-    """The highest L up to the limit for which ``holds`` is true, 0 if none, and whether the next one is known not to hold
-    (or is beyond the limit). ``holds`` gives ``None`` when there is no time for another; it is asked about ``first`` first.
-    """
+    """The highest L up to the limit for which ``holds`` is true, 0 if none, and whether the next one is known not to hold:
+    it is not when the limit was reached or the time was over, and the highest is then at least that. ``holds`` gives
+    ``None`` when there is no time for another; it is asked about ``first`` first."""
     low, high = 0, limit + 1
     while high - low > 1:
         # Doubled while nothing has failed, then halved in.
@@ -74,11 +76,31 @@ def highest(holds: Callable[[int], bool | None], limit: int, first: int = 1) -> 
         if kept is None:
             return low, False
         low, high = (tried, high) if kept else (low, tried)
-    return low, True
+    return low, high <= limit
 
 
-def trial(bench: Bench, ways: list[Expressway], guarantee: str, speed: float, processes: int) -> dict[str, Any]:
-    """One L at the pace, as plain values."""
+def found(results: Iterable[Mapping[str, Any]]) -> tuple[int, bool]:
+    """The highest L that holds in these results, and whether the next one was tried and does not."""
+    held = {r["expressways"]: bool(r["holds"]) for r in results}
+    best = max((tried for tried, holds in held.items() if holds), default=0)
+    return best, held.get(best + 1) is False
+
+
+def about(results: Sequence[Mapping[str, Any]]) -> str:
+    """What the section begins with: the highest L, under which load and with what it was found, and ``TEXT``."""
+    best, sure = found(results)
+    some = results[-1]
+    load = "; minutes and cars are not in the results, README.md has the command"
+    if "cars" in some:
+        load = f", {some['minutes']} simulated minutes, {some['cars']:,} cars on each expressway"
+    with_ = f"{some['processes']} processes, {some['guarantee']}{load}"
+    return f"L = {best}{'' if sure else ' at least'}, with {with_}. {TEXT}"
+
+
+def trial(
+    bench: Bench, ways: list[Expressway], guarantee: str, speed: float, processes: int, cars: int
+) -> dict[str, Any]:
+    """One L at the pace, as plain values. ``cars``: of each expressway."""
     log, end_s = bench.log, len(ways[0].seconds)
     for topic in (INPUT, *OUTPUTS):
         log.create(topic)
@@ -96,14 +118,15 @@ def trial(bench: Bench, ways: list[Expressway], guarantee: str, speed: float, pr
     receiver = Receiver(log.bootstrap, list(OUTPUTS), bench.variant.partitions, arrivals.take)
     receiver.start()
     facts: dict[str, Any] = {"expressways": len(ways), "speed": speed, "guarantee": guarantee, "processes": processes}
+    facts |= {"minutes": end_s // 60, "cars": cars}
     try:
-        found = _measure(bench, ways, speed, workers, arrivals, began_ms)
+        measured = _measure(bench, ways, speed, workers, arrivals, began_ms)
     finally:
         for worker in workers:
             stop(worker)
         receiver.close()
         bench.clean(application)
-    return {**facts, **found}
+    return {**facts, **measured}
 
 
 def _measure(
@@ -167,7 +190,7 @@ def _measure(
     }
 
 
-def table(results: list[dict[str, Any]], end: str) -> tuple[list[str], list[list[str]]]:
+def table(results: Iterable[Mapping[str, Any]], end: str) -> tuple[list[str], list[list[str]]]:
     """Head and rows."""
     rows = []
     for r in sorted(results, key=lambda r: r["expressways"]):
@@ -219,17 +242,18 @@ def main(argv: list[str] | None = None) -> int:
             while len(ways) < expressways:
                 ways.append(Expressway(len(ways), options.cars, options.minutes))
                 say(f"expressway {len(ways)}: {ways[-1].lines:,} lines, {ways[-1].answers.total():,} answers")
-            result = trial(bench, ways[:expressways], options.guarantee, options.speed, options.processes)
+            result = trial(bench, ways[:expressways], options.guarantee, options.speed, options.processes, options.cars)
             results.append(result)
             bench.write("linear_road", result)
             say(f"L = {expressways}: {result['void'] or ('holds' if result['holds'] else 'too late')}")
             return bool(result["holds"])
 
-        best, sure = highest(holds, options.highest, options.first)
+        best, _ = highest(holds, options.highest, options.first)
+        if not results:
+            return 1
         head, rows = table(results, "verdict")
-        title = f"Linear Road: L = {best}{'' if sure else ' at least'}"
-        bench.write("table", {"title": "Linear Road", "text": f"{title}. {TEXT}", "head": head, "rows": rows})
-    print(f"{title}\n\n{markdown(head, rows)}")
+        bench.write("table", {"title": TITLE, "text": about(results), "head": head, "rows": rows})
+    print(f"{about(results)}\n\n{markdown(head, rows)}")
     return int(not best or any(r["void"] for r in results if r["expressways"] <= best))
 
 

@@ -44,15 +44,15 @@ def due_places(passed_s: float, rate_per_s: float, sent: int, total: int) -> ran
     return range(sent, max(sent, min(int(passed_s * rate_per_s), total, sent + CHUNK)))
 
 
-def send_at_rate(send: Callable[[Ints], None], rate_per_s: float, seconds: float) -> float:
-    """Call ``send`` with the moments (µs) at which records are due, as soon as they are. Returns by how many seconds
-    the sender was behind at worst."""
+def send_at_rate(send: Callable[[Ints], None], rate_per_s: float, seconds: float, tick_s: float = TICK_S) -> float:
+    """Call ``send`` with the moments (µs) at which records are due, as soon as they are, asking the clock every
+    ``tick_s``. Returns by how many seconds the sender was behind at worst."""
     began_us, sent, behind_us = now_us(), 0, 0
     total = int(rate_per_s * seconds)
     while sent < total:
         places = due_places((now_us() - began_us) / 1e6, rate_per_s, sent, total)
         if not places:
-            time.sleep(TICK_S)
+            time.sleep(tick_s)
             continue
         moments: Ints = began_us + (np.arange(places.start, places.stop) * (1e6 / rate_per_s)).astype(np.int64)
         behind_us = max(behind_us, now_us() - int(moments[0]))

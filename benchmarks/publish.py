@@ -13,12 +13,13 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import goals, heap, plots, report, roofline
-from benchmarks.calm import CALM_CORES, typical
+from benchmarks import burst, captions, goals, heap, linear_road, nexmark, plots, report, roofline
+from benchmarks.calm import typical
+from benchmarks.captions import Machines
 from benchmarks.ceiling import Ceilings
 from benchmarks.goals import Result, Results
 from benchmarks.harness import RESULTS
@@ -29,23 +30,6 @@ from benchmarks.workloads import WORKLOADS, Variant
 from penstock.streams.demo.svg import number
 
 HERE = Path(__file__).parent
-METHOD = """A system drains a topic that is full already, under an application id that was never used; broker and
-system share the machine. **records/s** and **CPU s/M** (CPU-seconds of the whole process tree per million input
-records) are taken from the steady part of a run: from the first commit behind 40 % of its records to the last before
-its end. **±** is half the range of the repetitions, as a part of the median. Systems take turns within a repetition,
-in the other order in every second one; ratios are of the same turn. **Of ceiling** is the part of `min(F(i), P(o) ÷
-w)` that is reached: F and P are the fastest fetch and produce of the roofline at the workload's bytes per record, w
-is how many records are written per input record. Every answer is held against one that is counted without any of the
-systems; a run whose answer differs is void. [README.md](README.md) says the rest, and how to run it.
-
-`kafka-streams` runs with its defaults (its record cache on, one thread), `kafka-streams-tuned` with what its
-documents advise for throughput; `penstock-rows` is Penstock with Python functions only, without its native part.
-Above 0.1 or so of **others' cores**, the machine had other work to do or its host took the processor away, and the
-rates of that row say little."""
-LATENCY = """From handing a click to the producer to receiving it enriched; {points} points. *No system*: the producer and
-the receiver alone, through the broker once. **Taken by the host** are the processors on which something was ready to run
-while the machine's host ran others: above {cores} the waits are also the host's. Some points were measured again for
-that; plots and goals take the medians of a point's other runs where there are any."""
 CURVES = {
     "records": ("Cost against records drained", "records drained"),
     "keys": ("Cost against keys", "keys"),
@@ -61,9 +45,9 @@ class Report:
         self._parts: list[str] = []
         self.plots: dict[str, str] = {}
 
-    def add(self, text: str) -> None:
-        """A paragraph, heading or table."""
-        self._parts.append(text)
+    def add(self, *texts: str) -> None:
+        """Paragraphs, headings or tables; empty ones are left out."""
+        self._parts += filter(None, texts)
 
     def plot(self, title: str, svg: str) -> None:
         """A plot, under a name made of its title."""
@@ -124,7 +108,7 @@ def machines(results: Results) -> str:
     return markdown(["commit", "machine", "results", "versions"], rows)
 
 
-def curves(results: Results, report_: Report) -> None:
+def curves(results: Results, report_: Report, on: Machines) -> None:
     """One plot per part."""
     points = [r for r in results.of("curve") if not r["void"]]
     for part, (title, x_label) in CURVES.items():
@@ -138,7 +122,7 @@ def curves(results: Results, report_: Report) -> None:
             middle = [(float(x), statistics.median(some)) for x, some in costs.items()]
             lines.append(Line(f"{workload}, {system}", middle, system != "penstock"))
         if lines:
-            report_.add(f"### {title}")
+            report_.add(f"### {title}", on.caption(of_part, lambda r: r["workload"]))
             report_.plot(title, plots.chart(title, lines, x_label, "CPU-seconds per million records"))
             cells = [[line.name, *(f"{y:.2f} at {number(x)}" for x, y in sorted(line.points))] for line in lines]
             width = max(map(len, cells))
@@ -147,12 +131,12 @@ def curves(results: Results, report_: Report) -> None:
             )
 
 
-def latencies(results: Results, report_: Report) -> None:
+def latencies(results: Results, report_: Report, on: Machines) -> None:
     """p50 and p99 against the rate, one plot per table, guarantee and quantile, and the figures."""
     points = [{"keys": Variant.keys, **r} for r in results.of("latencies")]
     for keys, guarantee in sorted({(r["keys"], r["guarantee"]) for r in points}):
         some = [r for r in points if (r["keys"], r["guarantee"]) == (keys, guarantee)]
-        report_.add(f"### {guarantee}, a table of {keys:,} rows")
+        report_.add(f"### {guarantee}, a table of {keys:,} rows", on.caption(some, lambda r: r["series"]))
         fine = typical(some)
         for name, field in (("p50", "p50_ms"), ("p99", "p99_ms")):
             lines = []
@@ -165,24 +149,42 @@ def latencies(results: Results, report_: Report) -> None:
         report_.add(report.latency_table([{**r, "system": r["series"]} for r in some]))
 
 
-def charts(results: Results, report_: Report) -> None:
+def charts(results: Results, report_: Report, on: Machines) -> None:
     """What other benchmarks brought, by title, tables and charts in the order of their first lines."""
-    brought = {(r["title"], r["kind"]): r for kind in ("table", "chart") for r in results.of(kind)}
+    brought = {
+        (r["title"], r["kind"]): r for kind in ("table", "chart") for r in map(remade(results), results.of(kind))
+    }
     titles = dict.fromkeys(r["title"] for kind in ("table", "chart") for r in results.of(kind))
     for title in titles:
+        some = [brought[title, kind] for kind in ("table", "chart") if (title, kind) in brought]
         report_.add(f"## {title}")
-        for kind in ("table", "chart"):
-            found = brought.get((title, kind))
-            if found is None:
-                continue
-            if found.get("text"):
-                report_.add(found["text"])
-            if kind == "table":
+        for found in some:
+            report_.add(found.get("text", ""), on.caption([found]))
+            if found["kind"] == "table":
                 report_.add(markdown(found["head"], [[str(cell) for cell in row] for row in found["rows"]]))
             else:
                 lines = [Line(name, [(x, y) for x, y in points]) for name, points in found["lines"].items()]
                 scales = {"log_x": found.get("log_x", True), "log_y": found.get("log_y", False)}
                 report_.plot(title, plots.chart(title, lines, found["x_label"], found["y_label"], **scales))
+
+
+def remade(results: Results) -> Callable[[Result], Result]:
+    """A kept table, made again from the results behind it where its benchmark keeps those: what a verdict is said of may
+    be told more exactly than when it was measured."""
+
+    def make(found: Result) -> Result:
+        if found["title"] == nexmark.TITLE and (lines := results.of("nexmark")):
+            head, rows = nexmark.brought(lines)
+            return {**found, "text": nexmark.TEXT, "head": head, "rows": rows}
+        if found["title"] == linear_road.TITLE and (lines := results.of("linear_road")):
+            head, rows = linear_road.table(lines, "verdict")
+            return {**found, "text": linear_road.about(lines), "head": head, "rows": rows}
+        if found["title"] == burst.TITLE and (lines := results.of("burst")):
+            head, rows = burst.table(lines)
+            return {**found, "text": burst.about(lines), "head": head, "rows": rows}
+        return found
+
+    return make
 
 
 def goals_table(found: Sequence[goals.Finding]) -> str:
@@ -202,7 +204,8 @@ def not_reached(found: Sequence[goals.Finding]) -> str:
 
 def render(every: Iterable[Result]) -> Report:
     """The report of these results."""
-    results, made = Results(every), Report()
+    every = list(every)
+    results, made, on = Results(every), Report(), Machines(every)
     found = goals.findings(results)
     counts = {
         verdict: sum(row.verdict == verdict for row in found) for verdict in ("reached", "not reached", "not measured")
@@ -210,29 +213,39 @@ def render(every: Iterable[Result]) -> Report:
     made.add("# Penstock beside its peers: the report")
     made.add("Made by `make bench-report` from the files in `results/`; a change by hand is lost.")
     made.add("**Goals:** " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
-    made.add(f"## Method\n\n{METHOD}")
+    made.add(f"## Method\n\n{captions.METHOD}")
     made.add(f"## Machine and versions\n\n{machines(results)}")
-    made.add(f"## Goals\n\n{goals_table(found)}")
+    made.add(f"## Goals\n\n{captions.GOALS}", on.caption(goals.used(results), goals.name))
+    made.add(goals_table(found), captions.goals_too_low(found))
     made.add(f"## What is not reached\n\n{not_reached(found)}")
-    if drains := results.of("drain"):
-        made.add(f"## Throughput, cost and memory\n\n{report.drain_table(drains)}")
-    if heaps := results.of("heap"):
-        made.add(f"## Memory: the smallest heap that keeps 90 % of the rate\n\n{heap.table(heaps)}")
-    if some := results.of("latencies"):
-        made.add(f"## Latency\n\n{LATENCY.format(points=len(some), cores=CALM_CORES)}")
-        latencies(results, made)
-    if some := results.of("latency"):
-        made.add(f"### At the benchmark's own rate\n\n{report.latency_table(some)}")
-    if restores := results.of("restore"):
-        made.add(f"## Restore\n\n{report.restore_table(restores)}")
-    if results.of("curve"):
-        made.add("## Cost curves\n\nPenstock's CPU-seconds per million records; flat is good.")
-        curves(results, made)
-    charts(results, made)
+    measured(results, made, on)
+    charts(results, made, on)
     if rooflines := results.of("roofline"):
         rows = [Ceiling(**row) for row in rooflines[-1]["rows"]]
-        made.add(f"## Roofline\n\nWhat the machine can do at most, one thing at a time.\n\n{roofline.table(rows)}")
+        made.add("## Roofline\n\nWhat the machine can do at most, one thing at a time.", on.caption(rooflines[-1:]))
+        made.add(roofline.table(rows))
     return made
+
+
+def measured(results: Results, made: Report, on: Machines) -> None:
+    """The sections of what the benchmark's own commands measured."""
+    if drains := results.of("drain"):
+        made.add("## Throughput, cost and memory", on.caption(drains, report.label), on.ceilings(drains))
+        made.add(report.drain_table(drains), captions.too_low(drains), captions.drain_notes(drains))
+    if heaps := results.of("heap"):
+        made.add(f"## Memory: the smallest heap that keeps 90 % of the rate\n\n{captions.HEAP}")
+        made.add(on.caption(heaps, lambda r: r["workload"]), heap.table(heaps))
+    if some := results.of("latencies"):
+        made.add(f"## Latency\n\n{captions.latency(some)}")
+        latencies(results, made, on)
+    if some := results.of("latency"):
+        made.add("### At the benchmark's own rate", on.caption(some, lambda r: r["system"]), report.latency_table(some))
+    if restores := results.of("restore"):
+        made.add(f"## Restore\n\n{captions.restore(restores)}", on.caption(restores, lambda r: r["system"]))
+        made.add(on.ceilings(restores), report.restore_table(restores))
+    if results.of("curve"):
+        made.add("## Cost curves\n\nPenstock's CPU-seconds per million records; flat is good.")
+        curves(results, made, on)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.steady import spread
 from benchmarks.workloads import Variant
+from penstock.streams.demo.svg import number
 
 REFERENCE = "kafka-streams"
 Row = dict[str, Any]
@@ -96,7 +97,7 @@ def drain_table(results: Iterable[Row]) -> str:
         voids = [result["void"] for result in some if result["void"]]
         why = f"VOID {len(voids)} of {len(some)}: {voids[0]}" if voids else "equal"
         if not fine:
-            rows.append([workload, system, guarantee, f"{some[0]['records']:,}", *["-"] * 10, why])
+            rows.append([workload, system, guarantee, _sizes(some), *["-"] * 10, why])
             continue
         others = groups.get((workload, guarantee, REFERENCE), [])
         shares = [result["records_per_s"] / result["ceiling"] for result in fine if result.get("ceiling")]
@@ -105,7 +106,7 @@ def drain_table(results: Iterable[Row]) -> str:
                 workload,
                 system,
                 guarantee,
-                f"{some[0]['records']:,}",
+                _sizes(fine),
                 _figure(fine, "records_per_s", ",.0f"),
                 _figure(fine, "cpu_s_per_million", ".2f"),
                 f"{_middle(fine, 'broker_cpu_s_per_million'):.2f}",
@@ -122,6 +123,12 @@ def drain_table(results: Iterable[Row]) -> str:
     head = ["workload", "system", "guarantee", "records", "records/s", "CPU s/M", "broker CPU s/M", "peak RSS MB"]
     head += ["RSS at rest MB", "writes/input", "of ceiling", f"rate ÷ {REFERENCE}", f"CPU ÷ {REFERENCE}"]
     return markdown([*head, "others' cores", "check"], rows)
+
+
+def _sizes(some: Sequence[Row]) -> str:
+    """How many records the runs drain: each number once, if they differ."""
+    sizes = sorted({result["records"] for result in some})
+    return f"{sizes[0]:,}" if len(sizes) == 1 else ", ".join(map(number, sizes))
 
 
 def _middle(some: Sequence[Row], field: str) -> float:
@@ -150,7 +157,7 @@ def restore_table(results: Iterable[Row]) -> str:
 
 
 def latency_table(results: Iterable[Row]) -> str:
-    """Milliseconds from handing a click to the producer to receiving it enriched."""
+    """Milliseconds that clicks took to come back enriched."""
     rows = []
     for result in results:
         figures = ["-"] * 7
@@ -159,6 +166,8 @@ def latency_table(results: Iterable[Row]) -> str:
             figures += [f"{result[name]:.2f}" for name in ("cpu_share", "broker_share")]
             figures.append(f"{result['stolen_cores']:.2f}" if "stolen_cores" in result else "-")
         why = f"VOID: {result['void']}" if result["void"] else "every click came back"
+        if (repeated := result.get("repeated")) and not result["void"]:
+            why += f", {repeated:,} came again"
         rows.append([result["system"], result["guarantee"], f"{result['rate_per_s']:,}", *figures, why])
     head = ["system", "guarantee", "records/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "CPU cores", "broker cores"]
     return markdown([*head, "taken by the host", "check"], rows)

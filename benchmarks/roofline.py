@@ -27,7 +27,7 @@ GROUPS = ("memory", "disk", "decode", "rocksdb", "log", "commit")
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description="Ceilings of this machine.")
-    parser.add_argument("--quick", action="store_true", help="about a minute instead of three")
+    parser.add_argument("--quick", action="store_true", help="fewer records, a minute or two less")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="of: %(choices)s (all)")
     parser.add_argument(
         "--keep", metavar="NAME", help="add the figures to benchmarks/results/NAME.jsonl, for the report"

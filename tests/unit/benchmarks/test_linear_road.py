@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.expressways import APART, FORMER, INPUT, OUTPUTS, Expressway, last_line, placed_keys, without_emit
-from benchmarks.linear_road import Arrivals, highest, responses_ms, table
+from benchmarks.linear_road import Arrivals, about, highest, responses_ms, table
 from penstock.state.log import Record
 from penstock.state.partitioner import partition_for
 from penstock.streams.test_driver import TopologyTestDriver
@@ -23,7 +23,7 @@ def test_the_highest_is_found(right: int, first: int) -> None:
         tried.append(expressways)
         return expressways <= right
 
-    assert highest(holds, 10, first) == (min(right, 10), True)
+    assert highest(holds, 10, first) == (min(right, 10), right < 10)
     assert len(tried) == len(set(tried)) <= 7
     assert tried[0] == min(first, 10)
 
@@ -31,6 +31,23 @@ def test_the_highest_is_found(right: int, first: int) -> None:
 def test_without_time_the_best_so_far_is_told_as_that() -> None:
     answers = {1: True, 2: True, 4: False, 3: None}
     assert highest(lambda n: answers[n], 64) == (2, False)
+
+
+def held(expressways: int, holds: bool, **more: object) -> dict[str, object]:
+    """The result of one L."""
+    return {"expressways": expressways, "holds": holds, "processes": 2, "guarantee": "ALO", **more}
+
+
+def test_the_text_says_at_least_where_no_higher_one_failed() -> None:
+    facts = {"minutes": 3, "cars": 45_000}
+    limit = [held(1, True), held(2, True), held(4, True, **facts)]
+    assert about(limit).startswith(
+        "L = 4 at least, with 2 processes, ALO, 3 simulated minutes, 45,000 cars on each expressway. "
+    )
+    assert about([*limit, held(8, False, **facts)]).startswith("L = 4 at least, ")
+    assert about([*limit, held(5, False, **facts)]).startswith("L = 4, with ")
+    assert about([held(1, False, **facts)]).startswith("L = 0, with ")
+    assert "minutes and cars are not in the results" in about([held(1, True)])
 
 
 def test_expressways_together_answer_what_each_answers_alone() -> None:

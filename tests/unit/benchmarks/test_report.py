@@ -45,6 +45,13 @@ def test_repetitions_give_a_median_with_its_spread_and_ratios_of_the_same_turn()
     assert row[11] == "2.00 (1.00–4.00)"
 
 
+def test_runs_of_different_sizes_are_told_with_each_size() -> None:
+    sizes = (12_000_000, 8_000_000, 12_000_000)
+    runs = [drained("penstock", repetition=i, records=records) for i, records in enumerate(sizes)]
+    assert cells(drain_table(runs))[0][3] == "8 M, 12 M"
+    assert cells(drain_table(runs[:1]))[0][3] == "12,000,000"
+
+
 def test_a_wrong_answer_is_void_with_its_reason() -> None:
     rows = cells(drain_table([drained("quix", void="3 keys differ"), drained("kafka-streams")]))
     assert rows[1][4] == "-"

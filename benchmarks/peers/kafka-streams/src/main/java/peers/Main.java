@@ -5,6 +5,8 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.CloseOptions.GroupMembershipOperation;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -12,7 +14,8 @@ import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThr
 
 /**
  * One workload, named by the argument, until SIGTERM. Orders come from the environment; CACHE_BYTES sets the record
- * cache, KS_EXTRA further settings as "key=value;key=value".
+ * cache, KS_EXTRA further settings as "key=value;key=value"; with LEAVE_GROUP=true the member leaves its group when it ends,
+ * which it does not otherwise.
  */
 public final class Main {
     private Main() {}
@@ -43,6 +46,12 @@ public final class Main {
         return settings;
     }
 
+    private static CloseOptions closing() {
+        boolean leaves = Boolean.parseBoolean(order("LEAVE_GROUP", "false"));
+        return CloseOptions.timeout(Duration.ofSeconds(20)).withGroupMembershipOperation(
+            leaves ? GroupMembershipOperation.LEAVE_GROUP : GroupMembershipOperation.REMAIN_IN_GROUP);
+    }
+
     public static void main(String[] arguments) throws InterruptedException {
         Properties settings = settings();
         StreamsBuilder builder = new StreamsBuilder();
@@ -61,7 +70,7 @@ public final class Main {
             error.printStackTrace();
             return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(20))));
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(closing())));
         streams.start();
         failed.await();
         System.exit(1);

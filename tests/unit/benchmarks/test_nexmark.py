@@ -1,0 +1,70 @@
+"""An answer counts only where there is one; what the clock decides is held against the number of bids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks import nexmark
+from benchmarks.nexmark import EVENTS, NOTHING, STREAM, Pair, Result, answers, bids, brought, expected, table, verdict
+from penstock.topologies.examples.nexmark.generator import records
+
+ONE: list[Pair] = [(b"k", b"1")]
+
+
+def test_an_empty_answer_is_told_as_that() -> None:
+    assert verdict("q7", [], [], 9) == NOTHING
+    assert not answers(NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("right", "found", "said"),
+    [
+        (ONE, ONE, "equal"),
+        ([(b"k", b"0"), *ONE], ONE, "equal tables"),
+        (ONE, [], "differs: 0 records instead of 1"),
+        ([], ONE, "differs: 1 records instead of 0"),
+    ],
+)
+def test_answers_are_compared(right: list[Pair], found: list[Pair], said: str) -> None:
+    assert verdict("q1", right, found, 9) == said
+    assert answers(said) == said.startswith("equal")
+
+
+@pytest.mark.parametrize(("counted", "right"), [(9, True), (8, False), (10, False), (0, False)])
+def test_query_12_counts_every_bid_once(counted: int, right: bool) -> None:
+    found: list[Pair] = [(b"a", b'{"bid_count": 3}'), (b"b", b'{"bid_count": %d}' % (counted - 3))]
+    said = verdict("q12", [], found, 9)
+    assert answers(said) is right
+    assert f"{counted:,}" in said
+
+
+def test_bids_of_the_events_are_counted() -> None:
+    assert bids(list(records(500, **STREAM))) == 460
+
+
+def test_the_default_number_of_events_closes_windows() -> None:
+    seconds = EVENTS / STREAM["event_rate"]
+    assert seconds > 4 * nexmark.WINDOW_S
+    few = list(records(1_000, **STREAM))
+    assert expected("q8", few) == []
+    # A slower stream of the same length in event time has the same windows.
+    slow = list(records(EVENTS // 100, **{**STREAM, "event_rate": STREAM["event_rate"] // 100}))
+    assert all(expected(query, slow) for query in ("q7", "q8", "q11"))
+
+
+def result(**more: Any) -> dict[str, Any]:
+    """A line of a results file."""
+    facts = Result("q7", 100, 0, 2.0, 1.0, 10**6, None, "equal")._asdict()
+    return {"kind": "nexmark", "at": "now", "file": "nexmark", **facts, **more}
+
+
+def test_a_kept_result_of_nothing_is_told_as_nothing_expected() -> None:
+    part = {"records": 5, "seconds": 1.0, "records_per_s": 5.0, "cpu_s_per_million": 2.0,
+            "broker_cpu_s_per_million": 1.0, "others_cores": 0.0}  # fmt: skip
+    head, rows = brought([result(), result(query="q1", written=3, steady=part), result(query="q1", written=4)])
+    assert (head, rows) == table(
+        [Result("q7", 100, 0, 2.0, 1.0, 10**6, None, "equal"), Result("q1", 100, 4, 2.0, 1.0, 10**6, None, "equal")]
+    )
+    assert [row[-1] for row in rows] == [NOTHING, "equal"]

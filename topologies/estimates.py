@@ -5,8 +5,9 @@ Every record was kept with a known probability p, its rate, independently of the
 ratio of two such totals (variance by linearisation). Distinct values follow Charikar's guaranteed-error estimator: those
 seen once stand for the square root of 1/p, those seen more often for themselves; its bounds are what was seen and what
 would be there if every value seen once stood for 1/p. Quantiles are those of the values weighted by 1/p, with the bounds
-of order statistics at the effective sample size. Intervals are for 95 %, by the normal approximation; without shedding
-they have no width.
+of order statistics at the effective sample size. Of more than 2,048 values some are kept: those whose hashes lie below a
+bound, which falls as values come. Each had the same chance, whenever it came, and stands for that many more. Intervals are
+for 95 %, by the normal approximation; without shedding they have no width, but for quantiles of a part of the values.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import orjson
 
 Z_95 = 1.959963984540054
 KEPT_VALUES = 1_024
-"""Values that are kept for quantiles: above it those with the smallest hashes, at one more rate."""
+"""Values that are kept for quantiles, at least: of more, those whose hashes lie below a bound."""
+HASHES = 1 << 56
 
 
 class Estimate(TypedDict):
@@ -39,7 +41,7 @@ def interval(value: float, variance: float, floor: float = -math.inf) -> Estimat
 
 class Totals(TypedDict):
     """What is remembered of the records: numbers only, so that it can be stored as JSON. ``seen`` counts by value, as
-    JSON text; ``kept`` holds ``[hash, value, weight]``."""
+    JSON text; ``kept`` holds ``[hash, value, weight]`` of every record so far whose hash lies below ``bound``."""
 
     n: int
     weight: float
@@ -49,6 +51,7 @@ class Totals(TypedDict):
     covariance: float
     seen: dict[str, list[float]]
     kept: list[list[Any]]
+    bound: int
 
 
 def nothing() -> Totals:
@@ -62,6 +65,7 @@ def nothing() -> Totals:
         "covariance": 0.0,
         "seen": {},
         "kept": [],
+        "bound": HASHES,
     }
 
 
@@ -77,7 +81,7 @@ def added(totals: Totals, number: float | None, what: Any, rate: float, place: b
         totals["total"] += weight * number
         totals["total_variance"] += spread * number * number
         totals["covariance"] += spread * number
-        _keep(totals["kept"], number, weight, place)
+        _keep(totals, number, weight, place)
     if what is not None:
         text = orjson.dumps(what, option=orjson.OPT_SORT_KEYS).decode()
         count, most = totals["seen"].get(text, (0, 0.0))
@@ -85,15 +89,16 @@ def added(totals: Totals, number: float | None, what: Any, rate: float, place: b
     return totals
 
 
-def _keep(kept: list[list[Any]], number: float, weight: float, place: bytes) -> None:
+def _keep(totals: Totals, number: float, weight: float, place: bytes) -> None:
     mark = int.from_bytes(blake2b(place, digest_size=7).digest(), "big")
+    if mark >= totals["bound"]:
+        return
+    kept = totals["kept"]
     kept.append([mark, number, weight])
     if len(kept) > 2 * KEPT_VALUES:
         kept.sort()
-        share = len(kept) / KEPT_VALUES
-        kept[KEPT_VALUES:] = []
-        for row in kept:
-            row[2] *= share
+        bound = totals["bound"] = kept[KEPT_VALUES][0]
+        totals["kept"] = [row for row in kept[:KEPT_VALUES] if row[0] < bound]
 
 
 def count(totals: Totals) -> Estimate:
@@ -129,7 +134,8 @@ def distinct(totals: Totals) -> Estimate:
 
 def quantiles(totals: Totals, wanted: Sequence[float]) -> dict[str, Estimate]:
     """The quantiles, by their names (``"0.5"``)."""
-    rows = sorted((number, weight) for _, number, weight in totals["kept"])
+    share = HASHES / totals["bound"]
+    rows = sorted((number, weight * share) for _, number, weight in totals["kept"])
     if not rows:
         return {}
     weights = [w for _, w in rows]

@@ -122,6 +122,23 @@ def test_the_time_and_the_key_are_columns_too() -> None:
     assert floored is not None and floored.to_list() == [0, 0, 0, 9_000]
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f.coalesce(f.col("i"), f.lit(None).cast("decimal")),
+        f.when(f.col("i") > 0).then(f.col("i")).otherwise(f.lit(None).cast("decimal")),
+        f.coalesce(f.lit(None).cast("float64"), f.col("i")),
+    ],
+)
+def test_a_null_of_a_wider_type_widens(expression: Expression) -> None:
+    """An int64 beside it is no int64 any more."""
+    rows: list[Any] = [{"i": i} for i in (3, None, 0, -5)]
+    fields: dict[str, Column] = {"i": numbers([row["i"] for row in rows], np.int64)}
+    value = StructColumn(fields, lambda i: {"i": i}, None)
+    batch = ColumnBatch([None] * 4, value, np.arange(4) * 1000, np.arange(4))
+    check(expression, scope_of({"i": int | None}), rows, batch)
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_branch_that_no_row_takes_raises_nothing(guarded: bool) -> None:
     batch = ColumnBatch([None] * 3, StructColumn({"i": numbers([4, 0, 5], np.int64)}, dict), np.arange(3), np.arange(3))

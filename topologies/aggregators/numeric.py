@@ -3,6 +3,9 @@
 ``number`` declares what the column holds. ``int`` and ``Decimal`` are exact whatever the order, so partials merge
 exactly; another type is an error of its record. ``float`` takes ints and floats and folds in record order. ``None`` takes
 any number as it comes, and promises nothing of merges.
+
+NaN and the infinities are counted apart from the finite numbers, so that they go when their records are taken out again:
+with both infinities, or NaN, among them the sum and the mean are NaN; with one infinity they are that one.
 """
 
 from __future__ import annotations
@@ -53,8 +56,8 @@ def count(of: Column = None) -> Aggregator:
 def sum_(of: Column = None, *, number: Number = None) -> Aggregator:
     """The sum; null of no values."""
 
-    def result(acc: tuple[int, Any]) -> Any:
-        return acc[1] if acc[0] else None
+    def result(acc: _Total) -> Any:
+        return _whole(acc) if acc[0] or len(acc) > 2 else None
 
     return _total(
         "sum", of, number, result, FLOAT if number is float else DECIMAL if number is Decimal else RESULT_JSON
@@ -64,41 +67,51 @@ def sum_(of: Column = None, *, number: Number = None) -> Aggregator:
 def mean(of: Column = None, *, number: Number = None) -> Aggregator:
     """The mean; null of no values. That of ints is a float, that of decimals a decimal of 28 digits."""
 
-    def result(acc: tuple[int, Any]) -> Any:
-        count, total = acc
-        if not count:
+    def result(acc: _Total) -> Any:
+        if len(acc) == 2 and not acc[0]:
             return None
+        count, total = acc[0] + sum(acc[2:]), _whole(acc)
         return _DIVIDING.divide(total, Decimal(count)) if type(total) is Decimal else total / count
 
     return _total("mean", of, number, result, DECIMAL if number is Decimal else FLOAT)
 
 
 def _total(
-    kind: str, of: Column, number: Number, result: Callable[[tuple[int, Any]], Any], result_serde: Serde[Any]
+    kind: str, of: Column, number: Number, result: Callable[[_Total], Any], result_serde: Serde[Any]
 ) -> Aggregator:
-    """Accumulators ``(count, sum)``."""
     name = named(kind, of)
     pick, checked = getter(of, name), _checker(name, number)
     zero: Any = 0 if number is None else number(0)
 
-    def init() -> tuple[int, Any]:
+    def init() -> _Total:
         return 0, zero
 
-    def add(acc: tuple[int, Any], value: Any, timestamp_ms: int) -> tuple[int, Any]:
+    def add(acc: _Total, value: Any, timestamp_ms: int) -> _Total:
         x = pick(value)
-        return acc if x is None else (acc[0] + 1, _plus(acc[1], checked(x)))
+        if x is None:
+            return acc
+        x = checked(x)
+        return (acc[0] + 1, _plus(acc[1], x)) if len(acc) == 2 and _finite(x) else merge(acc, one(x))
 
-    def inverse(acc: tuple[int, Any], value: Any, timestamp_ms: int) -> tuple[int, Any]:
+    def one(x: Any) -> _Total:
+        return (1, x) if _finite(x) else (0, zero, int(x != x), int(x == _INFINITE), int(x == -_INFINITE))
+
+    def inverse(acc: _Total, value: Any, timestamp_ms: int) -> _Total:
         x = pick(value)
-        return acc if x is None else taken(acc, (1, checked(x)))
+        return acc if x is None else taken(acc, one(checked(x)))
 
-    def taken(acc: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
+    def taken(acc: _Total, other: _Total) -> _Total:
         # what rounding left behind does not outlive the last value
         left = acc[0] - other[0]
-        return (left, _minus(acc[1], other[1])) if left else init()
+        specials = [a - b for a, b in zip(_specials(acc), _specials(other), strict=True)]
+        finite = (left, _minus(acc[1], other[1]) if other[0] else acc[1]) if left else init()
+        return (*finite, *specials) if any(specials) else finite
 
-    def merge(a: tuple[int, Any], b: tuple[int, Any]) -> tuple[int, Any]:
-        return a[0] + b[0], _plus(a[1], b[1])
+    def merge(a: _Total, b: _Total) -> _Total:
+        count, total = a[0] + b[0], _plus(a[1], b[1]) if b[0] else a[1]
+        if len(a) == len(b) == 2:
+            return count, total
+        return (count, total, *(x + y for x, y in zip(_specials(a), _specials(b), strict=True)))
 
     return Aggregator(
         name=name,
@@ -112,6 +125,30 @@ def _total(
         subtract=taken,
         exact_merge=number in (int, Decimal),
     )
+
+
+_Total: TypeAlias = "tuple[Any, ...]"
+"""How many finite numbers, and their sum; behind them, only where there are any: how many NaN, ∞ and -∞."""
+_INFINITE = math.inf
+
+
+def _finite(x: Any) -> bool:
+    if isinstance(x, Decimal):
+        return x.is_finite()
+    return not isinstance(x, float) or math.isfinite(x)
+
+
+def _specials(acc: _Total) -> tuple[int, ...]:
+    return acc[2:] or (0, 0, 0)
+
+
+def _whole(acc: _Total) -> Any:
+    """The sum, of the finite numbers and the others."""
+    if len(acc) == 2:
+        return acc[1]
+    nans, highs, lows = acc[2:]
+    total = math.nan if nans or (highs and lows) else _INFINITE if highs else -_INFINITE
+    return Decimal(total) if type(acc[1]) is Decimal else total
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -160,8 +197,9 @@ def _itself(x: float) -> float:
     return x
 
 
-# Moments are (count, sum, sum of squares, True) while exact, else (count, mean, sum of squared distances, False).
-_Moments: TypeAlias = "tuple[int, Any, Any, bool]"
+# Moments are (count, sum, sum of squares, True) while exact, else (count, mean, sum of squared distances, False); behind
+# them, only where there are any: how many NaN and infinities, of which no other number knows.
+_Moments: TypeAlias = "tuple[Any, ...]"
 
 
 def _moments(kind: str, of: Column, population: bool, number: Number, final: Callable[[float], float]) -> Aggregator:
@@ -170,6 +208,8 @@ def _moments(kind: str, of: Column, population: bool, number: Number, final: Cal
     none: _Moments = (0, 0.0, 0.0, False) if number is float else (0, 0, 0, True)
 
     def one(x: Any) -> _Moments:
+        if not _finite(x):
+            return (*none, 1)
         return (1, x, 0.0, False) if type(x) is float else (1, x, _EXACT.multiply(x, x) if _dec(x) else x * x, True)
 
     def init() -> _Moments:
@@ -177,18 +217,29 @@ def _moments(kind: str, of: Column, population: bool, number: Number, final: Cal
 
     def add(acc: _Moments, value: Any, timestamp_ms: int) -> _Moments:
         x = pick(value)
-        return acc if x is None else _merged(acc, one(checked(x)))
+        return acc if x is None else merge(acc, one(checked(x)))
 
     def inverse(acc: _Moments, value: Any, timestamp_ms: int) -> _Moments:
         x = pick(value)
         return acc if x is None else subtract(acc, one(checked(x)))
 
+    def merge(a: _Moments, b: _Moments) -> _Moments:
+        if len(a) == len(b) == 4:
+            return _merged(a, b)
+        return (*_merged(a[:4], b[:4]), sum(a[4:]) + sum(b[4:]))
+
     def subtract(a: _Moments, b: _Moments) -> _Moments:
-        return none if a[0] == b[0] else _parted(a, b)
+        finite = none if a[0] == b[0] else _parted(a[:4], b[:4]) if b[0] else a[:4]
+        specials = sum(a[4:]) - sum(b[4:])
+        return (*finite, specials) if specials else finite
 
     def result(acc: _Moments) -> float | None:
-        n, _, squares, _ = acc if not acc[3] else _as_floats(acc)
+        n, _, squares, _ = acc[:4] if not acc[3] else _as_floats(acc[:4])
+        if len(acc) > 4:
+            n, squares = n + acc[4], math.nan
         over = n if population else n - 1
+        if squares != squares:
+            return math.nan if over > 0 else None
         return final(max(squares, 0.0) / over) if over > 0 else None
 
     return Aggregator(
@@ -198,7 +249,7 @@ def _moments(kind: str, of: Column, population: bool, number: Number, final: Cal
         result=result,
         serde=FLAT,
         result_serde=FLOAT,
-        merge=_merged,
+        merge=merge,
         inverse=inverse,
         subtract=subtract,
         exact_merge=number in (int, Decimal),

@@ -9,11 +9,11 @@ from penstock.state.errors import TopologyError
 from penstock.topologies import estimates
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import check_function
-from penstock.topologies.operators.shed import Shed, rate_of, rate_store
+from penstock.topologies.operators.shed import Shed, rate_store
+from penstock.topologies.operators.weigh import Weigh
 from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
-    from penstock.state.log import Record
     from penstock.topologies.dsl.stream import KStream
     from penstock.topologies.dsl.table import KTable
 
@@ -46,7 +46,8 @@ class SheddingMethods(Handle):
     ) -> KTable:
         """Per key (and window): what the whole stream's ``count`` is, and, of ``number(value)``, the ``sum``, ``mean``
         and ``quantiles``, and of ``distinct(value)`` how many there are, each as ``{"value", "low", "high"}`` with its
-        95 % interval (``penstock.topologies.estimates``). Exact, and without width, where nothing was shed."""
+        95 % interval (``penstock.topologies.estimates``). Exact, and without width, where nothing was shed; quantiles of
+        more than 2,048 values are of a sample of them."""
         name = self._flow.wiring.name(self._flow, "estimate", name)
         if quantiles and number is None:
             raise TopologyError(f"operator {name!r}: quantiles of what? give number=, a function of the value")
@@ -54,11 +55,6 @@ class SheddingMethods(Handle):
             raise TopologyError(f"operator {name!r}: quantiles={list(quantiles)}; they lie between 0 and 1")
         numbered = None if number is None else check_function(number, name)
         told = None if distinct is None else check_function(distinct, name)
-
-        def weighed(record: Record) -> Record:
-            x = None if numbered is None or record.value is None else numbered(record.value)
-            what = None if told is None or record.value is None else told(record.value)
-            return record._replace(value=[x, what, rate_of(record.headers), repr(record[:3])])
 
         def adder(key: Any, value: list[Any], totals: estimates.Totals) -> estimates.Totals:
             x, what, rate, place = value
@@ -76,9 +72,8 @@ class SheddingMethods(Handle):
                 made["distinct"] = estimates.distinct(totals)
             return made
 
-        stream = self._stream(self._flow)
-        marked = stream.map_records(weighed, value=list, keeps_key=True, name=f"{name}-weighed")
-        grouped = marked.group_by_key()
+        self._flow.wiring.add(f"{name}-weighed", Weigh(number=numbered, distinct=told), self._flow)
+        grouped = self._stream(self._behind(f"{name}-weighed", value=list)).group_by_key()
         if windows is not None:
             grouped = grouped.windowed_by(windows)
         table = grouped.aggregate(estimates.nothing, adder, value=dict, name=name, emission=emission)

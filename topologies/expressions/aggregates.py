@@ -15,9 +15,9 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators.base import Aggregator, Part, agg
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
-from penstock.topologies.expressions.errors import ExpressionError
+from penstock.topologies.expressions.errors import ResultError
 from penstock.topologies.expressions.inference import Inference, Scope, infer, require_bool, scope_of
-from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
+from penstock.topologies.expressions.numbers import DECIMALS, INT64_MAX, INT64_MIN
 from penstock.topologies.expressions.row_function import to_function
 from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.signature import GROUPS, Mismatch
@@ -94,8 +94,8 @@ def aggregator_of(aggregate: Aggregate, schema: Any = UNKNOWN, *, operator: str 
         of = Case(((aggregate.condition, literal(1) if of is None else of),), literal(None))
     column = None if of is None else to_function(of, ("value",), scope, operator=operator)
     made = _MAKERS[aggregate.function](column, UNKNOWN if column is None else column.result, aggregate.args)
-    if aggregate.function == "sum" and tp.kind in ("int64", "unknown"):
-        made = _bounded(made, aggregate.text())
+    if aggregate.function == "sum" and tp.kind in ("int64", "decimal", "unknown"):
+        made = _bounded(made, aggregate.text(), operator)
     kind = "int64" if column is None else column.result.kind
     part = Part(aggregate.function, column, kind, made.merge)
     return dataclasses.replace(made, name=aggregate.text(), part=part)
@@ -122,21 +122,21 @@ _MAKERS: dict[str, Callable[[Any, DataType, tuple[Any, ...]], Aggregator]] = {
 }
 
 
-def _bounded(made: Aggregator, text: str) -> Aggregator:
-    """A sum that refuses the record by which it leaves the bounds of int64."""
-    grow, result = made.add, made.result
+def _bounded(made: Aggregator, text: str, operator: str | None) -> Aggregator:
+    """A sum whose result is an int64, or a decimal of 38 digits."""
+    exact = made.result
+    where = "" if operator is None else f"operator {operator!r}, "
 
-    def add(acc: Any, value: Any, timestamp_ms: int) -> Any:
-        grown = grow(acc, value, timestamp_ms)
-        total = result(grown)
+    def result(acc: Any) -> Any:
+        total = exact(acc)
         if type(total) is int and not INT64_MIN <= total <= INT64_MAX:
-            raise ExpressionError(
-                f"expression {text}: int64 overflow: {total} does not fit into 64 bits; sum a column that is cast to "
-                "decimal or float64"
+            raise ResultError(
+                f"{where}expression {text}: int64 overflow: {total} does not fit into 64 bits; sum a column that is cast "
+                "to decimal or float64"
             )
-        return grown
+        return DECIMALS.plus(total) if total and type(total) is Decimal else total
 
-    return dataclasses.replace(made, add=add)
+    return dataclasses.replace(made, result=result)
 
 
 def _value_scope(schema: Any) -> Scope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.state.errors import ProcessingError
+from penstock.state.errors import ProcessingError, UserError
 
 
 class ExpressionError(ProcessingError):
@@ -11,6 +11,11 @@ class ExpressionError(ProcessingError):
     The operator's error policy decides what becomes of the record. The message has the expression's text and what the
     row held.
     """
+
+
+class ResultError(UserError):
+    """The result of an aggregate does not fit its type: no record alone is to blame, so no policy skips one, and the task
+    stops. The message has the expression's text and the result."""
 
 
 class Fault(Exception):

@@ -360,7 +360,11 @@ def cast(a: Vec, kind: str) -> Vec:
 
 def widened(a: Vec, kind: str) -> Vec:
     """The value as the common type of several."""
-    return cast(a, kind) if kind == "float64" and a.array.dtype == np.int64 else a
+    if a.null or a.array.dtype != np.int64 or kind == "int64":
+        return a
+    if kind == "decimal":
+        raise NoKernel
+    return cast(a, kind) if kind == "float64" else a
 
 
 def _one_type(vecs: Sequence[Vec]) -> Any:

@@ -22,6 +22,9 @@ DECIMALS = decimal.Context(
 )
 """The context of decimal arithmetic: 38 digits, ties to even, whatever the thread's own context says."""
 
+_EXACT = decimal.Context(prec=10_000, traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Inexact])
+"""A remainder has hardly more digits than what it is of."""
+
 Kernel = Callable[[Any, Any], Any]
 
 
@@ -111,14 +114,21 @@ def _decimals(compute: Callable[[Any, Any], decimal.Decimal]) -> Kernel:
     return kernel
 
 
-def _floor_divided(a: Any, b: Any) -> decimal.Decimal:
+def _divided(a: Any, b: Any) -> tuple[decimal.Decimal, decimal.Decimal, bool]:
+    """Quotient and remainder towards zero, both exact, and whether the floor lies one below that quotient."""
     whole = DECIMALS.divide_int(a, b)
-    rest = DECIMALS.subtract(DECIMALS.create_decimal(a), DECIMALS.multiply(whole, DECIMALS.create_decimal(b)))
-    return DECIMALS.subtract(whole, 1) if rest and (rest < 0) != (b < 0) else whole
+    rest = _EXACT.remainder(a, b)
+    return whole, rest, bool(rest) and (rest < 0) != (b < 0)
+
+
+def _floor_divided(a: Any, b: Any) -> decimal.Decimal:
+    whole, _, below = _divided(a, b)
+    return DECIMALS.subtract(whole, 1) if below else whole
 
 
 def _modulo(a: Any, b: Any) -> decimal.Decimal:
-    return DECIMALS.subtract(a, DECIMALS.multiply(_floor_divided(a, b), b))
+    _, rest, below = _divided(a, b)
+    return DECIMALS.add(rest, b) if below else DECIMALS.plus(rest)
 
 
 INTEGERS: dict[str, Kernel] = {

@@ -2,6 +2,8 @@
 
 A partial replaces the former one of its task, so nothing is counted twice whatever is sent again, and the total is exact
 once the last partials have arrived; until then it lacks what has not. Totals are upserts.
+
+Stores order windows by the bytes of their starts: those that began before 1970 come last, and are over before any other.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 from penstock.state.log import Windowed
 from penstock.state.serde import BYTES, STRING
 from penstock.state.store import StoreSpec
-from penstock.state.views import window_floor, window_key
+from penstock.state.views import KeyValueState, window_floor, window_key
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.batch import Batch
 from penstock.topologies.edges import Emits
@@ -27,6 +29,16 @@ ALL = "all"
 _ALL = STRING.serialize(ALL)
 _RUNNING = 0
 """The window start of partials without windows."""
+_BEFORE_EPOCH = b"\x80"
+"""From here on keys are of windows that began before 1970."""
+_AFTER_TASKS = b"\xff" * (TASK.size + 1)
+
+
+def _over(state: KeyValueState, floor_ms: int) -> list[bytes]:
+    """The keys of windows that start below a floor, which is not below 0."""
+    return [
+        k for low, high in ((None, START.pack(floor_ms)), (_BEFORE_EPOCH, None)) for k, _, _ in state.range(low, high)
+    ]
 
 
 def partial_store(name: str, aggregator: Aggregator) -> StoreSpec:
@@ -104,7 +116,7 @@ class _Partials(RowOperator):
         last_ms = time_ms - windows.grace_ms - windows.length_ms
         if last_ms < 0 or (self._first_ms is not None and self._first_ms > last_ms):
             return
-        for name in [k for k, _, _ in self._state.range(None, START.pack(last_ms + 1))]:
+        for name in _over(self._state, last_ms + 1):
             self._state.put(name, None, time_ms)
         self._first_ms = next((START.unpack(k)[0] for k, _, _ in self._state.range()), last_ms + 1)
 
@@ -156,8 +168,10 @@ class _Totals(RowOperator):
         if floor_ms > self._expired_ms:
             self._expired_ms = floor_ms
             self._results.expire_below(window_floor(floor_ms))
-            for name in [k for k, _, _ in self._partials.range(None, START.pack(floor_ms))]:
+            for name in _over(self._partials, floor_ms):
                 self._partials.put(name, None, self.stream_time_ms)
+            for name in [k for k, _, _ in self._results.range(_BEFORE_EPOCH)]:
+                self._results.put(name, None, self.stream_time_ms)
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         partition, start, data = value
@@ -169,7 +183,8 @@ class _Totals(RowOperator):
         read, merge = self._aggregator.serde.deserialize, self._aggregator.merge
         assert merge is not None
         acc: Any = None
-        for _, other, other_ms in self._partials.range(START.pack(start), START.pack(start + 1)):
+        prefix = START.pack(start)
+        for _, other, other_ms in self._partials.range(prefix, prefix + _AFTER_TASKS):
             acc = read(other) if acc is None else merge(acc, read(other))
             ts = max(ts, other_ms)
         result = self._aggregator.result(acc)

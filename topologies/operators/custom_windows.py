@@ -23,6 +23,7 @@ from penstock.topologies.operators.row_operator import RowOperator
 from penstock.topologies.operators.timers import TimerQueue, timer_store
 from penstock.topologies.operators.window_aggregate import LATE_PORT
 from penstock.topologies.windows import Bounds, Windows
+from penstock.topologies.windows.base import check_end
 
 _START = struct.Struct(">q")
 
@@ -130,6 +131,8 @@ class CustomAggregates(RowOperator):
             return
         at = self.wall_ms if self._clock == "wall" else ts
         windows = self._windows.windows_of(key, value, at)
+        for _, end_ms in windows:
+            check_end(end_ms, at)
         now_ms = max(self.stream_time_ms, self.watermark_ms + 1 if self._clock == "watermark" else at)
         now_ms = min(now_ms, LAST_TIME_MS)
         self.add(port, key, value, ts, at, windows, now_ms)

@@ -21,7 +21,10 @@ _NONE: Headers = ()
 
 
 class RowOperator(Operator):
-    """See the module. ``old``, ``headers`` and ``retract`` are those of the record at hand."""
+    """See the module. ``old``, ``headers`` and ``retract`` are those of the record at hand. ``may_skip``: a policy may
+    skip a record for which ``row`` raises; otherwise it stops the task."""
+
+    may_skip = True
 
     def __init__(self, ctx: OperatorContext, spec: OperatorSpec) -> None:
         super().__init__(ctx)
@@ -122,7 +125,7 @@ class RowOperator(Operator):
                 if exc is self._refused:
                     raise
                 del self._out[sent:]
-                self.ctx.failed(batch, i, exc)
+                self.ctx.failed(batch, i, exc, may_skip=self.may_skip)
         self.headers, self.old, self.retract = _NONE, None, False
         self._send()
 

@@ -31,6 +31,7 @@ from penstock.topologies.operators.fold import Aggregation, Made
 from penstock.topologies.operators.following import LONG, Change, FollowingAggregates
 from penstock.topologies.operators.timers import timer_store
 from penstock.topologies.windows import SessionWindows
+from penstock.topologies.windows.base import check_end
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,6 +158,8 @@ class _SessionAggregates(FollowingAggregates):
             whole_ms = max(whole_ms, s.reach_ms)
         if whole_ms + self._past_reach_ms <= now_ms:
             return [], False
+        if self._by_reach:
+            check_end(whole_ms, ts)
         place = (whole_ms if self._by_reach else last_ms, LONG.pack(start_ms))
         existed, old = False, None
         if len(sessions) == 1 and sessions[0].place == place and start_ms == last_ms:

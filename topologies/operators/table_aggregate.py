@@ -4,6 +4,10 @@ new one.
 ``Regroup`` turns a change of a row into changes of groups, which travel through a repartition topic; ``TableAggregate``
 applies them: first the old value is subtracted, then the new one is added. A row whose group is the same before and after
 is one change, so that nobody sees the state between. The order between two groups is not defined.
+
+What is taken out of a group must have been put into it. So a row for which the grouping function raises, under a policy that
+skips it, belongs to no group: its former value is taken out, and the row is counted, or sent to the dead letter topic, once.
+An adder or subtractor that raises stops the task under every policy.
 """
 
 from __future__ import annotations
@@ -55,8 +59,18 @@ class _Regroups(RowOperator):
             raise TypeError(f"the function must return a (key, value) pair or None, not {made!r:.100}") from exc
         return None if group is None or grouped is None else (group, grouped)
 
+    def _grouped_before(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        try:
+            return self._grouped(key, value)
+        except Exception:  # it was refused when it came
+            return None
+
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
-        old, new = self._grouped(key, self.old), self._grouped(key, value)
+        old, new = self._grouped_before(key, self.old), None
+        try:
+            new = self._grouped(key, value)
+        except Exception as exc:
+            self.failed_waiting(key, value, ts, exc)
         if old is not None and new is not None and self._write(old[0]) == self._write(new[0]):
             self.emit_row(new[0], Change(new[1], old[1]), ts)
             return
@@ -100,6 +114,8 @@ class TableAggregate(OperatorSpec):
 
 
 class _AggregatesChanges(RowOperator):
+    may_skip = False
+
     def __init__(self, ctx: OperatorContext, spec: TableAggregate) -> None:
         super().__init__(ctx, spec)
         self._state = ctx.state(spec.store.name)

@@ -41,7 +41,15 @@ from penstock.topologies.operators.triggered_state import (
     span,
 )
 from penstock.topologies.triggers.base import Moment, Trigger, last_instant, merged
-from penstock.topologies.windows import Bounds, CustomWindows, SessionWindows, SpanWindows, Windows
+from penstock.topologies.windows import (
+    END_OF_TIME_MS,
+    Bounds,
+    CustomWindows,
+    SessionWindows,
+    SpanWindows,
+    Windows,
+)
+from penstock.topologies.windows.base import check_end
 
 Accumulation = Literal["discarding", "accumulating", "accumulating_and_retracting"]
 Combiner = Literal["earliest", "latest", "end_of_window"]
@@ -125,6 +133,7 @@ class _Triggered(RowOperator):
                 for k, ts in zip(keys, batch.timestamps, strict=True)
                 if k is not None
                 for bounds in windows.assign(ts)
+                if bounds[1] <= END_OF_TIME_MS
             )
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
@@ -134,6 +143,8 @@ class _Triggered(RowOperator):
                 return
         time_ms = self.wall_ms if self._processing_time else ts
         bounds = self._windows.windows_of(key, value, time_ms)
+        for _, end_ms in bounds:
+            check_end(end_ms, time_ms)
         if not bounds:
             self.ctx.dropped("no_window")
             return

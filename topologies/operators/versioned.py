@@ -4,6 +4,11 @@ A version holds from its timestamp until that of the next (``[valid from, valid 
 row is gone. An update that is older than the table's stream time less the history is dropped and counted; one that is
 older than the latest version of its key is stored but not passed on, since the row of now does not change. Reads as of a
 time before stream time less the history find nothing. (Kafka Streams, KIP-889 and KIP-914.)
+
+Versions that no read can reach any more are removed: those that were replaced that long ago, and the tombstones of rows that
+have been gone for that long. Every update removes those of its own key, and looks at a few entries further on in the store,
+going round it, so that keys without updates are found too: work per record is bounded, and what is to be removed is never
+more than a part of the store. No read can tell whether a version was removed already.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from penstock.topologies.operators.rows import decode_column, without_nulls
 
 _FROM = struct.Struct(">q")
 _LAST_MS = (1 << 63) - 1
+_SWEPT = 2
+"""Entries that are looked at for each update: more than the one that it adds, so that the round keeps up."""
 
 
 class Versions:
@@ -31,6 +38,8 @@ class Versions:
     def __init__(self, state: KeyValueState) -> None:
         self._state = state
         self._history_ms = state.spec.retention_ms or 0
+        self._next: bytes | None = None
+        """Where the round through the store goes on; ``None``: at its beginning."""
 
     def as_of(self, key: bytes, time_ms: int) -> tuple[Any, int] | None:
         """The version that held at a time: value (``None``: the row was gone) and valid-from; ``None`` before any."""
@@ -47,16 +56,33 @@ class Versions:
         return self.as_of(key, _LAST_MS)
 
     def put(self, key: bytes, value: Any, time_ms: int, now_ms: int) -> None:
-        """Store a version, and forget those of the key that no read can reach any more."""
+        """Store a version, and forget what no read can reach any more, of this key and of a few others."""
         store_key = key + _FROM.pack(time_ms)
         new = self._state.get(store_key) is None
         (self._state.put_new if new else self._state.put)(store_key, (value,), time_ms)
         horizon_ms = now_ms - self._history_ms
-        kept = self.as_of(key, horizon_ms) if horizon_ms >= 0 else None
+        if horizon_ms < 0:
+            return
+        self._forget(key, horizon_ms, now_ms)
+        for _ in range(_SWEPT):
+            found = self._state.first(self._next)
+            if found is None:
+                self._next = None
+                return
+            self._next = found[0] + b"\x00"
+            if _FROM.unpack_from(found[0], len(found[0]) - 8)[0] <= horizon_ms:
+                self._forget(found[0][:-8], horizon_ms, now_ms)
+
+    def _forget(self, key: bytes, horizon_ms: int, now_ms: int) -> None:
+        """Remove the versions of a key before the one that held at the horizon, and that too if the row was gone."""
+        kept = self.as_of(key, horizon_ms)
         if kept is None:
             return
-        length = len(key) + 8
-        old = [k for k, _, _ in self._state.range(key + _FROM.pack(0), key + _FROM.pack(kept[1])) if len(k) == length]
+        value, valid_from_ms = kept
+        length, end = len(key) + 8, key + _FROM.pack(valid_from_ms)
+        old = [k for k, _, _ in self._state.range(key + _FROM.pack(0), end) if len(k) == length]
+        if value is None:
+            old.append(end)
         for store_key in old:
             self._state.put(store_key, None, now_ms)
 

@@ -62,6 +62,15 @@ def _shown(name: str, value: Any) -> str:
     return f"{name}={getattr(value, '__name__', value)}"
 
 
+def check_end(end_ms: int, ts: int) -> None:
+    """Raises ``ValueError`` for the end of a window of a record that is behind the end of time: it cannot be stored."""
+    if end_ms > END_OF_TIME_MS:
+        raise ValueError(
+            f"timestamp {ts} is too close to the end of time: its window would end at {end_ms}, and {END_OF_TIME_MS} is "
+            "the last millisecond; timestamps are milliseconds since 1970: mend what gives the record its time"
+        )
+
+
 def check_positive(what: str, ms: int) -> None:
     """Raises ``TopologyError`` for a length below 1 ms."""
     if ms <= 0:

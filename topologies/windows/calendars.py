@@ -15,13 +15,15 @@ from zoneinfo import ZoneInfo
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.aligned import SpanWindows
-from penstock.topologies.windows.base import END_OF_TIME_MS, Bounds, Time, check_common, grace_of
+from penstock.topologies.windows.base import Bounds, Time, check_common, grace_of
 
 Unit = Literal["day", "week", "month", "year"]
 _DAY_MS = 86_400_000
 _LONGEST_DAYS = {"day": 2, "week": 8, "month": 32, "year": 367}
 """With a day to spare for changes of the zone."""
 _LAST_MS = 253_250_000_000_000
+_ERA_MS = 146_097 * _DAY_MS
+"""400 years, after which the calendar repeats itself, weekdays and a zone's last rules included."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -55,9 +57,11 @@ class CalendarWindows(SpanWindows):
         return _LONGEST_DAYS[self.unit] * _DAY_MS + self.grace_ms
 
     def assign(self, ts: int) -> list[Bounds]:
-        """The one window of a timestamp. What lies behind the calendar's years (9995) is one window."""
+        """The one window of a timestamp. Behind the years that dates have (9995) it is that of an earlier era."""
         if ts >= _LAST_MS:
-            return [(_LAST_MS, END_OF_TIME_MS)]
+            later_ms = ((ts - _LAST_MS) // _ERA_MS + 1) * _ERA_MS
+            start, end = self.assign(ts - later_ms)[0]
+            return [(start + later_ms, end + later_ms)]
         zone = ZoneInfo(self.zone)
         first = self._first_day(datetime.fromtimestamp(ts // 1000, zone).date())
         # clocks that are set back across midnight show a date twice, and some days are skipped: the bounds decide
@@ -66,7 +70,7 @@ class CalendarWindows(SpanWindows):
         after = self._next(first)
         while _begin(zone, after) <= ts:
             first, after = after, self._next(after)
-        return [(_begin(zone, first), min(_begin(zone, after), _LAST_MS))]
+        return [(_begin(zone, first), _begin(zone, after))]
 
     def open_from(self, t: int) -> int:
         """The start of the window around ``t``."""

@@ -10,6 +10,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import TopologyError
 from penstock.streams.task import TaskOptions
+from penstock.topologies import estimates
 from penstock.topologies.operators.shed import rate_of
 
 NOW_MS = 10_000_000
@@ -111,6 +112,45 @@ def test_intervals_hold_the_truth() -> None:
     assert all(0.85 * runs <= n for n in held.values()), held
     assert all(n <= runs for n in held.values())
     assert min(held.values()) < runs  # intervals that always hold would say nothing
+
+
+def quantiles_of(values: list[float], build: Any = lambda stream: stream, size: int = 10_000) -> dict[str, Any]:
+    """The median and the tenths at either end of values of one key at one time, of which none was shed."""
+    builder = ps.StreamsBuilder("shed", value=float)
+    stream = build(builder.stream("in"))
+    stream.estimate(number=float, quantiles=(0.1, 0.5, 0.9), emission="per_commit").to("out")
+    options = TaskOptions(batch_max_records=size)
+    with ps.TopologyTestDriver(builder.build(), options=options, auto_commit=False) as driver:
+        driver.pipe_all("in", [ps.Record("k", v, 0) for v in values])
+        driver.commit()
+        found: dict[str, Any] = driver.read("out")[-1].value["quantiles"]
+    return found
+
+
+@pytest.mark.parametrize("size", [3_000, 8_000])
+def test_quantiles_of_many_values_weigh_early_and_late_ones_alike(size: int) -> None:
+    """However often the sample was cut."""
+    for q, found in quantiles_of([float(i) for i in range(size)]).items():
+        assert abs(found["value"] - float(q) * size) < 0.06 * size
+        assert found["low"] < found["value"] < found["high"]
+
+
+def test_equal_records_are_sampled_one_by_one() -> None:
+    """Each by its place in the log, and among those that one record became."""
+    parts = {0.0: 0.3, 1.0: 0.4, 2.0: 0.3}
+    values = [v for v, share in parts.items() for _ in range(round(4_000 * share))]
+    expected = {"0.1": 0.0, "0.5": 1.0, "0.9": 2.0}
+    assert {q: found["value"] for q, found in quantiles_of(values).items()} == expected
+    whole = quantiles_of([0.0], lambda stream: stream.flat_map_values(lambda _: values))
+    assert {q: found["value"] for q, found in whole.items()} == expected
+
+
+def test_the_sample_of_a_merged_stream_is_the_same_at_any_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is merged with itself."""
+    monkeypatch.setattr(estimates, "KEPT_VALUES", 50)
+    values = [float(i % 70) for i in range(300)]
+    build = lambda stream: stream.merge(stream.filter_values(lambda v: v > 10))  # noqa: E731  # the topology at hand
+    assert quantiles_of(values, build, size=1) == quantiles_of(values, build, size=70)
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -1,7 +1,7 @@
 """Aggregate expressions on columns: the values of each aggregate as an array, folded into the accumulators of their entries.
 
 Only where the outcome is that of one record after the other, to the bit: whole numbers that stay far from the bounds of
-64 bits, sums of floats added in record order to what the accumulator holds, extremes of floats without NaN and zeros.
+64 bits, sums of finite floats added in record order to what the accumulator holds, extremes of floats without NaN and zeros.
 """
 
 from __future__ import annotations
@@ -108,13 +108,17 @@ def _count(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) ->
 
 
 def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) -> list[Any] | None:
-    """Of ``(count, sum)``."""
+    """Of ``(count, sum)``, of finite numbers alone."""
+    if any(len(acc) != 2 for acc in accs):
+        return None
     totals = [total for _, total in accs]
     if part.kind == "int64" and array.dtype == np.int64:
         if not _far_from_bounds(totals, array):
             return None
         sums = np.array(totals, np.int64)
     elif part.kind == "float64" and array.dtype == np.float64 and all(type(t) is float for t in totals):
+        if not np.isfinite(array).all():
+            return None
         sums = np.array(totals, np.float64)
     else:
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -94,3 +96,50 @@ def test_several_lose_what_one_cannot() -> None:
     exact = agg(n=count(), total=sum_(number=int))
     assert exact.exact_merge and exact.merge and exact.inverse and exact.subtract and not exact.ordered
     assert not agg(n=count(), total=sum_()).exact_merge
+
+
+def told(x: Any) -> str:
+    """A result as text: NaN equals itself."""
+    return str(x)
+
+
+@pytest.mark.parametrize("number", [float, None])
+@pytest.mark.parametrize(
+    ("specials", "whole"),
+    [
+        ([math.inf], "inf"),
+        ([-math.inf], "-inf"),
+        ([math.nan], "nan"),
+        ([math.inf, -math.inf], "nan"),
+        ([math.inf, math.nan, math.inf], "nan"),
+    ],
+)
+def test_what_is_not_finite_goes_when_it_is_taken_out(specials: list[float], whole: str, number: Any) -> None:
+    """And spoils sum, mean and variance only as long as it is there, whatever the order and the way."""
+    finite = [1.0, 4.0]
+    for made, spoilt in ((sum_(number=number), whole), (mean(number=number), whole), (variance(number=number), "nan")):
+        clean = made.fold([(x, 0) for x in finite])
+        for order in itertools.permutations([*finite, *specials]):
+            acc = made.fold([(x, 0) for x in order])
+            assert told(made.result(acc)) == spoilt
+            assert made.serde.deserialize(made.serde.serialize(acc)) == acc
+            assert made.merge is not None
+            assert made.inverse is not None
+            assert made.subtract is not None
+            assert made.merge(made.fold([(x, 0) for x in order[:2]]), made.fold([(x, 0) for x in order[2:]])) == acc
+            back = made.subtract(acc, made.fold([(x, 0) for x in specials]))
+            assert made.result(back) == made.result(clean)
+            for x in specials:
+                acc = made.inverse(acc, x, 0)
+            assert len(acc) == len(clean)
+            assert made.result(acc) == made.result(clean)
+
+
+def test_a_sum_of_what_is_not_finite_alone() -> None:
+    """It is no sum of nothing."""
+    for made in (sum_(number=float), mean(number=float)):
+        assert told(made.result(made.fold([(math.inf, 0)]))) == "inf"
+    spread = variance(number=float)
+    assert spread.result(spread.fold([(math.inf, 0)])) is None
+    exact = sum_(number=Decimal)
+    assert told(exact.result(exact.fold([(Decimal("-Infinity"), 0), (Decimal(2), 0)]))) == "-Infinity"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.state.errors import TopologyError
+from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.facade import key_value_store
 from penstock.state.log import Record
 from penstock.streams.policies import Policies
@@ -257,6 +257,32 @@ def test_aggregates_that_cannot_take_a_value_out_are_refused_for_tables() -> Non
 
 
 # -- foreign keys ----------------------------------------------------------------------------------------------------
+
+
+def grouped_under_skip(fn: Any, adder: Any, *updates: Update) -> tuple[list[tuple[Any, Any]], int]:
+    """Sums of a table's rows by ``fn``, under a policy that sends what fails to a topic; and how many did."""
+    builder = numbers()
+    grouped = builder.table("t").group_by(fn, key=str, value=int, name="groups")
+    grouped.aggregate(int, adder, lambda key, n, total: total - n, value=int, name="sums").to_stream().to("out")
+    options = TaskOptions(policies=Policies(processing="dead_letter", dead_letter_topic="dead"))
+    with TopologyTestDriver(builder, arrival_order=True, options=options) as driver:
+        driver.pipe_sequence([(t, Record(k, v, ts)) for t, k, v, ts in updates])
+        return [(r.key, r.value) for r in driver.read("out")], len(driver.read_raw("dead"))
+
+
+def test_a_row_whose_group_cannot_be_told_belongs_to_none() -> None:
+    """When it comes and when it goes; what it was before is taken out."""
+    updates = [("a", 13), ("b", 5), ("a", 1), ("b", 13), ("b", None), ("b", 2)]
+    changes = (("t", k, n, at) for at, (k, n) in enumerate(updates))
+    out, letters = grouped_under_skip(lambda k, n: ("all", n // (n != 13)), lambda key, n, total: total + n, *changes)
+    assert out == [("all", 5), ("all", 6), ("all", 1), ("all", 3)]
+    assert letters == 2
+
+
+def test_no_policy_skips_a_row_that_cannot_be_added() -> None:
+    """It would be taken out of a group in which it never was."""
+    with pytest.raises(ProcessingError, match="division"):
+        grouped_under_skip(lambda k, n: ("all", n), lambda key, n, total: total + n // (n != 13), ("t", "b", 13, 1))
 
 
 def foreign(*, left: bool = False, name: str | None = None) -> StreamsBuilder:

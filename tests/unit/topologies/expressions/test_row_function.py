@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.aggregates import aggregate_type, aggregator_of, aggregator_of_all
-from penstock.topologies.expressions.errors import ExpressionError
+from penstock.topologies.expressions.errors import ResultError
 from penstock.topologies.expressions.functions import col, count, key, left, lit, right, timestamp
 from penstock.topologies.expressions.inference import Scope
 from penstock.topologies.expressions.row_function import to_function
@@ -103,15 +104,27 @@ def test_several_aggregates_and_expressions_over_them() -> None:
     assert len(made.init()) == 3
 
 
-def test_a_sum_that_leaves_int64_fails_the_record() -> None:
-    """What was summed before stays; floats and decimals may grow."""
-    made = aggregator_of(col("a").sum(), {"a": int})
-    acc = made.add(made.init(), {"a": 2**63 - 1}, 0)
-    with pytest.raises(ExpressionError, match=r"expression sum\(a\): int64 overflow"):
-        made.add(acc, {"a": 1}, 0)
-    assert made.result(made.add(acc, {"a": -1}, 0)) == 2**63 - 2
+def test_the_result_of_a_sum_must_be_an_int64() -> None:
+    """A sum may leave the bounds and come back; floats and decimals may grow."""
+    made = aggregator_of(col("a").sum(), {"a": int}, operator="totals")
+    acc = made.fold([({"a": 2**63 - 1}, 0), ({"a": 1}, 0)])
+    with pytest.raises(
+        ResultError, match=r"operator 'totals', expression sum\(a\): int64 overflow: 9223372036854775808 "
+    ):
+        made.result(acc)
+    assert made.serde.deserialize(made.serde.serialize(acc)) == acc
+    assert made.result(made.add(acc, {"a": -1}, 0)) == 2**63 - 1
     wide = aggregator_of(col("a").cast("decimal").sum(), {"a": int})
     assert wide.result(wide.fold([({"a": 2**63 - 1}, 0)] * 2)) == 2 * (2**63 - 1)
+
+
+def test_the_result_of_a_sum_of_decimals_has_38_digits() -> None:
+    """It is rounded once, so the order of the records does not matter."""
+    made = aggregator_of(col("d").sum(), {"d": Decimal})
+    rows = [({"d": Decimal(text)}, 0) for text in ("9" * 38, "0.4", "0.4", "0.1", "-0.00")]
+    for order in itertools.permutations(rows):
+        assert made.result(made.fold(order)) == Decimal("1e38")
+        assert len(made.result(made.fold(order)).as_tuple().digits) == 38
 
 
 def test_aggregates_are_refused_when_the_topology_is_built() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
@@ -155,6 +156,16 @@ def test_floats_are_ieee() -> None:
     assert run(col("x") * 10, row) == math.inf
     assert run(col("i") == lit(float(2**53)), row) is True
     assert math.isnan(run(greatest(col("n"), 1.0), row))
+
+
+@pytest.mark.parametrize("divisor", ["0.3", "-0.7", "0.9", "7e-1", "1e37", "123456789.5"])
+@pytest.mark.parametrize("whole", ["-10000000000000000000000000000000000001", "9" * 37 + ".5", "6", "-0.7"])
+def test_floors_and_remainders_of_large_decimals_are_exact(whole: str, divisor: str) -> None:
+    """Nothing is rounded on the way to the quotient."""
+    schema, row = {"a": Decimal, "b": Decimal}, {"a": Decimal(whole), "b": Decimal(divisor)}
+    a, b = Fraction(whole), Fraction(divisor)
+    assert Fraction(run(col("a") // col("b"), row, schema)) == a // b
+    assert Fraction(run(col("a") % col("b"), row, schema)) == a % b
 
 
 def test_decimals_have_38_digits_whatever_the_thread_says() -> None:

@@ -8,8 +8,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from penstock.state.errors import TopologyError
-from penstock.topologies.windows import END_OF_TIME_MS, CalendarWindows, calendar
+from penstock.state.errors import ProcessingError, TopologyError
+from penstock.state.log import Record
+from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.triggers import after_count
+from penstock.topologies.windows import END_OF_TIME_MS, CalendarWindows, Windows, calendar, hopping, session
+from penstock.topologies.windows.calendars import Unit
 
 HOUR_MS = 3_600_000
 
@@ -89,9 +94,46 @@ def test_unknown_zones_and_units_are_refused() -> None:
         calendar("week", grace=0, week_start="someday")
 
 
-def test_times_behind_the_calendar_have_one_window() -> None:
-    months = calendar("month", "Europe/Berlin", grace=0)
-    ((start, end),) = months.assign(1_700_000_000_000_000)
-    assert end == END_OF_TIME_MS
-    assert months.assign(start - 1)[0][1] == start
-    assert (months.open_from(1 << 62), months.end_of(start)) == (start, end)
+@pytest.mark.parametrize("unit", ["day", "week", "month", "year"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Santiago"])
+def test_the_calendar_goes_on_behind_the_years_that_dates_have(unit: Unit, zone: str) -> None:
+    """Its windows tile time to the end, and none is longer than is reckoned with."""
+    windows = calendar(unit, zone, grace=0)
+    year_9994, year_19994 = 253_230_000_000_000, 568_800_000_000_000
+    for first in (year_9994, year_19994, END_OF_TIME_MS - 40_000_000_000):
+        (start, end), seen = windows.assign(first)[0], 0
+        while seen < 40:
+            assert 0 < end - start <= windows.horizon_ms
+            assert windows.assign(start) == windows.assign(end - 1) == [(start, end)]
+            (start, end), seen = windows.assign(end)[0], seen + 1
+
+
+def test_counts_of_the_last_days() -> None:
+    """A window of today's is not behind its retention."""
+    builder = StreamsBuilder(key=str, value=int)
+    builder.stream("in").group_by_key().windowed_by(calendar("day", grace=0)).count().to_stream().to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.pipe_all("in", [Record("k", 1, END_OF_TIME_MS - 3), Record("k", 1, END_OF_TIME_MS)])
+        assert [r.value for r in driver.read("out")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        hopping(10, 5, grace=0, before_epoch=True),
+        session(10, grace=0, bounds="gap"),
+    ],
+)
+@pytest.mark.parametrize("triggered", [False, True])
+def test_a_time_whose_window_cannot_end_is_an_error_of_its_record(windows: Windows, triggered: bool) -> None:
+    """It says what is wrong; records before and after are taken."""
+    builder = StreamsBuilder(key=str, value=int)
+    stream = builder.stream("in").group_by_key().windowed_by(windows)
+    if triggered:
+        stream.triggered(after_count(1), accumulation="accumulating").count().to("out")
+    else:
+        stream.count().to_stream().to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.pipe("in", "k", 1, 4)
+        with pytest.raises(ProcessingError, match=f"timestamp {END_OF_TIME_MS - 3} is too close to the end of time"):
+            driver.pipe("in", "k", 1, END_OF_TIME_MS - 3)

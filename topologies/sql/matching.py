@@ -8,7 +8,6 @@ so far, in ``DEFINE`` with the row at hand among those of its own variable.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +28,6 @@ from penstock.topologies.sql.parsing import Text
 from penstock.topologies.sql.row_pattern import RowPattern
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
 
-_PATTERN = re.compile(r"\bPATTERN\s*\(", re.IGNORECASE)
 Events = dict[str, list[Any]]
 _EVENT = Field(Input("value"), "event")
 
@@ -162,10 +160,10 @@ def matched(text: Text, rows: KStream, alias: str, node: exp.MatchRecognize, *, 
         keyed = rows.select_key(StructOf(tuple(partition.items()))) if partition else rows
         timed = keyed.with_columns(**{ROWTIME: Input("timestamp")})
     event = scope_of_flow(timed._flow).value.not_null()
-    opening = _PATTERN.search(text.text, text.start(node))
+    opening = text.pattern(node)
     if opening is None:
         raise text.error(node, "MATCH_RECOGNIZE without PATTERN")
-    read = RowPattern(text, opening.end())
+    read = RowPattern(text, opening)
     looked_for = _defined(text, node, read, event)
     if read.end in text.within_ms:
         looked_for = looked_for.within(text.within_ms[read.end])

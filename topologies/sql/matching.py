@@ -218,8 +218,14 @@ def _defined(text: Text, node: exp.MatchRecognize, read: RowPattern, event: Data
             raise text.error(
                 definition, f"{name} is not in the pattern; its variables are: {', '.join(read.variables)}"
             )
-        conditions[name] = _condition(text, definition.this, event, read.variables, name)
+        if not _is_true(definition.this):
+            conditions[name] = _condition(text, definition.this, event, read.variables, name)
+    read.check_conditions(set(conditions))
     return _with_conditions(read.pattern, conditions)
+
+
+def _is_true(node: Any) -> bool:
+    return isinstance(node, exp.Boolean) and bool(node.this)
 
 
 def _with_conditions(of: Pattern, conditions: dict[str, Any]) -> Pattern:

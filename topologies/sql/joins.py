@@ -26,7 +26,7 @@ from penstock.topologies.expressions.tree import (
     literal,
     rebuild,
 )
-from penstock.topologies.sql.names import ROWTIME, Names, Source, single
+from penstock.topologies.sql.names import ROWTIME, Names, Source, columns_alone, single
 from penstock.topologies.sql.parsing import interval_ms
 from penstock.topologies.sql.scalars import Scalars
 
@@ -135,7 +135,7 @@ class _Joining:
         """What is left of the condition, over the two sides."""
         made: Expression | None = None
         for node in nodes:
-            part = Scalars(self._sides()).convert(node)
+            part = columns_alone(self.text, node, Scalars(self._sides()).convert(node))
             made = part if made is None else Binary("&", made, part)
         return made
 

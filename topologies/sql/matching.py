@@ -23,7 +23,7 @@ from penstock.topologies.expressions.types import DataType, struct_of
 from penstock.topologies.patterns.conditions import MatchContext, user_condition
 from penstock.topologies.patterns.pattern import Pattern
 from penstock.topologies.patterns.skip import Skip, skip_past_last_event, skip_to_first, skip_to_last, skip_to_next
-from penstock.topologies.sql.names import ROWTIME, Names, Source, single
+from penstock.topologies.sql.names import ROWTIME, Names, Source, columns_alone, single
 from penstock.topologies.sql.parsing import Text
 from penstock.topologies.sql.row_pattern import RowPattern
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
@@ -82,7 +82,7 @@ class _VariableScalars(Scalars):
         return self._look(node, variable, self._row_of(plain, node), last=True, back=0)
 
     def _of_event(self, plain: exp.Column, node: exp.Column) -> Expression:
-        return _over_event(self._event.column(plain))
+        return _over_event(columns_alone(self.text, node, self._event.column(plain)))
 
     def _variable(self, node: exp.Column) -> str:
         name = node.parts[0].name
@@ -107,7 +107,7 @@ class _VariableScalars(Scalars):
 
     def _row_of(self, plain: Any, outer: Any) -> Expression:
         with self.text.at(outer):
-            return Scalars(self._event).convert(plain)
+            return columns_alone(self.text, outer, Scalars(self._event).convert(plain))
 
     def _navigated(self, node: Any) -> Expression:
         variable, of = self._inner(node.this, node)

@@ -21,7 +21,7 @@ from penstock.topologies.expressions.tree import (
     Unary,
     literal,
 )
-from penstock.topologies.sql.names import Names
+from penstock.topologies.sql.names import Names, columns_alone
 from penstock.topologies.sql.parsing import Text, interval_ms
 
 _BINARY: dict[type[exp.Expression], str] = {
@@ -281,7 +281,7 @@ class Scalars:
         """An aggregate function of the rows' columns."""
         if isinstance(node, exp.Filter):
             self.text.only(node, "this", "expression")
-            return self.aggregate(node.this).where(self.convert(node.expression.this))
+            return self.aggregate(node.this).where(self._column_alone(node.expression.this))
         if not isinstance(node, exp.Count) and type(node) not in _AGGREGATES:
             raise self.text.error(node, f"{_label(node)} is not supported as an aggregate")
         self.text.only(node, "this", "big_int", "nulls_excluded")
@@ -289,11 +289,14 @@ class Scalars:
         if isinstance(of, exp.Distinct):
             if not isinstance(node, exp.Count) or len(of.expressions) != 1:
                 raise self.text.error(node, "DISTINCT stands only in COUNT(DISTINCT column)")
-            return Aggregate("count_distinct", self.convert(of.expressions[0]))
+            return Aggregate("count_distinct", self._column_alone(of.expressions[0]))
         if isinstance(node, exp.Count):
-            return Aggregate("count", None if isinstance(of, exp.Star) else self.convert(of))
+            return Aggregate("count", None if isinstance(of, exp.Star) else self._column_alone(of))
         function, args = _AGGREGATES[type(node)]
-        return Aggregate(function, self.convert(of), args)
+        return Aggregate(function, self._column_alone(of), args)
+
+    def _column_alone(self, node: Any) -> Expression:
+        return columns_alone(self.text, node, self.convert(node))
 
 
 def is_aggregate(node: Any) -> bool:

@@ -14,11 +14,13 @@ import pytest
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.log import Record
 from penstock.state.serde import JSON, Serde, finite
+from penstock.streams.policies import Policies
+from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import sum_
 from penstock.topologies.columns import CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.expressions.functions import col
+from penstock.topologies.expressions.functions import col, struct
 from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
 
 NO_JSON = [math.inf, -math.inf, math.nan]
@@ -91,6 +93,22 @@ def test_results_of_aggregates() -> None:
     assert piped(builder, [{"x": None}, {"x": 1e308}]) == [None, 1e308]
     with pytest.raises(ProcessingError, match="JSON has no inf and no nan, and there is inf at the top"):
         piped(builder, [{"x": 1e308}, {"x": 1e308}])
+
+
+@pytest.mark.parametrize("size", [4, 100])
+def test_only_the_record_is_skipped(size: int) -> None:
+    """By rows and by columns: those beside it are written, in values and in keys."""
+    options = TaskOptions(policies=Policies(processing="skip"))
+    for by_key in (False, True):
+        builder = StreamsBuilder()
+        rows = builder.stream("in", key=str, value=Row)
+        made = rows.select(y=col("x") * 10)
+        (made.select_key(struct(y=col("y"))) if by_key else made).to("out")
+        with TopologyTestDriver(builder, options=options) as driver:
+            given = [Row(1e308 if i % 4 == 3 else None if i % 4 == 2 else float(i)) for i in range(size)]
+            driver.pipe_all("in", [Record("k", v, i) for i, v in enumerate(given)])
+            found = [r.value["y"] for r in driver.read("out")]
+        assert found == [None if v.x is None else v.x * 10 for v in given if v.x != 1e308]
 
 
 def listed(written: Column | list[bytes | None]) -> list[bytes | None]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.state.serde import Serde
+from penstock.state.serde import Serde, finite
 
 _DECIMAL: Final = 1
 _BIG: Final = 2
@@ -78,8 +78,11 @@ DECIMAL: Serde[Decimal] = Serde("decimal", _decimal_text, _read_decimal, immutab
 """Decimals as text."""
 
 
-RESULT_JSON: Serde[Any] = Serde("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode)
-"""JSON that also takes integers of any size; Decimals go out as text, bytes as base64."""
+INT_JSON: Serde[Any] = Serde("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode)
+"""JSON of results in which there are no floats."""
+
+RESULT_JSON: Serde[Any] = finite(INT_JSON)
+"""JSON that also takes integers of any size; Decimals go out as text, bytes as base64. Refuses inf and nan."""
 
 
 def packed(name: str, tp: Any) -> Serde[Any]:

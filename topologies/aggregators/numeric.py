@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 from penstock.state.errors import TopologyError
 from penstock.state.serde import FLOAT, INT, Serde, serde_of
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
-from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, RESULT_JSON, maybe
+from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe
 
 Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
 
@@ -59,9 +59,8 @@ def sum_(of: Column = None, *, number: Number = None) -> Aggregator:
     def result(acc: _Total) -> Any:
         return _whole(acc) if acc[0] or len(acc) > 2 else None
 
-    return _total(
-        "sum", of, number, result, FLOAT if number is float else DECIMAL if number is Decimal else RESULT_JSON
-    )
+    kinds: dict[Any, Serde[Any]] = {float: FLOAT, Decimal: DECIMAL, int: INT_JSON}
+    return _total("sum", of, number, result, kinds.get(number, RESULT_JSON))
 
 
 def mean(of: Column = None, *, number: Number = None) -> Aggregator:

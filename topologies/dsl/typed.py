@@ -1,7 +1,8 @@
 """Row functions of the DSL, given as functions or as expressions.
 
 An expression is typed against what the flow's serdes declare, when the operator is added, and names the serde of its
-result: int64, float64, string and bytes those of their types (a timestamp that of its milliseconds), a struct or list JSON.
+result: int64, float64, string and bytes those of their types (a timestamp that of its milliseconds), a struct or list JSON,
+which refuses inf and nan where it may have such numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
-from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, serde_of
+from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, finite, serde_of
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.aggregators.base import Aggregator, agg
 from penstock.topologies.dsl.wiring import Flow, check_function
@@ -112,10 +113,11 @@ def serde_of_type(tp: DataType) -> Serde[Any] | None:
         return plain
     if tp.kind == "struct" and tp.python is not None:
         return serde_of(tp.python)
-    if _is_json(tp):
-        return dataclasses.replace(JSON, declared=tp)
-    decoder = msgspec.json.Decoder(_annotation(tp.not_null()))
-    return Serde(f"json:{tp.not_null()}", msgspec.json.encode, decoder.decode, declared=tp)
+    made = dataclasses.replace(JSON, declared=tp)
+    if not _is_json(tp):
+        decoder = msgspec.json.Decoder(_annotation(tp.not_null()))
+        made = Serde(f"json:{tp.not_null()}", msgspec.json.encode, decoder.decode, declared=tp)
+    return finite(made) if _may_have_floats(tp) else made
 
 
 _PLAIN: dict[str, Serde[Any]] = {
@@ -142,8 +144,15 @@ def _is_json(tp: DataType) -> bool:
     """Whether JSON alone brings values back as they were."""
     if tp.kind in ("decimal", "bytes") or tp.python is not None:
         return False
-    parts = [t for _, t in tp.fields] + ([] if tp.element is None else [tp.element])
-    return all(map(_is_json, parts))
+    return all(map(_is_json, _parts(tp)))
+
+
+def _may_have_floats(tp: DataType) -> bool:
+    return tp.kind in ("float64", "unknown") or any(map(_may_have_floats, _parts(tp)))
+
+
+def _parts(tp: DataType) -> list[DataType]:
+    return [t for _, t in tp.fields] + ([] if tp.element is None else [tp.element])
 
 
 def _annotation(tp: DataType) -> Any:

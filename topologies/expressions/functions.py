@@ -126,7 +126,7 @@ def quotient(of: Any, by: Any) -> Expression:
 
 
 def remainder(of: Any, by: Any) -> Expression:
-    """What ``quotient`` leaves, with the sign of the dividend, as SQL's ``MOD``."""
+    """What division towards zero leaves, of numbers of any type: it has the sign of the dividend, as SQL's ``MOD``."""
     return Call("remainder", (as_expression(of), as_expression(by)))
 
 

@@ -200,6 +200,25 @@ def _rounding(constants: Sequence[Any]) -> Callable[[Any], Any]:
     return kernel
 
 
+_EXACT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP, traps=[])
+"""Wide enough for any float64 with 30 digits behind its point."""
+
+
+def _rounding_up(constants: Sequence[Any]) -> Callable[[Any], Any]:
+    """As ``_rounding``, but ties go away from zero; a float64 is taken by its shortest text, so that 2.675 is a tie."""
+    to_even, digits = _rounding(constants), constants[0] if constants else 0
+    place = decimal.Decimal(1).scaleb(-digits)
+
+    def kernel(value: Any) -> Any:
+        if type(value) is float and math.isfinite(value):
+            return float(decimal.Decimal(repr(value)).quantize(place, context=_EXACT))
+        if isinstance(value, decimal.Decimal) and value.is_finite() and -value.as_tuple().exponent > digits:  # type: ignore[operator]  # a finite one's is a number
+            return value.quantize(place, context=_EXACT)
+        return to_even(value)
+
+    return kernel
+
+
 def _square_root(value: Any) -> float:
     if value < 0:
         raise Fault(f"the square root of {value}, which is negative; guard it with when()")
@@ -213,11 +232,32 @@ def _quotient(a: int, b: int) -> int:
     return within(q if (a < 0) == (b < 0) else -q)
 
 
-def _remainder(a: int, b: int) -> int:
+def _int_remainder(a: int, b: int) -> int:
     if b == 0:
         raise _zero()
     r = abs(a) % abs(b)
     return -r if a < 0 else r
+
+
+def _float_remainder(a: float, b: float) -> float:
+    if b == 0:
+        raise _zero()
+    # of an infinite dividend nothing is left that is a number, which fmod refuses
+    return math.nan if math.isinf(a) else math.fmod(a, b)
+
+
+_decimal_remainder = _decimals(DECIMALS.remainder)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    kinds = {type(a), type(b)}
+    if kinds == {int}:
+        return _int_remainder(a, b)
+    if kinds <= {int, float}:
+        return _float_remainder(a, b)
+    if kinds <= {int, decimal.Decimal}:
+        return _decimal_remainder(a, b)
+    raise Fault(f"{a!r} and {b!r} are numbers of different types; cast one of them")
 
 
 def _extreme(pick: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,9 +285,10 @@ FUNCTIONS: dict[str, Function] = {
     "floor": Function(("number",), same, make=_plain(_whole(math.floor, decimal.ROUND_FLOOR))),
     "ceil": Function(("number",), same, make=_plain(_whole(math.ceil, decimal.ROUND_CEILING))),
     "round": Function(("number", "int64"), same, optional=1, constants=1, make=_rounding),
+    "round_half_up": Function(("number", "int64"), same, optional=1, constants=1, make=_rounding_up),
     "sqrt": Function(("number",), FLOAT64, make=_plain(_square_root)),
     "quotient": Function(("int64", "int64"), INT64, make=_plain(_quotient)),
-    "remainder": Function(("int64", "int64"), INT64, make=_plain(_remainder)),
+    "remainder": Function(("number", "number"), common_of_all, make=_plain(_remainder)),
     "least": Function(("ordered",), common_of_all, variadic=True, make=_plain(_extreme(min))),
     "greatest": Function(("ordered",), common_of_all, variadic=True, make=_plain(_extreme(max))),
     "is_nan": Function(("float64",), BOOL, make=_plain(math.isnan)),

@@ -181,10 +181,14 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return self._call("is_nan")
 
     def is_in(self, *values: Any) -> Expression:
-        """Whether it equals one of the values (or of one list of values); null if it is null, or if it equals none and
-        one of them is null."""
-        if len(values) == 1 and isinstance(values[0], (list, tuple, frozenset)):
-            values = tuple(values[0])
+        """Whether it equals one of the values (or of one list or set of values, which may be empty); null if it is null, or
+        if it equals none and one of them is null."""
+        if len(values) == 1 and isinstance(values[0], (list, tuple, set, frozenset)):
+            given = values[0]
+            if not given:
+                return Case(((self.is_null(), literal(None)),), literal(False))
+            # a set has no order of its own, and the text of an expression must be the same in every process
+            values = tuple(sorted(given, key=repr)) if isinstance(given, (set, frozenset)) else tuple(given)
         return self._call("is_in", *values)
 
     def between(self, low: Any, high: Any) -> Expression:

@@ -13,8 +13,9 @@ from penstock.topologies.patterns.conditions import ALWAYS, Condition
 from penstock.topologies.patterns.skip import Skip
 
 Action = Literal["take", "ignore", "proceed"]
-Kind = Literal["normal", "final", "stop", "pending"]
-"""``final``: a match. ``stop``: what must not come has come. ``pending``: a match unless something comes in time."""
+Kind = Literal["normal", "final", "stop", "pending", "ending"]
+"""``final``: a match. ``stop``: what must not come has come. ``pending``: a match unless something comes in time.
+``ending``: a match once the run of its last stage is over, by an event or by time."""
 
 
 @dataclasses.dataclass(eq=False)

@@ -7,6 +7,8 @@ the semantics:
   the state kept, every event would proceed to the sink anew; so ignoring leads to a twin of the state without that edge.
 * A greedy loop narrows the edges of its sink: no event that the loop takes goes along them. An event that ends the loop by
   ``until`` goes to a copy of the sink that is not narrowed.
+* The last stage, if it is to be the longest, has its ways out lead to an ``ending`` state, which is left for the end by an
+  event that the stage does not take. Its last repetition, if there is one, is the end at once.
 * ``not_followed_by`` has no state of its own: every state in which it counts has a ``proceed`` edge to a stop state. It
   counts in the stage behind it, and in those behind optional stages; once such an optional stage has taken an event it no
   longer does, so the stage leads to a copy of its sink without those edges. In the loop in front of it, it counts from the
@@ -151,16 +153,23 @@ class _Compiler:
 
     def _stage(self, place: _Place, sink: State) -> State:
         stage = place.stage
+        beyond = self._ending(place, sink) if stage.is_longest else sink
         if stage.looping:
-            loop = self._loop(place, self._without_nots(place, sink))
-            first = self._repeated(place, loop, sink)
+            loop = self._loop(place, self._without_nots(place, beyond))
+            first = self._repeated(place, loop, beyond)
         elif stage.quantified:
-            first = self._repeated(place, sink, sink)
+            first = self._repeated(place, sink, beyond)
         else:
             gap = place.gap_ms
-            first = self._single(place, sink, sink, self._takes(place), self._ignores(place), stage.is_optional, gap)
+            first = self._single(place, sink, beyond, self._takes(place), self._ignores(place), stage.is_optional, gap)
         self._add_stops(first, place)
         return first
+
+    def _ending(self, place: _Place, end: State) -> State:
+        """Before the end of a pattern: where a run of the last stage waits until it is over."""
+        state = self._new(place, None, kind="ending")
+        state.add("ignore", end, Not(self._takes(place)))
+        return state
 
     def _repeated(self, place: _Place, sink: State, beyond: State) -> State:
         """The counted repetitions of a stage, before ``sink``; from those that need not come to ``beyond``."""

@@ -8,8 +8,8 @@ Rules:
 * An event for which an edge to a stop state is open ends the partial match; matches that it completes still count.
 * Two partial matches with the same path in the same state are one.
 * ``advance`` says what time it is. A partial match whose first event is ``within`` or more ago, or whose last event is so
-  long ago that no stage it waits for will take another, is timed out; one that waits for something not to come has then
-  become a match. Call it with an event's timestamp before ``step`` takes the event.
+  long ago that no stage it waits for will take another, is timed out; one that waits for something not to come, or for its
+  run to be over, has then become a match. Call it with an event's timestamp before ``step`` takes the event.
 * Found matches go through the skip strategy (``penstock.topologies.patterns.skip``).
 
 A step either succeeds or raises what the user's condition raised, and changes nothing of what it was given.
@@ -84,8 +84,8 @@ class Matcher:
             end = self._ends_at(partial)
             if end > now_ms:
                 left.append(partial)
-            elif self.automaton.states[partial.state].kind == "pending":
-                certain.append((partial, int(end)))
+            elif (kind := self.automaton.states[partial.state].kind) in ("pending", "ending"):
+                certain.append((partial, int(end) if kind == "pending" else partial.last_ms))
             else:
                 timeouts.append(Match(self._events(partial.node), int(end)))
         if len(left) == len(state.partials):
@@ -168,7 +168,7 @@ class Matcher:
             for edge in waiting.pop().edges:
                 if edge.action == "proceed" and edge.target.index not in seen and edge.condition.test(scope):
                     seen.add(edge.target.index)
-                    if edge.target.kind in ("final", "pending"):
+                    if edge.target.kind in ("final", "pending", "ending"):
                         found.append(edge.target)
                     else:
                         waiting.append(edge.target)

@@ -12,7 +12,7 @@ event between the stages around it may be; at the end of a pattern, none within 
 **Quantifiers**: ``times(n)``, ``times(n, m)``, ``one_or_more()``, ``times_or_more(n)``, each also ``optional()`` and
 ``greedy()``. Between the repetitions contiguity is relaxed; ``consecutive()`` makes it strict, ``allow_combinations()``
 as ``followed_by_any``. ``until(cond)`` ends a loop with no bound. Greedy: an event that the loop takes is never left to
-the stage behind it.
+the stage behind it; without one, at the end of a pattern, it has no effect.
 
 What contradicts itself raises ``TopologyError`` at once; ``check`` finds what only the whole pattern shows.
 """
@@ -41,7 +41,8 @@ class Stage:
 
     ``low`` to ``high`` repetitions (``high`` ``None``: no bound); ``quantified`` once a quantifier was given.
     ``within_ms`` bounds the whole pattern; ``gap_ms`` the time from the event before to the stage's first, ``repeat_gap_ms``
-    that between its repetitions. All of them are exclusive.
+    that between its repetitions. All of them are exclusive. ``is_longest``, of a last stage that is repeated without gaps
+    or may be left out: a match waits until its run is over, by an event that it does not take or by ``within``.
     """
 
     name: str | None
@@ -53,6 +54,7 @@ class Stage:
     quantified: bool = False
     is_optional: bool = False
     is_greedy: bool = False
+    is_longest: bool = False
     inner: Inner = "relaxed"
     until: Condition | None = None
     within_ms: int | None = None
@@ -86,6 +88,7 @@ class Stage:
         if self.quantified:
             parts.append(f"{{{self.low},{'' if self.high is None else self.high}}} {self.inner}")
         parts += ["optional"] * self.is_optional + ["greedy"] * self.is_greedy + ["until"] * (self.until is not None)
+        parts += ["longest"] * self.is_longest
         for text, bound in (("within", self.within_ms), ("gap", self.gap_ms), ("repeat gap", self.repeat_gap_ms)):
             if bound is not None:
                 parts.append(f"{text} {bound} ms")
@@ -186,7 +189,9 @@ class Pattern:
         return self._change(is_optional=True)
 
     def greedy(self) -> Pattern:
-        """Take as many as there are: only the longest runs."""
+        """Leave no event that the loop takes to the stage behind it: of the runs that this stage ends, only the longest
+        are in matches. At the end of a pattern it has no effect, as in FlinkCEP: every run is a match as soon as it is
+        there, since a longer one may never come. For the longest alone, add a stage that ends the run."""
         last = self._last
         if last.group is not None:
             raise self._wrong("a group cannot be greedy")

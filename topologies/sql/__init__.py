@@ -16,6 +16,9 @@ What there is (names without quotes are found whatever their case):
 * ``MATCH_RECOGNIZE (PARTITION BY … ORDER BY rowtime MEASURES … PATTERN (A B+ C?) WITHIN INTERVAL '10' SECOND DEFINE …)``
   with ``ONE ROW PER MATCH``, ``AFTER MATCH SKIP`` and quantifiers; ``FIRST``, ``LAST`` and aggregates of a variable.
 
-Integers are divided towards zero, as in SQL; ``0.5`` is a float64 (``CAST('0.5' AS DECIMAL)`` a decimal). Anything else is
-refused with its line and column in the text. Parsed by sqlglot, which the extra ``sql`` installs.
+As in SQL, integers are divided towards zero, ``%`` has the sign of its dividend, ``ROUND`` and ``CAST(… AS DECIMAL(p, s))``
+round ties away from zero (without a scale to whole numbers), and arrays count from 1. ``0.5`` is a float64
+(``CAST('0.5' AS DECIMAL(2, 1))`` a decimal). Columns that are not declared are divided only once they are cast.
+
+Anything else is refused with its line and column in the text. Parsed by sqlglot, which the extra ``sql`` installs.
 """

@@ -29,7 +29,7 @@ _BOUNDS = {"START": "start_ms", "END": "end_ms"}
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The columns of a ``GROUP BY`` by name, and its window."""
+    """The columns of a ``GROUP BY``, under the names that they have in the key, and its window."""
 
     columns: tuple[tuple[str, Expression], ...]
     windows: Windows | None
@@ -54,11 +54,17 @@ def group_of(names: Names, node: exp.Group, grace: int | str) -> Group:
             continue
         made = scalars.convert(part)
         scalars.check(part, made)
-        name = default_name(made)
-        if name in columns:
-            raise text.error(part, f"{name} is grouped by twice")
-        columns[name] = made
+        if not any(made.same_as(known) for known in columns.values()):
+            columns[_free_name(part, made, columns)] = made
     return Group(tuple(columns.items()), windows)
+
+
+def _free_name(node: Any, made: Expression, taken: dict[str, Expression]) -> str:
+    """What a column is called in the key: by its own name or, where another input's is called so, by its text."""
+    name = default_name(made) if default_name(made) not in taken else node.sql()
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _window_name(node: exp.Anonymous) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from penstock.state.serde import JSON, finite
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import scope_of_flow
@@ -25,7 +26,7 @@ from penstock.topologies.expressions.tree import (
     literal,
     rebuild,
 )
-from penstock.topologies.sql.names import ROWTIME, Names, Source, single
+from penstock.topologies.sql.names import ROWTIME, Names, Source, columns_alone, single
 from penstock.topologies.sql.parsing import interval_ms
 from penstock.topologies.sql.scalars import Scalars
 
@@ -134,7 +135,7 @@ class _Joining:
         """What is left of the condition, over the two sides."""
         made: Expression | None = None
         for node in nodes:
-            part = Scalars(self._sides()).convert(node)
+            part = columns_alone(self.text, node, Scalars(self._sides()).convert(node))
             made = part if made is None else Binary("&", made, part)
         return made
 
@@ -239,7 +240,7 @@ def _equal_keys(joining: _Joining, on: _On) -> tuple[Expression, Expression, Any
             raise joining.text.error(joining.join, f"{a} and {b} are never equal keys; cast one of them")
     if len(on.pairs) == 1:
         unknown = "unknown" in (types[0][0].kind, types[1][0].kind)
-        return on.pairs[0][0], on.pairs[0][1], "json" if unknown else None
+        return on.pairs[0][0], on.pairs[0][1], finite(JSON) if unknown else None
     return _all_of([p[0] for p in on.pairs]), _all_of([p[1] for p in on.pairs]), None
 
 

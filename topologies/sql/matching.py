@@ -8,7 +8,6 @@ so far, in ``DEFINE`` with the row at hand among those of its own variable.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,12 +23,11 @@ from penstock.topologies.expressions.types import DataType, struct_of
 from penstock.topologies.patterns.conditions import MatchContext, user_condition
 from penstock.topologies.patterns.pattern import Pattern
 from penstock.topologies.patterns.skip import Skip, skip_past_last_event, skip_to_first, skip_to_last, skip_to_next
-from penstock.topologies.sql.names import ROWTIME, Names, Source, single
+from penstock.topologies.sql.names import ROWTIME, Names, Source, columns_alone, single
 from penstock.topologies.sql.parsing import Text
 from penstock.topologies.sql.row_pattern import RowPattern
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
 
-_PATTERN = re.compile(r"\bPATTERN\s*\(", re.IGNORECASE)
 Events = dict[str, list[Any]]
 _EVENT = Field(Input("value"), "event")
 
@@ -84,7 +82,7 @@ class _VariableScalars(Scalars):
         return self._look(node, variable, self._row_of(plain, node), last=True, back=0)
 
     def _of_event(self, plain: exp.Column, node: exp.Column) -> Expression:
-        return _over_event(self._event.column(plain))
+        return _over_event(columns_alone(self.text, node, self._event.column(plain)))
 
     def _variable(self, node: exp.Column) -> str:
         name = node.parts[0].name
@@ -109,7 +107,7 @@ class _VariableScalars(Scalars):
 
     def _row_of(self, plain: Any, outer: Any) -> Expression:
         with self.text.at(outer):
-            return Scalars(self._event).convert(plain)
+            return columns_alone(self.text, outer, Scalars(self._event).convert(plain))
 
     def _navigated(self, node: Any) -> Expression:
         variable, of = self._inner(node.this, node)
@@ -162,10 +160,10 @@ def matched(text: Text, rows: KStream, alias: str, node: exp.MatchRecognize, *, 
         keyed = rows.select_key(StructOf(tuple(partition.items()))) if partition else rows
         timed = keyed.with_columns(**{ROWTIME: Input("timestamp")})
     event = scope_of_flow(timed._flow).value.not_null()
-    opening = _PATTERN.search(text.text, text.start(node))
+    opening = text.pattern(node)
     if opening is None:
         raise text.error(node, "MATCH_RECOGNIZE without PATTERN")
-    read = RowPattern(text, opening.end())
+    read = RowPattern(text, opening)
     looked_for = _defined(text, node, read, event)
     if read.end in text.within_ms:
         looked_for = looked_for.within(text.within_ms[read.end])
@@ -220,8 +218,14 @@ def _defined(text: Text, node: exp.MatchRecognize, read: RowPattern, event: Data
             raise text.error(
                 definition, f"{name} is not in the pattern; its variables are: {', '.join(read.variables)}"
             )
-        conditions[name] = _condition(text, definition.this, event, read.variables, name)
+        if not _is_true(definition.this):
+            conditions[name] = _condition(text, definition.this, event, read.variables, name)
+    read.check_conditions(set(conditions))
     return _with_conditions(read.pattern, conditions)
+
+
+def _is_true(node: Any) -> bool:
+    return isinstance(node, exp.Boolean) and bool(node.this)
 
 
 def _with_conditions(of: Pattern, conditions: dict[str, Any]) -> Pattern:

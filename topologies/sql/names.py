@@ -7,7 +7,7 @@ import dataclasses
 from sqlglot import exp
 
 from penstock.topologies.expressions.inference import Scope
-from penstock.topologies.expressions.tree import Expression, Field, Input
+from penstock.topologies.expressions.tree import Expression, Field, Input, walk
 from penstock.topologies.expressions.types import DataType
 from penstock.topologies.sql.parsing import Text
 
@@ -103,6 +103,22 @@ class Names:
 def single(text: Text, alias: str, scope: Scope) -> Names:
     """The names of a statement with one input."""
     return Names(text, {alias: Source(Input("value"), scope.value, Input("key"))}, scope)
+
+
+_RECORD = {"timestamp": ROWTIME, "key": KEY}
+
+
+def columns_alone(text: Text, node: exp.Expression, made: Expression) -> Expression:
+    """The expression as it is, where only the columns of a row are at hand. Raises if it reads more of the record."""
+    for part in walk(made):
+        if isinstance(part, Input) and part.which in _RECORD:
+            name = _RECORD[part.which]
+            raise text.error(
+                node,
+                f"{name} is not at hand here, only columns are; make it one in a subquery: "
+                f"FROM (SELECT {name} AS its_{name}, … FROM …) AS …",
+            )
+    return made
 
 
 def _found(name: str, known: list[str]) -> str | None:

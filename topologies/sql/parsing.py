@@ -1,7 +1,8 @@
 """From text to sqlglot's tree, and from a node of the tree back to its place in the text.
 
-sqlglot reads the dialect of Trino, which has MATCH_RECOGNIZE; ``WITHIN`` behind a pattern, as Flink has it, is taken out
-of the text before.
+sqlglot reads the dialect of Trino, which has MATCH_RECOGNIZE. What that dialect does not take is put otherwise before:
+``WITHIN`` behind a pattern, as Flink has it, is taken out, and ``SESSION (`` gets another name. Both are found among the
+tokens, so that literals, quoted names and comments stay as they are, and so does every place in the text.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.trino import Trino
 from sqlglot.errors import ParseError, TokenError
 
 from penstock.state.errors import TopologyError
 
 _UNITS_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
-_WITHIN = re.compile(r"\)(\s*)(WITHIN\s+INTERVAL\s+'(\d+)'\s+([A-Za-z]+))", re.IGNORECASE)
-
-_SESSION = re.compile(r"\bSESSION(?=\s*\()", re.IGNORECASE)
+_QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 SESSION = "SESSI0N"
 """What stands for SESSION, of equal length: a word of the dialect that cannot name a function."""
+
+
+class _Dialect(Trino):
+    """Trino's, with the places of arrays as they were written: sqlglot shifts some of them, by what it makes of types."""
+
+    INDEX_OFFSET = 0
 
 
 class Text:
@@ -32,9 +38,9 @@ class Text:
     def __init__(self, text: str) -> None:
         self.text = text
         self.within_ms: dict[int, int] = {}
-        plain = _WITHIN.sub(self._taken_out, text)
         try:
-            statements = sqlglot.parse(_SESSION.sub(SESSION, plain), read="trino")
+            self._tokens = sqlglot.tokenize(text, read=_Dialect)
+            statements = sqlglot.parse(self._put_otherwise(), read=_Dialect)
         except ParseError as exc:
             first = exc.errors[0]
             problem = re.sub(r" but got <Token.*", ", but there is none", str(first["description"]))
@@ -45,12 +51,43 @@ class Text:
             raise TopologyError(f"SQL, line 1:1: {text.strip()[:40]!r}… is no single SELECT; give one SELECT")
         self.select = statements[0]
 
-    def _taken_out(self, match: re.Match[str]) -> str:
-        unit = match[4].upper().removesuffix("S")
+    def _put_otherwise(self) -> str:
+        """The text as the dialect takes it, every place kept."""
+        made = list(self.text)
+        for at, token in enumerate(self._tokens):
+            if self._words(at, "SESSION", "("):
+                made[token.start : token.end + 1] = SESSION
+            elif self._words(at, ")", "WITHIN", "INTERVAL"):
+                self.within_ms[token.start], last = self._within(at)
+                for place in range(self._tokens[at + 1].start, last.end + 1):
+                    made[place] = made[place] if made[place] == "\n" else " "
+        return "".join(made)
+
+    def _words(self, at: int, *words: str) -> bool:
+        """Whether these words stand from a token on, none of them quoted."""
+        found = self._tokens[at : at + len(words)]
+        return len(found) == len(words) and all(
+            t.token_type not in _QUOTED and t.text.upper() == w for t, w in zip(found, words, strict=True)
+        )
+
+    def _within(self, at: int) -> tuple[int, Token]:
+        """The milliseconds of the ``WITHIN`` behind a closing bracket, and its last token."""
+        parts = self._tokens[at + 3 : at + 5]
+        place = self.place(self._tokens[at + 2].start)
+        if len(parts) < 2 or parts[0].token_type != TokenType.STRING or not re.fullmatch(r"\d+", parts[0].text):
+            raise TopologyError(f"SQL, line {place}: give a duration such as INTERVAL '10' SECOND (MILLISECOND to DAY)")
+        unit = parts[1].text.upper().removesuffix("S")
         if unit not in _UNITS_MS:
-            raise TopologyError(f"SQL, line {self.place(match.start(4))}: {match[4]} is no unit of time here")
-        self.within_ms[match.start()] = int(match[3]) * _UNITS_MS[unit]
-        return ")" + match[1] + re.sub(r"[^\n]", " ", match[2])
+            raise TopologyError(f"SQL, line {self.place(parts[1].start)}: {parts[1].text} is no unit of time here")
+        return int(parts[0].text) * _UNITS_MS[unit], parts[1]
+
+    def pattern(self, node: Any) -> int | None:
+        """The place behind ``PATTERN (`` in a node; ``None`` where it has none."""
+        start = self.start(node)
+        for at, token in enumerate(self._tokens):
+            if token.start >= start and self._words(at, "PATTERN", "("):
+                return int(self._tokens[at + 1].end) + 1
+        return None
 
     def place(self, offset: int) -> str:
         """``line:column`` of a place in the text, counted from 1."""

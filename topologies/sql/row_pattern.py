@@ -1,11 +1,20 @@
 """The row patterns of MATCH_RECOGNIZE: ``A B+ C? D{2,3} (E F)*``.
 
-Variables follow each other strictly; quantifiers are greedy, and reluctant with ``?`` behind them.
+Variables follow each other strictly; quantifiers are greedy, and reluctant with ``?`` behind them. A greedy quantifier on
+the last variable takes the longest run: the match is given out once its run is over, by a row that does not belong to it or
+by ``WITHIN``. Where the end of a run would not be certain so (the last is a group, or may be left out behind another that
+varies, or a reluctant quantifier comes before it) it is refused.
+
+Matches are not tried anew with fewer rows: a row that a greedy variable takes is never given to the variable behind it. An
+optional variable, and a repeated group, end with the first row that the variable behind them takes. So the conditions of
+such a variable and of the one behind it should exclude each other; one that takes any row is refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.patterns.pattern import Pattern, pattern
@@ -15,6 +24,24 @@ _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<open>\()|(?P<close>\))|(?
 _QUANTIFIER = re.compile(
     r"\s*(?:(?P<sign>[*+?])|\{\s*(?P<low>\d*)\s*(?P<comma>,)?\s*(?P<high>\d*)\s*\})(?P<reluctant>\?)?"
 )
+_SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Element:
+    """A variable, or a group with its own elements, and how often it comes. ``first``: the first variable in it."""
+
+    start: int
+    text: str
+    first: str
+    group: tuple[_Element, ...] = ()
+    low: int = 1
+    high: int | None = 1
+    reluctant: bool = False
+
+    @property
+    def varies(self) -> bool:
+        return self.low != self.high
 
 
 class RowPattern:
@@ -25,20 +52,35 @@ class RowPattern:
         self._text = text
         self._at = offset
         self.variables: list[str] = []
+        self._conditioned: dict[str, tuple[_Element, str]] = {}
+        """The variables that must not take any row: of which element each is the first, and why."""
         try:
-            self.pattern = self._sequence()
+            made, elements = self._sequence()
         except TopologyError as exc:
             if str(exc).startswith("SQL"):
                 raise
             raise self._error(offset, str(exc)) from exc
+        self.pattern = self._ended(made, elements)
         self.end = self._at
+
+    def check_conditions(self, defined: set[str]) -> None:
+        """Refuse a quantifier that would never end: one whose variable takes any row. ``defined``: the variables that do
+        not."""
+        for name, (element, why) in self._conditioned.items():
+            if name not in defined:
+                raise self._error(
+                    element.start,
+                    f"{element.text}: {name} takes any row, so that {why}; DEFINE {name}, or take as few rows as possible: "
+                    "+? *? {n,m}?",
+                )
 
     def _error(self, offset: int, problem: str) -> TopologyError:
         return TopologyError(f"SQL, line {self._text.place(offset)}: {problem}")
 
-    def _sequence(self) -> Pattern:
+    def _sequence(self) -> tuple[Pattern, tuple[_Element, ...]]:
         """Up to a closing bracket, which is left in place."""
         made: Pattern | None = None
+        elements: list[_Element] = []
         while True:
             match = _TOKEN.match(self._text.text, self._at)
             if match is None:
@@ -47,45 +89,51 @@ class RowPattern:
                 if made is None:
                     raise self._error(match.start("close"), "an empty pattern; name a variable")
                 self._at = match.start("close")
-                return made
+                self._require_conditions(elements)
+                return made, tuple(elements)
             if match["other"]:
                 raise self._error(
                     match.start("other"),
                     f"{match['other']} is not supported in a pattern; use variables, brackets, * + ? {{n,m}}",
                 )
             self._at = match.end()
-            made = self._quantified(self._appended(made, match), greedy=bool(match["name"]))
+            what, element = self._what(match)
+            element = self._quantified(element)
+            made = _repeated(pattern(what) if made is None else made.next(what), element)
+            elements.append(element)
 
-    def _appended(self, made: Pattern | None, match: re.Match[str]) -> Pattern:
-        what: str | Pattern
-        if match["name"]:
-            what = match["name"]
-            if what in self.variables:
-                raise self._error(match.start("name"), f"{what} stands twice in the pattern; name the second otherwise")
-            self.variables.append(what)
-        else:
-            what = self._sequence()
+    def _what(self, match: re.Match[str]) -> tuple[str | Pattern, _Element]:
+        if not match["name"]:
+            start = match.start("open")
+            group, inside = self._sequence()
             self._at += 1
-        return pattern(what) if made is None else made.next(what)
+            return group, _Element(start, self._text.text[start : self._at], inside[0].first, inside)
+        name, start = match["name"], match.start("name")
+        if name in self.variables:
+            raise self._error(start, f"{name} stands twice in the pattern; name the second otherwise")
+        self.variables.append(name)
+        return name, _Element(start, name, name)
 
-    def _quantified(self, made: Pattern, *, greedy: bool) -> Pattern:
+    def _quantified(self, element: _Element) -> _Element:
         match = _QUANTIFIER.match(self._text.text, self._at)
         if match is None:
-            return made
+            return element
         start, self._at = self._at, match.end()
-        sign = match["sign"]
-        low, high = (
-            {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign, (0, None)) if sign else self._range(match, start)
-        )
-        if high == 1 and low == 1:
-            return made
-        if high == 1:
-            return made.optional()
-        repeated = made.times_or_more(max(low, 1)) if high is None else made.times(max(low, 1), high)
-        repeated = repeated.consecutive()
-        if greedy and not match["reluctant"]:
-            repeated = repeated.greedy()
-        return repeated.optional() if low == 0 else repeated
+        low, high = _SIGNS[match["sign"]] if match["sign"] else self._range(match, start)
+        text = self._text.text[element.start : self._at]
+        if low == 0 and high == 1 and match["reluctant"]:
+            raise self._error(
+                element.start,
+                f"{text}: a reluctant optional is not supported; write it with ?, or search with and without it by two "
+                "statements",
+            )
+        inside = _open_end(element.group)
+        if high != 1 and inside is not None and inside.high != 1 and inside.first in _beginnings(element.group):
+            raise self._error(
+                element.start,
+                f"{text}: which repetition takes a row of {inside.first} is not certain; write one quantifier",
+            )
+        return dataclasses.replace(element, text=text, low=low, high=high, reluctant=bool(match["reluctant"]))
 
     def _range(self, match: re.Match[str], start: int) -> tuple[int, int | None]:
         if not match["low"] and not match["high"]:
@@ -94,3 +142,79 @@ class RowPattern:
         if not match["comma"]:
             return low, low
         return low, int(match["high"]) if match["high"] else None
+
+    # -- what is refused -----------------------------------------------------------------------------------------
+
+    def _require_conditions(self, elements: list[_Element]) -> None:
+        for element in elements[:-1]:
+            if element.varies and not element.reluctant:
+                self._conditioned[element.first] = element, "none is left to the variable behind"
+        last = elements[-1]
+        if last.high is None and not last.reluctant:
+            self._conditioned[last.first] = last, "it never ends"
+
+    def _ended(self, made: Pattern, elements: tuple[_Element, ...]) -> Pattern:
+        """The pattern, whose last stage is to be the longest if its quantifier is greedy."""
+        open_end = _open_end(elements)
+        if open_end is None:
+            if all(map(_may_be_empty, elements)):
+                raise self._error(elements[0].start, "as few rows as possible are none here; name one that must come")
+            return made
+        last, before = elements[-1], elements[:-1]
+        certain = last.low > 0 or _open_end(before) is None
+        if open_end is not last or last.group or not certain or any(map(_is_reluctant, before)):
+            raise self._error(
+                open_end.start,
+                f"{open_end.text} is greedy at the end of the pattern, where the end of its longest run is not certain; add "
+                "a variable behind it that ends the run, or take as few rows as possible: +? *? {n,m}?",
+            )
+        return _with_last(made, is_longest=True)
+
+
+def _with_last(made: Pattern, **changes: Any) -> Pattern:
+    """The pattern with its last stage changed."""
+    *others, last = made.stages
+    return dataclasses.replace(made, stages=(*others, dataclasses.replace(last, **changes)))
+
+
+def _repeated(made: Pattern, element: _Element) -> Pattern:
+    """The pattern whose last stage is repeated so."""
+    low, high = element.low, element.high
+    if high == 1:
+        # the first variable of a group goes by the group's contiguity, also between its own repetitions
+        made = _with_last(made, inner="strict") if element.group else made
+        return made if low == 1 else made.optional()
+    repeated = made.times_or_more(max(low, 1)) if high is None else made.times(max(low, 1), high)
+    repeated = repeated.consecutive()
+    if not element.group and not element.reluctant:
+        repeated = repeated.greedy()
+    return repeated.optional() if low == 0 else repeated
+
+
+def _open_end(elements: tuple[_Element, ...]) -> _Element | None:
+    """The last greedy element behind which nothing must come; ``None`` if there is none."""
+    for element in reversed(elements):
+        if element.varies and not element.reluctant:
+            return element
+        inside = _open_end(element.group)
+        if inside is not None or not _may_be_empty(element):
+            return inside
+    return None
+
+
+def _beginnings(elements: tuple[_Element, ...]) -> set[str]:
+    """The variables with which a sequence may begin."""
+    found: set[str] = set()
+    for element in elements:
+        found |= _beginnings(element.group) or {element.first}
+        if not _may_be_empty(element):
+            break
+    return found
+
+
+def _may_be_empty(element: _Element) -> bool:
+    return element.low == 0 or (bool(element.group) and all(map(_may_be_empty, element.group)))
+
+
+def _is_reluctant(element: _Element) -> bool:
+    return (element.varies and element.reluctant) or any(map(_is_reluctant, element.group))

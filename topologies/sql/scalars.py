@@ -10,8 +10,18 @@ from sqlglot import exp
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.inference import Scope, infer
-from penstock.topologies.expressions.tree import Aggregate, Binary, Call, Case, Expression, Field, Unary, literal
-from penstock.topologies.sql.names import Names
+from penstock.topologies.expressions.tree import (
+    Aggregate,
+    Binary,
+    Call,
+    Case,
+    Expression,
+    Field,
+    Literal,
+    Unary,
+    literal,
+)
+from penstock.topologies.sql.names import Names, columns_alone
 from penstock.topologies.sql.parsing import Text, interval_ms
 
 _BINARY: dict[type[exp.Expression], str] = {
@@ -141,21 +151,22 @@ class Scalars:
             args += [self.convert(p) for p in parts if isinstance(p, exp.Expression)]
         return Call(function, tuple(args))
 
-    def _both_int(self, node: Any) -> tuple[Expression, Expression, bool]:
+    def divided(self, node: Any) -> Expression:
+        """``/``, towards zero for integers."""
         left, right = self.convert(node.this), self.convert(node.expression)
         with self.text.at(node):
             kinds = {infer(e, self.scope).kind for e in (left, right)}
-        return left, right, kinds == {"int64"}
-
-    def divided(self, node: Any) -> Expression:
-        """``/``, towards zero for integers."""
-        left, right, whole = self._both_int(node)
-        return Call("quotient", (left, right)) if whole else Binary("/", left, right)
+        if "unknown" in kinds and not kinds & {"float64", "decimal"}:
+            raise self.text.error(
+                node,
+                f"{_label(node)}: integers are divided towards zero, other numbers are not, and a type is not declared "
+                "here; declare it (value=… of the input) or write CAST(… AS BIGINT), AS DOUBLE or AS DECIMAL(p, s)",
+            )
+        return Call("quotient", (left, right)) if kinds == {"int64"} else Binary("/", left, right)
 
     def remainder(self, node: Any) -> Expression:
-        """``%``, with the dividend's sign for integers."""
-        left, right, whole = self._both_int(node)
-        return Call("remainder", (left, right)) if whole else Binary("%", left, right)
+        """``%``, with the dividend's sign."""
+        return Call("remainder", (self.convert(node.this), self.convert(node.expression)))
 
     def case(self, node: Any) -> Expression:
         """``CASE``, with or without an operand."""
@@ -174,11 +185,11 @@ class Scalars:
         name = _TYPES.get(to.this.name if isinstance(to.this, exp.DataType.Type) else str(to.this))
         if name is None:
             raise self.text.error(node, f"there is no cast to {to.sql()}; use {', '.join(sorted(_TYPES))}")
-        scale = [p.this.this for p in to.expressions]
+        sizes = [p.this.this for p in to.expressions]
         made = self.convert(node.this).cast(name, strict=strict)
-        if name == "decimal" and len(scale) == 2:
-            return made.round(int(scale[1]))
-        if scale and name not in ("timestamp", "decimal"):
+        if name == "decimal":
+            return _rounded(made, int(sizes[1]) if len(sizes) == 2 else 0)
+        if sizes and name != "timestamp":
             raise self.text.error(node, f"{to.sql()}: leave the length out, strings have any")
         return made
 
@@ -228,9 +239,9 @@ class Scalars:
         return self.convert(node.this).regexp_extract(str(pattern), int(number))
 
     def round(self, node: Any) -> Expression:
-        """``ROUND`` to a constant number of digits."""
+        """``ROUND`` to a constant number of digits, ties away from zero."""
         digits = node.args.get("decimals")
-        return self.convert(node.this).round(0 if digits is None else int(self.constant(digits)))
+        return _rounded(self.convert(node.this), 0 if digits is None else int(self.constant(digits)))
 
     def extract(self, node: Any) -> Expression:
         """``EXTRACT(HOUR FROM t)``."""
@@ -245,17 +256,32 @@ class Scalars:
         return Case(((Binary("==", of, self.convert(node.expression)), literal(None)),), of)
 
     def bracket(self, node: Any) -> Expression:
-        """An element of an array; sqlglot counts from 0."""
+        """An element of an array, counted from 1, and by ``ELEMENT_AT`` from the end if negative; null where there is
+        none."""
         if len(node.expressions) != 1:
             raise self.text.error(node, "give one place of the array")
-        place = node.expressions[0]
-        return self.convert(node.this).element(self.convert(place))
+        of, at = self.convert(node.this), node.expressions[0]
+        place = self.convert(at)
+        from_end = node.args.get("offset") == 1
+        known = _whole_constant(place)
+        if known is not None:
+            if known == 0 or (known < 0 and not from_end):
+                raise self.text.error(
+                    at, f"{known} is no place: an array counts from 1, and ELEMENT_AT(…, -1) gives its last element"
+                )
+            return of.element(known - 1 if known > 0 else known)
+        with self.text.at(at):
+            tp = infer(place, self.scope)
+        if tp.kind not in ("int64", "unknown", "null"):
+            raise self.text.error(at, f"the place of an element is an int64, and {at.sql()} is {tp}; cast it")
+        branches = [(place > 0, place - 1)] + ([(place < 0, place)] if from_end else [])
+        return of.element(Case(tuple(branches), literal(None)))
 
     def aggregate(self, node: Any) -> Aggregate:
         """An aggregate function of the rows' columns."""
         if isinstance(node, exp.Filter):
             self.text.only(node, "this", "expression")
-            return self.aggregate(node.this).where(self.convert(node.expression.this))
+            return self.aggregate(node.this).where(self._column_alone(node.expression.this))
         if not isinstance(node, exp.Count) and type(node) not in _AGGREGATES:
             raise self.text.error(node, f"{_label(node)} is not supported as an aggregate")
         self.text.only(node, "this", "big_int", "nulls_excluded")
@@ -263,16 +289,29 @@ class Scalars:
         if isinstance(of, exp.Distinct):
             if not isinstance(node, exp.Count) or len(of.expressions) != 1:
                 raise self.text.error(node, "DISTINCT stands only in COUNT(DISTINCT column)")
-            return Aggregate("count_distinct", self.convert(of.expressions[0]))
+            return Aggregate("count_distinct", self._column_alone(of.expressions[0]))
         if isinstance(node, exp.Count):
-            return Aggregate("count", None if isinstance(of, exp.Star) else self.convert(of))
+            return Aggregate("count", None if isinstance(of, exp.Star) else self._column_alone(of))
         function, args = _AGGREGATES[type(node)]
-        return Aggregate(function, self.convert(of), args)
+        return Aggregate(function, self._column_alone(of), args)
+
+    def _column_alone(self, node: Any) -> Expression:
+        return columns_alone(self.text, node, self.convert(node))
 
 
 def is_aggregate(node: Any) -> bool:
     """Whether the node itself is an aggregate function."""
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Filter) and isinstance(node.this, exp.AggFunc))
+
+
+def _rounded(of: Expression, digits: int) -> Expression:
+    return Call("round_half_up", (of, literal(digits)))
+
+
+def _whole_constant(of: Expression) -> int | None:
+    """The value of a constant that is an int, its sign before it; ``None`` for anything else."""
+    sign, of = (-1, of.of) if isinstance(of, Unary) and of.op == "-" else (1, of)
+    return sign * of.value if isinstance(of, Literal) and type(of.value) is int else None
 
 
 def _label(node: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from penstock.state.native import compiled
-from penstock.state.serde import Serde
+from penstock.state.serde import Serde, check_finite
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.encoded import WrittenColumn
 
@@ -36,19 +36,41 @@ class DictOf:
         return dict(zip(self.names, values, strict=True))
 
 
+class Finite:
+    """The encoder of a serde that refuses inf and nan."""
+
+    __slots__ = ("encode",)
+
+    def __init__(self, encode: Encode) -> None:
+        self.encode = encode
+
+    def __call__(self, value: Any) -> bytes:
+        data = self.encode(value)
+        if b"null" in data:
+            check_finite(value)
+        return data
+
+
 def encoder_of(serde: Serde[Any]) -> Encode | None:
     """The encoder of a serde that writes plain JSON."""
-    write = serde.serialize
-    return write if write is orjson.dumps or writes_typed(write) else None
+    write = serde.serialize if serde.unchecked is None else serde.unchecked
+    if write is not orjson.dumps and not writes_typed(write):
+        return None
+    return write if serde.unchecked is None else Finite(write)
 
 
 def writes_typed(encode: Encode) -> bool:
     """Whether it is an encoder of msgspec that writes fields in their order."""
+    encode = _inner(encode)
     if encode is msgspec.json.encode:
         return True
     encoder = getattr(encode, "__self__", None)
     # one that sorts fields would have to see a record whole
     return type(encoder) is msgspec.json.Encoder and encode == encoder.encode and encoder.order is None
+
+
+def _inner(encode: Encode) -> Encode:
+    return encode.encode if isinstance(encode, Finite) else encode
 
 
 def written_json(column: StructColumn, encode: Encode) -> Column | list[bytes | None] | None:
@@ -148,7 +170,13 @@ def _texts(column: Column, encode: Encode) -> tuple[str, list[Any]]:
 
 
 def _each(values: list[Any], encode: Encode) -> list[str]:
-    """The text of each value."""
+    """The text of each value. Raises for inf and nan where the encoder refuses them."""
+    if isinstance(encode, Finite):
+        texts = _each(values, encode.encode)
+        for value, text in zip(values, texts, strict=True):
+            if value is not None and "null" in text:
+                check_finite(value)
+        return texts
     encoder = _MSGSPEC if encode is msgspec.json.encode else getattr(encode, "__self__", None)
     if isinstance(encoder, msgspec.json.Encoder):
         # all at once; within a value a line's end is escaped, unless it is JSON already

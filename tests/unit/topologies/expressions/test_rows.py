@@ -99,6 +99,21 @@ def test_is_in_has_three_values() -> None:
     assert run(col("a").is_in(1), {"a": None}) is None
 
 
+@pytest.mark.parametrize("empty", [[], (), set(), frozenset()])
+def test_nothing_is_in_no_values(empty: Any) -> None:
+    """False, and null of null, as with any other list."""
+    assert run(col("a").is_in(empty), {"a": 2}) is False
+    assert run(~col("a").is_in(empty), {"a": 2}) is True
+    assert run(col("a").is_in(empty), {"a": None}) is None
+
+
+def test_is_in_takes_sets_in_one_order() -> None:
+    """Whatever the order of the set, the expression is the same."""
+    assert run(col("a").is_in({"x", "y"}), {"a": "y"}) is True
+    for names in ({"b", "a", "c"}, frozenset(("c", "b", "a"))):
+        assert col("a").is_in(names).same_as(col("a").is_in("a", "b", "c"))
+
+
 def test_between_is_false_where_one_side_decides() -> None:
     """As the conjunction that it stands for."""
     assert run(col("a").between(1, 3), {"a": 3}) is True

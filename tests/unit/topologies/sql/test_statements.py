@@ -109,6 +109,26 @@ def test_nulls_are_a_group(query: Query) -> None:
     assert values(rows) == [{"g": None, "n": 1}, {"g": 1, "n": 1}, {"g": None, "n": 2}]
 
 
+def test_columns_of_both_inputs_with_one_name_are_a_group(query: Query, bids: list[Record]) -> None:
+    """Each has its own place in the key; one that is named twice has one."""
+    text = """SELECT b.price AS bid, a.price AS ask, COUNT(*) AS n FROM bids b JOIN asks a ON b.auction = a.auction
+              AND a.rowtime BETWEEN b.rowtime AND b.rowtime + INTERVAL '1' MINUTE
+              GROUP BY b.price, a.price, b.price HAVING a.price > b.price"""
+    asks = [Record("q", Bid(1, 0, 11), 100), Record("q", Bid(1, 0, 5), 200), Record("q", Bid(1, 0, 11), 300)]
+    rows = query(text, bids=bids[:1], asks=asks)
+    assert rows == [
+        ({"price": 0, "a.price": 11}, {"bid": 0, "ask": 11, "n": 1}),
+        ({"price": 0, "a.price": 5}, {"bid": 0, "ask": 5, "n": 1}),
+        ({"price": 0, "a.price": 11}, {"bid": 0, "ask": 11, "n": 2}),
+    ]
+
+
+def test_the_time_of_rows_is_aggregated_as_a_column(query: Query, bids: list[Record]) -> None:
+    """Which a subquery makes of it."""
+    rows = query("SELECT MAX(t) AS last FROM (SELECT *, rowtime AS t FROM bids) AS b", bids=bids[:3])
+    assert values(rows)[-1] == {"last": 2000}
+
+
 def test_windows_give_one_row_when_they_close(query: Query, bids: list[Record]) -> None:
     """Tumbling, hopping and session windows."""
     tumbling = query(

@@ -126,6 +126,10 @@ class StoreWrites:
 class StateBackend(Protocol):
     """The bytes of all stores of one task. Not thread-safe; owned by whoever runs or restores the task."""
 
+    damaged: str | None
+    """What was seen when some call raised ``StateCorruptedError`` for damage to what is stored; ``None``: none did. Nothing
+    of it is to be used any more."""
+
     @property
     def keeps_reads(self) -> bool:
         """Whether what was read lately is read again from memory, at no more than the cost of decoding it."""

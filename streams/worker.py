@@ -371,6 +371,7 @@ class Worker:
                 topic_ids,
                 self._clock.now_ms(),
                 task.stream_time_ms,
+                segment_ms=spec.segment_ms,
             )
         )
 

@@ -189,6 +189,7 @@ def write_snapshot(
         {facts.topic: facts.topic_id},
         target.created_ms,
         target.stream_time_ms,
+        segment_ms=target.form.spec().segment_ms,
     )
     with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
         work = Path(folder)
@@ -206,6 +207,7 @@ def write_snapshot(
         attempt=attempt,
         created_ms=target.created_ms,
         delete_retention_ms=facts.delete_retention_ms,
+        segment_ms=target.form.spec().segment_ms,
         files=tuple(files),
         input_offsets=target.input_offsets,
     )

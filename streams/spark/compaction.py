@@ -245,7 +245,7 @@ def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, n
         for manifest in snapshots.find(target.of).manifests:
             if manifest.changelog_offset > target.end:
                 continue
-            wrong = why_not(manifest, target.facts, now_ms)
+            wrong = why_not(manifest, target.facts, now_ms, target.form.spec().segment_ms)
             if wrong is not None:
                 refused.append(f"the snapshot at offset {manifest.changelog_offset} is of no use: {wrong}")
                 continue

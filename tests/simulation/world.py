@@ -99,6 +99,9 @@ class SimRestoring:
             end = min(end, reached.inputs[topic])
         assert end >= reached.changelogs.get(spec.name, 0), "the changelog lacks what was committed"
         raw = backend.position(spec.name)
+        if raw is not None and decode_position(raw).segment_ms != spec.segment_ms:
+            backend.reset(spec.name)
+            raw = None
         start = 0 if raw is None else decode_position(raw).changelog_offset
         assert start <= end, "the store stands past what is committed"
         found = [(o, e) for o, e in log.committed(start) if o < end]
@@ -106,11 +109,11 @@ class SimRestoring:
         entries = from_changelog_columns(
             spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]
         )
-        backend.commit([StoreWrites(spec.name, entries, _position(end))])
+        backend.commit([StoreWrites(spec.name, entries, _position(end, spec))])
 
 
-def _position(offset: int) -> bytes:
-    return encode_position(Position(offset, {}, "memory", {}, 0))
+def _position(offset: int, spec: StoreSpec) -> bytes:
+    return encode_position(Position(offset, {}, "memory", {}, 0, segment_ms=spec.segment_ms))
 
 
 class SimClock:
@@ -271,8 +274,9 @@ class Node:
         self.on_step(step)
 
     def _position_of(self, task: Task, store: str) -> bytes:
-        source = task.stores[store].spec.source_topic
-        return _position(task.feed.positions()[source] if source is not None else task.changelog_ends.get(store, 0))
+        spec = task.stores[store].spec
+        ends, positions = task.changelog_ends, task.feed.positions()
+        return _position(ends.get(store, 0) if spec.source_topic is None else positions[spec.source_topic], spec)
 
     def crash_at(self, step: Step, nth: int) -> None:
         """Be gone at the nth time that this step was done."""

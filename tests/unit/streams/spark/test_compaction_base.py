@@ -1,0 +1,54 @@
+"""Which snapshot a compaction builds upon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.state.changelog import from_changelog_columns
+from penstock.state.log import TopicPartition
+from penstock.state.snapshot import SnapshotRepository
+from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
+from penstock.streams.memory_log import Entry
+from penstock.streams.spark.cluster import Cluster
+from penstock.streams.spark.compact_executor import write_snapshot
+from penstock.streams.spark.compaction import CompactPlan, plan_compaction
+from penstock.topologies.graph import Topology
+from tests.simulation.world import APP, World
+
+NOW_MS = 1_000
+
+
+def sessions(grace_ms: int) -> Topology:
+    builder = ps.StreamsBuilder("t", key=str, value=str)
+    windows = ps.session("1s", grace=grace_ms)
+    builder.stream("in").group_by_key().windowed_by(windows).count(name="counts").to_stream().to("out")
+    return builder.build()
+
+
+def planned(world: World, repository: Path, grace_ms: int) -> CompactPlan:
+    cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log))
+    return plan_compaction(sessions(grace_ms), APP, cluster, str(repository), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("grace_ms", [0, 60_000])
+def test_a_snapshot_is_no_base_for_a_store_with_other_segments(tmp_path: Path, grace_ms: int) -> None:
+    world = World(sessions(0), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
+    node = world.node("a")
+    world.log.append(TopicPartition("in", 0), Entry(b"k", b"v", 1_000_000))
+    world.settle(node)
+    (target,) = planned(world, tmp_path, 0).targets
+    found = [e for _, e in world.log.partition(target.log).committed(0)]
+    entries = from_changelog_columns(
+        target.form.spec(), [e.key for e in found], [e.value for e in found], [e.timestamp_ms for e in found]
+    )
+    repository = SnapshotRepository(tmp_path)
+    manifest = write_snapshot(repository, target, ((k, v) for k, v in entries if v is not None), 1 << 20)
+    repository.publish(manifest)
+    plan = planned(world, tmp_path, grace_ms)
+    if grace_ms == 0:
+        assert plan.fresh == (manifest,)
+    else:
+        assert [(t.base, t.start) for t in plan.targets] == [(None, 0)]

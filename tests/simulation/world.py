@@ -117,7 +117,7 @@ class SimRestoring:
             raw = None
         start = 0 if raw is None else decode_position(raw).changelog_offset
         assert start <= end, "the store stands past what is committed"
-        found = [(o, e) for o, e in log.committed(start) if o < end]
+        found = [(o, e) for o, e in log.committed(max(start, log.first)) if o < end]
         self.replayed += len(found)
         entries = from_changelog_columns(
             spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]

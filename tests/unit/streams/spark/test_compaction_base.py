@@ -47,8 +47,29 @@ def test_a_snapshot_is_no_base_for_a_store_with_other_segments(tmp_path: Path, g
     repository = SnapshotRepository(tmp_path)
     manifest = write_snapshot(repository, target, ((k, v) for k, v in entries if v is not None), 1 << 20)
     repository.publish(manifest)
-    plan = planned(world, tmp_path, grace_ms)
     if grace_ms == 0:
-        assert plan.fresh == (manifest,)
-    else:
-        assert [(t.base, t.start) for t in plan.targets] == [(None, 0)]
+        assert planned(world, tmp_path, grace_ms).fresh == (manifest,)
+        return
+    assert [(t.base, t.start) for t in planned(world, tmp_path, grace_ms).targets] == [(None, 0)]
+    world.log.partition(target.log).delete_before(1)  # it has expired
+    assert [(t.base, t.start) for t in planned(world, tmp_path, grace_ms).targets] == [(None, 1)]
+
+
+def test_a_table_of_versions_is_compacted_from_its_topics_begin(tmp_path: Path) -> None:
+    builder = ps.StreamsBuilder("t", key=str, value=str)
+    builder.table("rates", history="1s", name="rates").to("out")
+    world = World(builder.build(), "exactly_once", partitions=1, inputs=["rates"], outputs=["out"])
+    node = world.node("a")
+    cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log))
+
+    def plan() -> CompactPlan:
+        world.settle(node)
+        return plan_compaction(world.topology, APP, cluster, str(tmp_path), now_ms=NOW_MS)
+
+    world.log.append(TopicPartition("rates", 0), Entry(b"k", b"v", 1_000))
+    repository = SnapshotRepository(tmp_path)
+    manifest = write_snapshot(repository, plan().targets[0], iter([]), 1 << 20)
+    repository.publish(manifest)
+    assert plan().fresh == (manifest,)
+    world.log.append(TopicPartition("rates", 0), Entry(b"k", b"w", 2_000))
+    assert [(t.base, t.start) for t in plan().targets] == [(None, 0)]

@@ -14,9 +14,9 @@ import msgspec
 
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
-from penstock.state.store import StoreKind
+from penstock.state.store import SEGMENTED, StoreKind
 
-VERSION = 1
+VERSION = 2
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """Names that cannot leave the folder they are put in."""
 
@@ -53,6 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     begins the names of its files and tells apart the runs that made snapshots of one offset. ``created_ms``
     is the wall time at which reading the changelog began: a deletion that the changelog dropped later than
     that is in the snapshot. ``delete_retention_ms`` is the changelog's ``delete.retention.ms`` at that time.
+    ``segment_ms`` is that of the store's keys, 0 for kinds without segments.
     ``input_offsets`` (topic, partition, next offset) are known when a task made the snapshot, or a job that
     consumed the inputs itself. ``files`` ascend and are disjoint, and the first one begins with the position.
     """
@@ -68,6 +69,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     attempt: str
     created_ms: int
     delete_retention_ms: int
+    segment_ms: Count
     files: tuple[SnapshotFile, ...]
     input_offsets: tuple[tuple[str, int, int], ...] | None = None
 
@@ -138,6 +140,8 @@ def _wrong(manifest: Manifest) -> str | None:
         return "it names no file, and the position lies in the first one"
     if not FILE_NAME.fullmatch(manifest.attempt):
         return f"the attempt {manifest.attempt!r} cannot be part of a file's name"
+    if (manifest.kind in SEGMENTED) != (manifest.segment_ms > 0):
+        return f"a store of kind {manifest.kind} has no segments of {manifest.segment_ms} ms"
     last: bytes | None = None
     for file in manifest.files:
         if not FILE_NAME.fullmatch(file.name):

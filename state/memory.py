@@ -89,6 +89,8 @@ class MemoryBackend:
         if keep_flushed:
             self._flushed = {name: _Flushed({}, None) for name in names}
 
+    damaged: str | None = None
+    """Set by tests."""
     keeps_reads = False
     """A model of a database, which reads take long from."""
 

@@ -15,7 +15,7 @@ import msgspec
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"PSP"
 _HEADER_BYTES = len(_MAGIC) + 1 + 4
 
@@ -28,7 +28,8 @@ class Position:
     leader epoch of the changelog's last applied record, -1 when unknown. ``topic_ids`` maps topic names
     (changelog and inputs) to the ids that the cluster gave them. ``stream_time_ms`` is the task's, -1 before
     its first record. ``wall_time_ms`` is when the store was last known to be at this offset: the age that
-    tombstones are judged by.
+    tombstones are judged by. ``segment_ms`` is the store's (``penstock.state.store``) when its keys were written, 0 for
+    kinds without segments.
     """
 
     changelog_offset: int
@@ -38,6 +39,7 @@ class Position:
     wall_time_ms: int
     stream_time_ms: int = -1
     epoch: int = -1
+    segment_ms: int = 0
 
 
 class _Payload(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -48,6 +50,7 @@ class _Payload(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     wall_time_ms: int
     stream_time_ms: int
     epoch: int
+    segment_ms: int
 
 
 _encoder = msgspec.msgpack.Encoder(order="sorted")
@@ -65,6 +68,7 @@ def encode_position(position: Position) -> bytes:
             position.wall_time_ms,
             position.stream_time_ms,
             position.epoch,
+            position.segment_ms,
         )
     )
     return _MAGIC + bytes((VERSION,)) + zlib.crc32(payload).to_bytes(4, "big") + payload
@@ -95,6 +99,7 @@ def decode_position(data: bytes) -> Position:
         read.wall_time_ms,
         read.stream_time_ms,
         read.epoch,
+        read.segment_ms,
     )
 
 

@@ -8,11 +8,13 @@ Local state is kept when it can be proved right, and quarantined with a reason w
 * too old: the changelog may have dropped deletions that the store lacks, so that deleted keys would live on.
   The age is judged by 0.9 of ``delete.retention.ms``, and only where the changelog is compacted and has
   records to read; a store at the log's very end lacks nothing, whatever its age. A wall time in the future
-  proves no age at all.
+  proves no age at all;
+* keys in segments of another length than the store has now: its retention was changed, and they cannot be read.
 
-The last two are no matter for a store that holds all that the task's last commit wrote: what lies behind that was never
-committed (a transaction's marker, aborted records, or such as will be made again from the input). Under exactly-once a
-whole store always stands one marker before the log's end, and the log may have dropped everything before it by age.
+The log's begin and the age are no matter for a store that holds all that the task's last commit wrote: what lies behind
+that was never committed (a transaction's marker, aborted records, or such as will be made again from the input). Under
+exactly-once a whole store always stands one marker before the log's end, and the log may have dropped everything before
+it by age.
 
 A snapshot is held to the same rules.
 """
@@ -92,14 +94,18 @@ def decide(
     log: ChangelogFacts,
     now_ms: int,
     snapshots: Sequence[Manifest] = (),
+    *,
+    segment_ms: int,
 ) -> Decision:
     """How to restore one store partition.
 
     ``stored`` is the store's position, ``None`` for a store never written. Snapshots may come in any order,
-    those of other stores and clusters among them; the one with the highest usable offset is taken.
+    those of other stores and clusters among them; the one with the highest usable offset is taken. ``segment_ms`` is the
+    store's.
     """
+    afresh = decide_afresh(of, log, now_ms, snapshots, segment_ms=segment_ms)
     if stored is None:
-        return _afresh(of, log, now_ms, snapshots)
+        return afresh
     wrong = _distrust(
         log,
         offset=stored.changelog_offset,
@@ -107,9 +113,10 @@ def decide(
         topic_id=stored.topic_ids.get(log.topic),
         wall_time_ms=stored.wall_time_ms,
         now_ms=now_ms,
+        segments_ms=(stored.segment_ms, segment_ms),
     )
     if wrong is not None:
-        return Quarantine(f"the local state of {of} cannot be used: {wrong}", _afresh(of, log, now_ms, snapshots))
+        return Quarantine(f"the local state of {of} cannot be used: {wrong}", afresh)
     left = log.end_offset - stored.changelog_offset
     return Resume(
         max(stored.changelog_offset, log.begin_offset),
@@ -117,13 +124,14 @@ def decide(
     )
 
 
-def _afresh(
-    of: StorePartition, log: ChangelogFacts, now_ms: int, snapshots: Sequence[Manifest]
+def decide_afresh(
+    of: StorePartition, log: ChangelogFacts, now_ms: int, snapshots: Sequence[Manifest], *, segment_ms: int
 ) -> FromBeginning | IngestSnapshot:
+    """How to restore an empty store partition; arguments as of ``decide``."""
     refused: list[str] = []
     mine = [m for m in snapshots if m.of == of]
     for manifest in sorted(mine, key=lambda m: (m.changelog_offset, m.attempt), reverse=True):
-        wrong = why_not(manifest, log, now_ms)
+        wrong = why_not(manifest, log, now_ms, segment_ms)
         if wrong is None:
             offset = manifest.changelog_offset
             left = log.end_offset - offset
@@ -134,11 +142,13 @@ def _afresh(
             )
         refused.append(f"the snapshot at offset {manifest.changelog_offset} is refused: {wrong}")
     said = "; ".join(refused) or "there is no snapshot"
+    if log.begin_offset:
+        said += f"; it begins at offset {log.begin_offset}: what is older has expired or was deleted"
     return FromBeginning(log.begin_offset, f"{of} is restored from the begin of {log.topic}: {said}")
 
 
-def why_not(manifest: Manifest, log: ChangelogFacts, now_ms: int) -> str | None:
-    """Why the snapshot must not be ingested for this log; ``None`` when it may."""
+def why_not(manifest: Manifest, log: ChangelogFacts, now_ms: int, segment_ms: int) -> str | None:
+    """Why the snapshot must not be ingested for this log into a store of this ``segment_ms``; ``None`` when it may."""
     if manifest.topic != log.topic:
         return f"it was made from topic {manifest.topic}, and the changelog is {log.topic}"
     return _distrust(
@@ -148,16 +158,27 @@ def why_not(manifest: Manifest, log: ChangelogFacts, now_ms: int) -> str | None:
         topic_id=manifest.topic_id,
         wall_time_ms=manifest.created_ms,
         now_ms=now_ms,
+        segments_ms=(manifest.segment_ms, segment_ms),
     )
 
 
 def _distrust(
-    log: ChangelogFacts, *, offset: int, cluster_id: str, topic_id: str | None, wall_time_ms: int, now_ms: int
+    log: ChangelogFacts,
+    *,
+    offset: int,
+    cluster_id: str,
+    topic_id: str | None,
+    wall_time_ms: int,
+    now_ms: int,
+    segments_ms: tuple[int, int],
 ) -> str | None:
     if cluster_id != log.cluster_id:
         return f"it belongs to cluster {cluster_id}, and this is cluster {log.cluster_id}"
     if topic_id != log.topic_id:
         return f"it was made from topic {log.topic} with id {topic_id}, which now has id {log.topic_id}"
+    had_ms, has_ms = segments_ms
+    if had_ms != has_ms:
+        return f"its keys are in segments of {had_ms} ms, and the store has {has_ms} ms since its retention was changed"
     if offset > log.end_offset:
         return f"its offset {offset} lies past the end {log.end_offset} of {log.topic}, which has lost records"
     if log.committed_end is not None and offset >= log.committed_end:

@@ -17,6 +17,8 @@ Invariants:
 * Expired keys are deleted before the other entries of a write-out, which were all put later or lie above.
 * Every handle of a column family is released on ``close``; one that is left keeps the database locked. An
   iterator that is being read is such a handle too.
+* Damage that is met is written into the folder (``DAMAGE_FILE``), which is never opened again: most of it is met long after
+  the database was opened, by whoever reads the block.
 * A range is read with the iterator whose status can be asked. The convenient one (``items()``) ends at a
   damaged block as if the store ended there.
 """
@@ -24,7 +26,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from rocksdict import ColumnFamily, IngestExternalFileOptions, Rdict, ReadOption
 
 from penstock.state.entries import WrittenEntries, new_entries
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TopologyError
+from penstock.state.files import replace_file
 from penstock.state.native import compiled
 from penstock.state.rocksdb_errors import translated
 from penstock.state.rocksdb_files import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
@@ -47,6 +50,7 @@ batch 0.2."""
 DIRECT_COMMITS = 64
 """How many commits after the last range go into the database at once."""
 PENDING_FILE = "written-out.pending"
+DAMAGE_FILE = "damage.txt"
 WRITTEN_PARTS, WRITTEN_PARTS_IN_PYTHON = 2, 8
 """What part of the bound may be waiting to be written out. In Python less: an entry takes three times as much, and a million
 keys counted in buffers of 64 MB took 1.1 of the CPU that they took without a buffer, and 250 MB more."""
@@ -56,7 +60,7 @@ _DEFAULT_FAMILY = "default"
 
 class RocksDBBackend:
     """``StateBackend`` over one RocksDB database, which it opens, creating what is missing, and owns until
-    ``close``.
+    ``close``. ``damaged`` says what damage was met; its files are not to be opened again then, but quarantined.
 
     Stores that the folder does not hold yet get an empty column family. Every method raises
     ``StateCorruptedError`` for damaged files, ``EnvironmentFault`` for a full or failing disk and missing
@@ -71,6 +75,7 @@ class RocksDBBackend:
         self._path = Path(path)
         self._options = options or RocksDBOptions()
         self._names = [s if isinstance(s, str) else s.name for s in stores]
+        self.damaged: str | None = None
         self._closed = False
         self._write_options = unlogged_writes()
         entries_bytes = self._options.limits().entries_bytes
@@ -78,6 +83,7 @@ class RocksDBBackend:
         with translated(self._path, "create the folder"):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._path / PENDING_FILE).unlink(missing_ok=True)  # of a process that was killed
+        _refuse_damaged(self._path)
         _check_families(self._path, self._names)
         with translated(self._path, "open the database"):
             self._db = Rdict(
@@ -92,13 +98,27 @@ class RocksDBBackend:
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily] = {}
         self._buffers: dict[str, StoreBuffer] = {}
-        for name in self._names:
-            self._attach(name)
-            self._buffers[name] = StoreBuffer(new_entries())
-            self._buffers[name].began_empty = self.is_empty(name)
+        try:
+            for name in self._names:
+                self._attach(name)
+                self._buffers[name] = StoreBuffer(new_entries())
+                self._buffers[name].began_empty = self.is_empty(name)
+        except BaseException:
+            self._closed = True
+            self._release()
+            raise
         parts = WRITTEN_PARTS if self.keeps_reads else WRITTEN_PARTS_IN_PYTHON
         self._written_max = min(entries_bytes // parts, self._options.write_out_bytes)
         self._bound.join()
+
+    def _during(self, doing: str) -> AbstractContextManager[None]:
+        return translated(self._path, doing, self._found_damaged)
+
+    def _found_damaged(self, error: StateCorruptedError) -> None:
+        if self.damaged is None:
+            self.damaged = str(error)
+            with suppress(OSError):  # on a disk that refuses even this, the next one who reads the block meets it
+                replace_file(self._path / DAMAGE_FILE, f"{error}\n".encode())
 
     def _attach(self, name: str) -> None:
         self._families[name] = self._db.get_column_family(name)
@@ -169,7 +189,7 @@ class RocksDBBackend:
 
     def _read(self, family: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
         """What the database holds."""
-        with translated(self._path, "read"):
+        with self._during("read"):
             # A list is read by one batched multi-get, which also lets other threads run meanwhile.
             found: list[bytes | None] | None = family.get([USER_PREFIX + k for k in keys])
         assert found is not None  # a list of keys is answered by a list
@@ -191,27 +211,33 @@ class RocksDBBackend:
     def _ascending(self, family: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         read_options = ReadOptions()
         read_options.set_iterate_upper_bound(end)
-        with translated(self._path, "read"):
+        with self._during("read"):
             it = family.iter(read_options)
-            it.seek(first)
             valid, key, value, advance = it.valid, it.key, it.value, it.next
-            while valid():
-                yield key()[1:], value()
-                advance()
-            it.status()
+            try:
+                it.seek(first)
+                while valid():
+                    yield key()[1:], value()
+                    advance()
+                it.status()
+            finally:
+                del it, valid, key, value, advance  # an error's traceback is not to keep the handle
 
     def _descending(self, family: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         read_options = ReadOptions()
         read_options.set_iterate_upper_bound(end)
-        with translated(self._path, "read"):
+        with self._during("read"):
             it = family.iter(read_options)
-            it.seek_for_prev(end)
             valid, key, value, advance = it.valid, it.key, it.value, it.prev
-            # rocksdict's set_iterate_lower_bound sets the upper bound, so the lower one is compared here.
-            while valid() and (found := key()) >= first:
-                yield found[1:], value()
-                advance()
-            it.status()
+            try:
+                it.seek_for_prev(end)
+                # rocksdict's set_iterate_lower_bound sets the upper bound, so the lower one is compared here.
+                while valid() and (found := key()) >= first:
+                    yield found[1:], value()
+                    advance()
+                it.status()
+            finally:
+                del it, valid, key, value, advance
 
     def commit(self, writes: Sequence[StoreWrites]) -> None:
         for write in writes:
@@ -256,7 +282,7 @@ class RocksDBBackend:
             batch[POSITION_KEY] = buffer.position
             batched.append(store)
         if batched:
-            with translated(self._path, "write"):
+            with self._during("write"):
                 self._db.write(batch, self._write_options)
             for store in batched:
                 self._buffers[store].settle()
@@ -276,7 +302,7 @@ class RocksDBBackend:
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         try:
-            with translated(self._path, "write out a table file"):
+            with self._during("write out a table file"):
                 write_sorted(path, self._parts(store, buffer), position, self._options)
                 self._families[store].ingest_external_file([str(path)], options)
         finally:
@@ -294,11 +320,14 @@ class RocksDBBackend:
             return
         read_options = ReadOptions()
         read_options.set_iterate_upper_bound(USER_PREFIX + bound)
-        with translated(self._path, "read"):
+        with self._during("read"):
             it = self._families[store].iter(read_options)
-            it.seek(USER_PREFIX + floor)
-            found = it.key() if it.valid() else None
-            it.status()
+            try:
+                it.seek(USER_PREFIX + floor)
+                found = it.key() if it.valid() else None
+                it.status()
+            finally:
+                del it
         if found is not None:
             # Unlike put and delete, a range deletion ignores the batch's default column family.
             batch.delete_range(found, USER_PREFIX + bound, self._handles[store])
@@ -308,7 +337,7 @@ class RocksDBBackend:
         family = self._family(store)
         if (buffered := self._buffers[store].position) is not None:
             return buffered
-        with translated(self._path, "read the position"):
+        with self._during("read the position"):
             value: bytes | None = family.get(POSITION_KEY)
         return value
 
@@ -317,13 +346,13 @@ class RocksDBBackend:
         names = self._names if stores is None else stores
         families = [self._family(name) for name in names]
         self._write_out(names)
-        with translated(self._path, "flush"):
+        with self._during("flush"):
             for family in families:
                 family.flush()
 
     def size_bytes(self, store: str) -> int:
         family = self._family(store)
-        with translated(self._path, "ask for the size"):
+        with self._during("ask for the size"):
             on_disk = family.property_int_value("rocksdb.total-sst-files-size") or 0
             in_memory = family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
         return on_disk + in_memory + self._buffers[store].entries.written_bytes
@@ -333,7 +362,7 @@ class RocksDBBackend:
         self._family(store)
         self._floors.pop(store, None)
         self._buffers[store].clear()
-        with translated(self._path, f"empty store {store}"):
+        with self._during(f"empty store {store}"):
             if store == _DEFAULT_FAMILY:
                 # This column family cannot be dropped.
                 self._families[store].delete_range(b"", USER_END, self._write_options)
@@ -373,26 +402,41 @@ class RocksDBBackend:
             )
 
     def close(self) -> None:
-        """Write out and flush every store and release the database. Idempotent; releases it even when that fails."""
+        """Write out and flush every store and release the database. Idempotent; releases it even when that fails. Of a
+        damaged one nothing is written out."""
         if self._closed:
             return
         self._closed = True
-        families = list(self._families.values())
         try:
-            self._write_out(self._names)
-            with translated(self._path, "flush before closing"):
-                for family in families:
-                    family.flush()
+            if self.damaged is None:
+                self._write_out(self._names)
+                with self._during("flush before closing"):
+                    for family in self._families.values():
+                        family.flush()
         finally:
             self._bound.leave()
-            self._buffers.clear()
-            self._handles.clear()
-            self._families.clear()
-            for family in families:
-                with suppress(Exception):  # it flushes once more; what that could say was said above
-                    family.close()
-            with suppress(Exception):
-                self._db.close()
+            self._release()
+
+    def _release(self) -> None:
+        families = list(self._families.values())
+        self._buffers.clear()
+        self._handles.clear()
+        self._families.clear()
+        for family in families:
+            with suppress(Exception):  # it flushes once more; what that could say was said when it was flushed before
+                family.close()
+        with suppress(Exception):
+            self._db.close()
+
+
+def _refuse_damaged(path: Path) -> None:
+    with translated(path, "look for damage"):
+        known = path / DAMAGE_FILE
+        if known.exists():
+            raise StateCorruptedError(
+                f"damage was met in {path}: {known.read_text('utf-8', 'replace').strip()}; it is to be quarantined and the "
+                "task restored"
+            )
 
 
 def _check_families(path: Path, names: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,15 +10,20 @@ from penstock.state.errors import EnvironmentFault, PenstockError, RetriableErro
 
 
 @contextmanager
-def translated(path: Path, doing: str) -> Iterator[None]:
+def translated(
+    path: Path, doing: str, on_damage: Callable[[StateCorruptedError], None] | None = None
+) -> Iterator[None]:
     """Turn what RocksDB or the operating system raises while we are ``doing`` something in ``path`` into our
-    words."""
+    words. ``on_damage`` is called before damage is raised."""
     try:
         yield
     except (PenstockError, TypeError, ValueError):
         raise
     except Exception as exc:
-        raise translate(exc, path, doing) from exc
+        error = translate(exc, path, doing)
+        if on_damage is not None and isinstance(error, StateCorruptedError):
+            on_damage(error)
+        raise error from exc
 
 
 def translate(exc: Exception, path: Path, doing: str) -> PenstockError:

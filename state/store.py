@@ -49,8 +49,9 @@ class StoreSpec:
 
     @property
     def segment_ms(self) -> int:
-        """How much time one segment holds: half the retention, so that a few segments hold all."""
-        return max((self.retention_ms or 0) // 2, 1)
+        """How much time one segment holds: half the retention, so that a few segments hold all. 0 for the kinds without
+        segments. Stored keys can be read with the ``segment_ms`` that wrote them only."""
+        return max((self.retention_ms or 0) // 2, 1) if self.kind in SEGMENTED else 0
 
 
 class Puts(NamedTuple):
@@ -125,6 +126,10 @@ class StoreWrites:
 
 class StateBackend(Protocol):
     """The bytes of all stores of one task. Not thread-safe; owned by whoever runs or restores the task."""
+
+    damaged: str | None
+    """What was seen when some call raised ``StateCorruptedError`` for damage to what is stored; ``None``: none did. Nothing
+    of it is to be used any more."""
 
     @property
     def keeps_reads(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from penstock.state.errors import TaskMigratedError
+from penstock.state.errors import StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.state.store import StateBackend, StoreSpec
@@ -62,6 +62,8 @@ class Assignment:
         self._open_reader = open_reader
         self._states: dict[TaskId, TaskState] = {}
         self._starts: dict[TaskId, dict[str, tuple[int, CommitMetadata]]] = {}
+        self._set_aside: set[TaskId] = set()
+        """Tasks that have not run since their stores were found damaged when they were to."""
         self._held: dict[TopicPartition, int] = {}
         """Ends seen of partitions whose task is still being restored."""
 
@@ -122,7 +124,16 @@ class Assignment:
             if task_id not in self._starts:
                 result.close()
                 continue
-            self._run(task_id, result)
+            try:
+                self._run(task_id, result)
+            except StateCorruptedError:
+                result.close()
+                if result.backend.damaged is None or task_id in self._set_aside:
+                    raise
+                self._set_aside.add(task_id)
+                stores = self._topology.subtopologies[task_id.subtopology].stores
+                self._restoring.submit(task_id, stores, _reached(self._starts[task_id]))
+                continue
             self.consumer.resume([TopicPartition(t, task_id.partition) for t in self.tasks[task_id].topics])
 
     def set_end(self, tp: TopicPartition, end: int) -> None:
@@ -135,6 +146,7 @@ class Assignment:
 
     def _run(self, task_id: TaskId, state: TaskState) -> None:
         task = self._open_task(task_id, state.backend, self._starts[task_id])
+        self._set_aside.discard(task_id)
         self._states[task_id] = state
         self.tasks[task_id] = task
         self._share_cache()

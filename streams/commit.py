@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from penstock.state.errors import PenstockError, TaskMigratedError
+from penstock.state.errors import PenstockError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.store import StoreWrites
 from penstock.streams import metadata
@@ -148,7 +148,8 @@ class Committer:
 
         Raises ``AbortableError`` or ``ProducerRetiredError`` (call ``abort``), ``TaskMigratedError`` (discard and
         rejoin), ``RetriableError`` (exactly-once: call ``abort``; else call it again). An unknown outcome is resolved
-        here: the commit is found to have happened, or the tasks go on from what is committed.
+        here: the commit is found to have happened, or the tasks go on from what is committed. ``StateCorruptedError``: the
+        stores of a task are damaged; those of the others stand at the last commit.
         """
         busy = [t for t in tasks if t.uncommitted_records]
         if not busy and not self._in_transaction:
@@ -165,8 +166,14 @@ class Committer:
                 return False
         self._in_doubt.clear()
         self._on_step("committed")
+        damage: StateCorruptedError | None = None
         for task, work in works:
-            task.committed(work, {name: self._position_of(task, name) for name in work.pending})
+            try:
+                task.committed(work, {name: self._position_of(task, name) for name in work.pending})
+            except StateCorruptedError as exc:
+                damage = exc  # the others are written all the same: the log has their commit
+        if damage is not None:
+            raise damage
         self._on_step("stores_written")
         return True
 
@@ -325,5 +332,5 @@ def start_positions(
     return out
 
 
-RESTARTABLE = (AbortableError, ProducerRetiredError)
-"""What ``Committer.abort`` repairs."""
+RESTARTABLE = (AbortableError, ProducerRetiredError, StateCorruptedError)
+"""What an abort repairs; of tasks whose stores are damaged, with stores restored anew."""

@@ -20,6 +20,9 @@ class Policies:
     against the partition's own stream time, so that a replay decides alike; the first record of a partition has
     nothing to be measured against. ``clamp`` gives such a record the partition's stream time (a negative time: 0).
     ``dead_letter`` sends the record's original bytes to ``dead_letter_topic``, with the error in its headers.
+
+    A worker takes no ``deserialization`` or ``timestamp`` but ``fail`` for a topology with a table over its own topic, which
+    a restore reads with all that the table refused.
     """
 
     deserialization: ErrorPolicy = "fail"

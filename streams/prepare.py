@@ -20,6 +20,7 @@ from penstock.state.changelog import (
 )
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.streams.commit import Guarantee
+from penstock.streams.policies import Policies
 from penstock.streams.ports import LogAdmin, TopicSpec
 from penstock.topologies.graph import Subtopology, Topology
 
@@ -53,6 +54,22 @@ def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:
         raise TopologyError(
             f"at_most_once commits before it processes, so store {topology.stores[0].name!r} could miss records; "
             "at_most_once takes stateless topologies only: run at_least_once or exactly_once"
+        )
+
+
+def check_policies(topology: Topology, policies: Policies) -> None:
+    """Refuse policies under which a table over its own topic could not be restored: the topic still has the records that the
+    table refused, and what of them was judged by stream time cannot be judged again once the topic was compacted. Raises
+    ``SettingsError``."""
+    chosen = {"deserialization": policies.deserialization, "timestamp": policies.timestamp}
+    lenient = [f"{kind}={policy}" for kind, policy in chosen.items() if policy != "fail"]
+    tables = [s for s in topology.stores if s.source_topic is not None]
+    if lenient and tables:
+        table = tables[0]
+        raise SettingsError(
+            f"table {table.name!r} is restored from its own topic {table.source_topic!r}, where the records lie that "
+            f"{' and '.join(lenient)} would refuse: a restored table would have them. Choose fail, or read the "
+            f"topic as builder.stream({table.source_topic!r}, …).to_table(), which has a changelog of its own"
         )
 
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import compress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from penstock.state.changelog import History, changelog_topic, from_changelog_columns
 from penstock.state.directory import StateDirectory, TaskLock
-from penstock.state.errors import IncompatibleError, RetriableError, StateCorruptedError
+from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, StateCorruptedError
+from penstock.state.files import environment_fault
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
 from penstock.state.position import Position, decode_position, encode_position
@@ -31,6 +33,7 @@ from penstock.state.restore import (
     RestoreProgress,
     Resume,
     decide,
+    decide_afresh,
 )
 from penstock.state.rocksdb import RocksDBBackend
 from penstock.state.rocksdb_options import RocksDBOptions
@@ -53,6 +56,31 @@ OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 class Cancelled(Exception):
     """The task was taken away while it was being restored."""
+
+
+@dataclasses.dataclass
+class _Opening:
+    """A task that is being opened. ``said``: what was found and done, in sentences. ``unusable``: the names of snapshots
+    that turned out damaged."""
+
+    task: TaskId
+    stores: Sequence[StoreSpec]
+    reached: Reached
+    cancelled: Callable[[], bool]
+    said: list[str] = dataclasses.field(default_factory=list)
+    unusable: set[str] = dataclasses.field(default_factory=set)
+    backend: RocksDBBackend | None = None
+
+    def close(self) -> None:
+        """Release the database. What cannot be written meanwhile is restored from the log."""
+        if self.backend is not None:
+            with suppress(PenstockError):
+                self.backend.close()
+        self.backend = None
+
+
+def _restorable(spec: StoreSpec) -> bool:
+    return spec.changelog or spec.source_topic is not None
 
 
 class TaskOpener:
@@ -93,21 +121,21 @@ class TaskOpener:
         position. Raises ``Cancelled`` when told so, and ``IncompatibleError`` for a changelog that does not hold what was
         committed."""
         lock = self._lock(task, cancelled)
-        said: list[str] = []
-        backend: RocksDBBackend | None = None
+        opening = _Opening(task, stores, reached, cancelled)
         try:
-            backend = self._open_database(task, stores, said)
-            consumer = self._open_consumer()
-            try:
-                for spec in stores:
-                    if spec.changelog or spec.source_topic is not None:
-                        backend = self._restore(task, stores, spec, backend, consumer, reached, cancelled, said)
-            finally:
-                consumer.close()
-            return TaskState(backend, lock, tuple(said))
+            self._remove_fetched(task)
+            damage = self._attempt(opening)
+            if damage is not None:
+                self._set_aside(opening, damage)
+                damage = self._attempt(opening)
+            if damage is not None:
+                raise StateCorruptedError(
+                    f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
+                )
+            assert opening.backend is not None
+            return TaskState(opening.backend, lock, tuple(opening.said))
         except BaseException:
-            if backend is not None:
-                backend.close()
+            opening.close()
             lock.release()
             raise
 
@@ -124,52 +152,62 @@ class TaskOpener:
                 if left <= LOCK_TURN_S:
                     raise
 
-    def _open_database(self, task: TaskId, stores: Sequence[StoreSpec], said: list[str]) -> RocksDBBackend:
-        path = self._directory.database_path(str(task))
+    def _attempt(self, opening: _Opening) -> str | None:
+        """Open the database and restore its stores; returns what damage was met. Whatever the error's traceback holds of
+        the database is gone by then."""
         try:
-            backend = RocksDBBackend(path, stores, self._options)
-            for spec in stores:
-                raw = backend.position(spec.name)
-                if raw is not None:
-                    decode_position(raw)
-            return backend
+            self._open_database(opening)
+            consumer = self._open_consumer()
+            try:
+                for spec in opening.stores:
+                    if _restorable(spec):
+                        self._restore(opening, spec, consumer)
+            finally:
+                consumer.close()
         except StateCorruptedError as exc:
-            said.append(f"task {task}: the local state is damaged and was set aside: {exc}")
-            self._directory.quarantine(str(task), str(exc))
-            return RocksDBBackend(path, stores, self._options)
+            return str(exc)
+        return None
+
+    def _open_database(self, opening: _Opening) -> None:
+        path = self._directory.database_path(str(opening.task))
+        opening.backend = backend = RocksDBBackend(path, opening.stores, self._options)
+        for spec in opening.stores:
+            raw = backend.position(spec.name)
+            if raw is not None:
+                decode_position(raw)
+
+    def _set_aside(self, opening: _Opening, damage: str) -> None:
+        opening.said.append(f"task {opening.task}: the local state is damaged and was set aside: {damage}")
+        opening.close()
+        self._directory.quarantine(str(opening.task), damage)
 
     # -- one store -----------------------------------------------------------------------------------------------
 
-    def _restore(
-        self,
-        task: TaskId,
-        stores: Sequence[StoreSpec],
-        spec: StoreSpec,
-        backend: RocksDBBackend,
-        consumer: LogConsumer,
-        reached: Reached,
-        cancelled: Callable[[], bool],
-        said: list[str],
-    ) -> RocksDBBackend:
+    def _restore(self, opening: _Opening, spec: StoreSpec, consumer: LogConsumer) -> None:
+        assert opening.backend is not None
+        task = opening.task
         of = StorePartition(self._application_id, spec.name, task.partition)
-        facts = self._facts(task, spec, consumer, reached, cancelled)
-        raw = backend.position(spec.name)
-        snapshots = self._snapshots(of, said)
-        decision = decide(of, None if raw is None else decode_position(raw), facts, self._now_ms(), snapshots)
-        said.append(decision.reason)
+        facts = self._facts(task, spec, consumer, opening.reached, opening.cancelled)
+        raw = opening.backend.position(spec.name)
+        stored = None if raw is None else decode_position(raw)
+        snapshots = self._snapshots(of, opening)
+        decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
+        opening.said.append(decision.reason)
         if isinstance(decision, Quarantine):
             # every store of the task goes aside with the one that is wrong: they share the database
-            backend.close()
+            opening.close()
             self._directory.quarantine(str(task), decision.reason)
-            backend = RocksDBBackend(self._directory.database_path(str(task)), stores, self._options)
-            for other in stores[: list(stores).index(spec)]:
-                backend = self._restore(task, stores, other, backend, consumer, reached, cancelled, said)
+            self._open_database(opening)
+            for other in opening.stores[: list(opening.stores).index(spec)]:
+                if _restorable(other):
+                    self._restore(opening, other, consumer)
             decision = decision.then
-            said.append(decision.reason)
-        if isinstance(decision, IngestSnapshot):
-            decision = self._ingest(spec, backend, decision, facts, said)
-        self._replay(task, spec, backend, consumer, facts, decision, cancelled)
-        return backend
+            opening.said.append(decision.reason)
+        while isinstance(decision, IngestSnapshot) and not self._ingest(opening, spec, decision.manifest):
+            snapshots = [m for m in snapshots if m.name not in opening.unusable]
+            decision = decide_afresh(of, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
+            opening.said.append(decision.reason)
+        self._replay(opening, spec, consumer, facts, decision)
 
     def _facts(
         self,
@@ -228,44 +266,56 @@ class TaskOpener:
             end = consumer.watermarks(partition)[1]
         return end
 
-    def _snapshots(self, of: StorePartition, said: list[str]) -> Sequence[Manifest]:
+    def _snapshots(self, of: StorePartition, opening: _Opening) -> Sequence[Manifest]:
         if self._repository is None:
             return []
         found = self._repository.find(of)
-        said += found.damaged
-        return found.manifests
+        opening.said += found.damaged
+        return [m for m in found.manifests if m.name not in opening.unusable]
 
-    def _ingest(
-        self,
-        spec: StoreSpec,
-        backend: RocksDBBackend,
-        decision: IngestSnapshot,
-        facts: ChangelogFacts,
-        said: list[str],
-    ) -> IngestSnapshot | FromBeginning:
-        """Bring the snapshot's files here and ingest them; a damaged snapshot is named and passed over."""
+    def _ingest(self, opening: _Opening, spec: StoreSpec, manifest: Manifest) -> bool:
+        """Bring the snapshot's files here and ingest them; a damaged snapshot is named, and the store left empty."""
         assert self._repository is not None
-        with TemporaryDirectory(dir=self._directory.path) as folder:
-            try:
-                files = self._repository.fetch(decision.manifest, Path(folder))
-            except StateCorruptedError as exc:
-                said.append(f"a snapshot is damaged and was passed over: {exc}")
-                return FromBeginning(facts.begin_offset, "the snapshot was damaged")
-            backend.ingest(spec.name, files)
-        return decision
+        assert opening.backend is not None
+        try:
+            files = self._repository.fetch(manifest, self._fetched(opening.task))
+            opening.backend.ingest(spec.name, files)
+        except StateCorruptedError as exc:
+            opening.unusable.add(manifest.name)
+            opening.said.append(f"a snapshot is damaged and was passed over: {exc}")
+            if opening.backend.damaged is not None:
+                raise
+            opening.backend.reset(spec.name)
+            return False
+        finally:
+            self._remove_fetched(opening.task)
+        return True
+
+    def _fetched(self, task: TaskId) -> Path:
+        """Where the files of a snapshot lie until they are ingested."""
+        return self._directory.task_path(str(task)) / "fetched"
+
+    def _remove_fetched(self, task: TaskId) -> None:
+        """Also what a process that was killed has left there."""
+        folder = self._fetched(task)
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+        except OSError as exc:
+            raise environment_fault(exc, f"remove {folder}") from exc
 
     def _replay(
         self,
-        task: TaskId,
+        opening: _Opening,
         spec: StoreSpec,
-        backend: RocksDBBackend,
         consumer: LogConsumer,
         facts: ChangelogFacts,
         decision: Resume | FromBeginning | IngestSnapshot,
-        cancelled: Callable[[], bool],
     ) -> None:
         """Read ``[offset, end)`` of the changelog into the store. Ends by position, not by records: compaction and
         transactions leave gaps."""
+        backend, task = opening.backend, opening.task
+        assert backend is not None
         partition = TopicPartition(facts.topic, task.partition)
         now = self._now_ms()
         progress = RestoreProgress.begin(decision.offset, facts.end_offset, now)
@@ -277,7 +327,7 @@ class TaskOpener:
         waited_s = 0.0
         try:
             while not progress.done:
-                if cancelled():
+                if opening.cancelled():
                     raise Cancelled
                 fetched = consumer.poll(RESTORE_POLL_RECORDS, 0.2)
                 offset, records = progress.offset, 0
@@ -291,7 +341,7 @@ class TaskOpener:
                     if (taken := history.taken(columns[0], columns[2])) is not None:
                         columns = [list(compress(column, taken)) for column in columns]
                     entries = from_changelog_columns(spec, *columns)
-                    backend.commit([StoreWrites(spec.name, entries, self._position(facts, offset))])
+                    backend.commit([StoreWrites(spec.name, entries, self._position(spec, facts, offset))])
                 offset = max(offset, min(fetched.ends.get(partition, 0), facts.end_offset))
                 waited_s = 0.0 if offset > progress.offset else waited_s + 0.2
                 if waited_s > STALLED_AFTER_S:
@@ -301,12 +351,13 @@ class TaskOpener:
                     )
                 progress = progress.advanced(offset, records, self._now_ms())
                 self._on_progress(task, spec.name, progress)
-            backend.commit([StoreWrites(spec.name, [], self._position(facts, facts.end_offset))])
+            backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset))])
         finally:
             consumer.unassign([partition])
 
-    def _position(self, facts: ChangelogFacts, offset: int) -> bytes:
-        return encode_position(Position(offset, {}, facts.cluster_id, {facts.topic: facts.topic_id}, self._now_ms()))
+    def _position(self, spec: StoreSpec, facts: ChangelogFacts, offset: int) -> bytes:
+        ids = {facts.topic: facts.topic_id}
+        return encode_position(Position(offset, {}, facts.cluster_id, ids, self._now_ms(), segment_ms=spec.segment_ms))
 
 
 @dataclasses.dataclass

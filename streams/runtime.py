@@ -15,9 +15,9 @@ is 1 to 2 % of the time with a commit each second, 4 to 7 % at least-once and 6 
 Reading the next records during the wait was tried and won nothing: the client's own threads fetch them anyway, and polls
 became smaller. Processing them would need stores that tell apart what belongs to the commit in flight.
 
-What goes wrong with a commit its unit mends. ``TaskMigratedError`` discards everything and joins anew, or, with fixed
-partitions, ends the loop, for nobody but the other worker may go on. Every other error ends the loop, with nothing
-committed past it.
+What goes wrong with a commit its unit mends, and damage to the stores of its tasks. ``TaskMigratedError`` discards
+everything and joins anew, or, with fixed partitions, ends the loop, for nobody but the other worker may go on. Every other
+error ends the loop, with nothing committed past it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from penstock.state.errors import RetriableError, TaskMigratedError
+from penstock.state.errors import RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.store import StateBackend
 from penstock.streams.assignment import Assignment, Restoring, Start
@@ -323,9 +323,12 @@ class Runtime:
             return
         if self._to_flush:
             unit, task_id = self._to_flush.pop(0)
-            if (task := unit.tasks.get(task_id)) is not None:
-                unit.committer.refresh(task)
-                task.backend.flush()
+            if (task := unit.tasks.get(task_id)) is not None and not unit.broken:
+                try:
+                    unit.committer.refresh(task)
+                    task.backend.flush()
+                except StateCorruptedError as exc:
+                    unit.abort(exc)
             self._flushed_s = self._clock.monotonic_s()
 
     def _committed_positions(self) -> dict[TopicPartition, int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Protocol
 
+from penstock.state.errors import StateCorruptedError
 from penstock.state.store import StateBackend
 
 
@@ -33,7 +35,11 @@ class TaskState:
     log: tuple[str, ...] = ()
 
     def close(self) -> None:
-        """Close the stores, then let go of the lock."""
-        self.backend.close()
-        if self.lock is not None:
-            self.lock.release()
+        """Close the stores, then let go of the lock, also when they cannot be closed. Damage that is met is no error here:
+        whoever opens the stores next sets them aside."""
+        try:
+            with suppress(StateCorruptedError):
+                self.backend.close()
+        finally:
+            if self.lock is not None:
+                self.lock.release()

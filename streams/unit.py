@@ -3,6 +3,8 @@
 ``AbortableError`` and ``ProducerRetiredError`` abort and go on from the committed offsets, at most ``ABORTS_MAX`` times in
 a row; ``RetriableError`` of a commit is tried again (exactly-once: after an abort). An abort that the log does not answer
 is tried again for ``MEND_MAX_S``, and nothing else is done by that producer meanwhile.
+
+A task whose stores are found damaged is opened anew after such an abort: its stores are set aside and restored.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.state.errors import PenstockError, RetriableError
+from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId
 from penstock.streams.commit import RESTARTABLE, Committer
 from penstock.streams.task import Task
@@ -30,8 +32,8 @@ class Clock(Protocol):
 
 
 class Unit:
-    """See the module. ``reopen`` is given each task whose stores lack a commit that did take place. ``broken``: an abort
-    waits to be done, and nothing may be processed or committed."""
+    """See the module. ``reopen`` is given each task whose stores lack a commit that did take place, or are damaged.
+    ``broken``: an abort waits to be done, and nothing may be processed or committed."""
 
     def __init__(self, committer: Committer, clock: Clock, reopen: Callable[[Task], None]) -> None:
         self.committer = committer
@@ -69,13 +71,18 @@ class Unit:
             self.committer.finish_ahead(list(self.tasks.values()), now_ms)
             self._aborts = 0
             return
+        for task in self._damaged():  # the error may have been kept by a function of the user's
+            raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
         if self.committer.commit(list(self.tasks.values()), now_ms):
             self._aborts = 0
         for task in self.committer.take_behind():
             self._reopen(task)
 
     def abort(self, cause: PenstockError) -> None:
-        """Everything of this producer since the last commit is undone and done again."""
+        """Everything of this producer since the last commit is undone and done again. Raises the cause when that is no
+        cure."""
+        if isinstance(cause, StateCorruptedError) and not self._damaged():
+            raise cause  # of what the log holds
         self._aborts += 1
         if self._aborts > ABORTS_MAX or self.committer.guarantee == "at_most_once":
             raise cause
@@ -90,12 +97,17 @@ class Unit:
         """Do the abort that waits, now or, while the log does not answer, at the next turn."""
         if self._broken_s is None:
             return
+        damaged = self._damaged()
         try:
-            behind = self.committer.abort(list(self.tasks.values()))
-        except RetriableError:
-            if self._clock.monotonic_s() - self._broken_s > MEND_MAX_S:
+            behind = self.committer.abort([t for t in self.tasks.values() if t not in damaged])
+        except (RetriableError, StateCorruptedError) as exc:
+            known = isinstance(exc, RetriableError) or len(self._damaged()) > len(damaged)
+            if not known or self._clock.monotonic_s() - self._broken_s > MEND_MAX_S:
                 raise
             return
         self._broken_s = None
-        for task in behind:
+        for task in [*behind, *damaged]:
             self._reopen(task)
+
+    def _damaged(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.backend.damaged is not None]

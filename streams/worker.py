@@ -33,7 +33,14 @@ from penstock.streams.metrics import Metric, memory_limits, metrics_of
 from penstock.streams.metrics_endpoint import MetricsEndpoint
 from penstock.streams.pooled_asker import PooledAsker
 from penstock.streams.ports import LogConsumer
-from penstock.streams.prepare import Layout, check_application_id, check_guarantee, fingerprint, prepare_topics
+from penstock.streams.prepare import (
+    Layout,
+    check_application_id,
+    check_guarantee,
+    check_policies,
+    fingerprint,
+    prepare_topics,
+)
 from penstock.streams.presence import Presence, presence_group, refuse_fixed, refuse_group
 from penstock.streams.purging import Purger, purgeable_topics
 from penstock.streams.restoring import Restorer, TaskOpener
@@ -216,6 +223,7 @@ class Worker:
         s = self.settings
         check_application_id(s.application_id)
         check_guarantee(self.topology, s.guarantee)
+        check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
         admin.require_answer()
         if self._partitions is None:
@@ -372,6 +380,7 @@ class Worker:
                 topic_ids,
                 self._clock.now_ms(),
                 task.stream_time_ms,
+                segment_ms=spec.segment_ms,
             )
         )
 

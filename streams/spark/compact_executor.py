@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from penstock.state.changelog import from_changelog_columns
+from penstock.state.changelog import History, from_changelog_columns
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
@@ -50,6 +51,12 @@ class StoreForm:
     def of(cls, spec: StoreSpec) -> StoreForm:
         """The form of a store."""
         return cls(spec.name, spec.kind, spec.source_topic, spec.retention_ms)
+
+    @property
+    def whole_only(self) -> bool:
+        """Whether it is made from its changelog's begin only: what a versioned table takes of its own topic depends on the
+        highest time before."""
+        return self.kind == "versioned" and self.source_topic is not None
 
     def spec(self) -> StoreSpec:
         """A spec of this form, in bytes."""
@@ -88,7 +95,9 @@ class CompactTarget:
 def to_entries(
     targets: dict[TopicPartition, list[CompactTarget]], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller."""
+    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller. The batches
+    of a topic partition come in offset order, and here only."""
+    histories = {target.place: History(target.form.spec()) for some in targets.values() for target in some}
     for batch in batches:
         topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
         start = 0
@@ -103,7 +112,10 @@ def to_entries(
             times = part.column("timestamp_ms").to_pylist()
             change = part.column("offset")[-1].as_py()
             for target in targets[TopicPartition(*here)]:
-                entries = from_changelog_columns(target.form.spec(), keys, values, times)
+                columns: list[list[Any]] = [keys, values, times]
+                if (taken := histories[target.place].taken(keys, times)) is not None:
+                    columns = [list(compress(column, taken)) for column in columns]
+                entries = from_changelog_columns(target.form.spec(), *columns)
                 yield pa.RecordBatch.from_arrays(
                     [
                         pa.array([target.place] * len(entries), pa.int32()),
@@ -189,6 +201,7 @@ def write_snapshot(
         {facts.topic: facts.topic_id},
         target.created_ms,
         target.stream_time_ms,
+        segment_ms=target.form.spec().segment_ms,
     )
     with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
         work = Path(folder)
@@ -206,6 +219,7 @@ def write_snapshot(
         attempt=attempt,
         created_ms=target.created_ms,
         delete_retention_ms=facts.delete_retention_ms,
+        segment_ms=target.form.spec().segment_ms,
         files=tuple(files),
         input_offsets=target.input_offsets,
     )

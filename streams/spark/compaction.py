@@ -245,16 +245,21 @@ def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, n
         for manifest in snapshots.find(target.of).manifests:
             if manifest.changelog_offset > target.end:
                 continue
-            wrong = why_not(manifest, target.facts, now_ms)
+            wrong = why_not(manifest, target.facts, now_ms, target.form.spec().segment_ms)
             if wrong is not None:
                 refused.append(f"the snapshot at offset {manifest.changelog_offset} is of no use: {wrong}")
                 continue
             if _says_the_same(manifest, target, now_ms):
                 return manifest
+            if target.form.whole_only:
+                refused.append(
+                    f"a table of versions is not built upon the snapshot at offset {manifest.changelog_offset}"
+                )
+                break
             return dataclasses.replace(target, start=manifest.changelog_offset, base=manifest)
     facts = target.facts
-    # A window store's changelog drops what expired; any other one that does not begin at 0 has lost rows.
-    if facts.begin_offset > 0 and target.form.kind != "window":
+    # The changelogs of windows, sessions and lists drop what expired; any other one that does not begin at 0 has lost rows.
+    if facts.begin_offset > 0 and target.form.kind in ("key_value", "versioned"):
         said = "; ".join(refused) or "there is no snapshot to build upon"
         raise IncompatibleError(
             f"{facts.topic} partition {target.partition} begins at offset {facts.begin_offset}, so it no longer holds the "

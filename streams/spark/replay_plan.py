@@ -208,7 +208,14 @@ def _bases(
     for task in tasks:
         for spec in topology.subtopologies[task.subtopology].stores:
             of = StorePartition(savepoint.application_id, spec.name, task.partition)
-            out[task, spec.name] = saved_in.manifest(savepoint, of)
+            manifest = saved_in.manifest(savepoint, of)
+            if manifest.segment_ms != spec.segment_ms:
+                raise IncompatibleError(
+                    f"savepoint {savepoint.name} holds {of} in segments of {manifest.segment_ms} ms, and this topology "
+                    f"makes {spec.segment_ms} ms: its grace, gap or window was changed. Replay with the topology that ran, "
+                    f"or begin at {START}"
+                )
+            out[task, spec.name] = manifest
     return out
 
 

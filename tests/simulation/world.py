@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from penstock.state.changelog import changelog_topic, from_changelog_columns, journal_topic
+from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.memory import MemoryBackend
 from penstock.state.partitioner import partition_for
 from penstock.state.position import Position, decode_position, encode_position
 from penstock.state.store import StoreSpec, StoreWrites
 from penstock.streams import journal
+from penstock.streams.assignment import Restoring
 from penstock.streams.commit import Committer, Guarantee, Step
 from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.memory_log import Entry, MemoryLog
@@ -49,9 +51,13 @@ class Disk:
         self.backends: dict[TaskId, MemoryBackend] = {}
 
     def backend(self, task: TaskId, stores: Sequence[StoreSpec]) -> MemoryBackend:
-        if task not in self.backends:
-            self.backends[task] = MemoryBackend(stores, keep_flushed=True)
+        if task not in self.backends or self.backends[task].damaged is not None:
+            self.backends[task] = self.make(stores)
         return self.backends[task]
+
+    def make(self, stores: Sequence[StoreSpec]) -> MemoryBackend:
+        """Empty stores."""
+        return MemoryBackend(stores, keep_flushed=True)
 
     def lose_unflushed(self) -> None:
         for backend in self.backends.values():
@@ -85,11 +91,18 @@ class SimRestoring:
             if self.failure is not None:
                 out.append((task, self.failure))
                 continue
-            backend = self._disk.backend(task, stores)
-            for spec in stores:
-                self._replay(task, spec, backend, reached)
+            try:
+                backend = self._restored(task, stores, reached)
+            except StateCorruptedError:
+                backend = self._restored(task, stores, reached)
             out.append((task, TaskState(backend)))
         return out
+
+    def _restored(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> MemoryBackend:
+        backend = self._disk.backend(task, stores)
+        for spec in stores:
+            self._replay(task, spec, backend, reached)
+        return backend
 
     def _replay(self, task: TaskId, spec: StoreSpec, backend: MemoryBackend, reached: Reached) -> None:
         topic = changelog_topic(APP, spec)
@@ -99,18 +112,22 @@ class SimRestoring:
             end = min(end, reached.inputs[topic])
         assert end >= reached.changelogs.get(spec.name, 0), "the changelog lacks what was committed"
         raw = backend.position(spec.name)
+        if raw is not None and decode_position(raw).segment_ms != spec.segment_ms:
+            backend.reset(spec.name)
+            raw = None
         start = 0 if raw is None else decode_position(raw).changelog_offset
         assert start <= end, "the store stands past what is committed"
-        found = [(o, e) for o, e in log.committed(start) if o < end]
+        found = [(o, e) for o, e in log.committed(max(start, log.first)) if o < end]
         self.replayed += len(found)
         entries = from_changelog_columns(
             spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]
         )
-        backend.commit([StoreWrites(spec.name, entries, _position(end))])
+        backend.commit([StoreWrites(spec.name, entries, _position(self._log, end, spec))])
 
 
-def _position(offset: int) -> bytes:
-    return encode_position(Position(offset, {}, "memory", {}, 0))
+def _position(log: MemoryLog, offset: int, spec: StoreSpec) -> bytes:
+    ids = MemoryAdmin(log).topic_ids([changelog_topic(APP, spec)])
+    return encode_position(Position(offset, {}, "memory", ids, 0, segment_ms=spec.segment_ms))
 
 
 class SimClock:
@@ -157,6 +174,8 @@ class World:
         self.queue_max_records = queue_max_records
         self.commit_patience_ms = commit_patience_ms
         self.buffered_max_bytes = buffered_max_bytes
+        self.restoring: Restoring | None = None
+        """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: Layout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
@@ -235,7 +254,7 @@ class Node:
             options,
             self._consumer,
             self._committer,
-            self.restoring,
+            world.restoring or self.restoring,
             SimClock(log),
         )
         self.runtime.start()
@@ -271,8 +290,10 @@ class Node:
         self.on_step(step)
 
     def _position_of(self, task: Task, store: str) -> bytes:
-        source = task.stores[store].spec.source_topic
-        return _position(task.feed.positions()[source] if source is not None else task.changelog_ends.get(store, 0))
+        spec = task.stores[store].spec
+        ends, positions = task.changelog_ends, task.feed.positions()
+        offset = ends.get(store, 0) if spec.source_topic is None else positions[spec.source_topic]
+        return _position(self.world.log, offset, spec)
 
     def crash_at(self, step: Step, nth: int) -> None:
         """Be gone at the nth time that this step was done."""

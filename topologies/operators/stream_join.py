@@ -11,6 +11,9 @@ time for partners is over when it arrives is emitted at once. Late records still
 On watermarks (Flink): a record below the watermark is late and dropped; records without a partner are emitted when the
 watermark has passed the last timestamp that a partner could have. Grace plays no part: the strategy's delay is that.
 
+A restored buffer lacks what its changelog has dropped by age, as it may of records whose times lie long before the
+broker's clock: what would have been emitted alone is then counted as ``expired``.
+
 Null values are dropped, null keys too by an inner join; where its side is to be kept, a record with a null key is emitted
 at once without a partner.
 """
@@ -176,7 +179,10 @@ class _JoinsStreams(RowOperator):
         for ts, side_byte, key, sequence in sorted(waiting):
             port = _SIDE_BYTE.index(side_byte)
             found = self._buffers[port].get(key, ts, sequence)
-            assert found is not None, "a buffer outlives the wait for partners"
+            if found is None:
+                # A buffer outlives the wait for partners, but its changelog may expire before that of what waits.
+                self.ctx.dropped("expired")
+                continue
             user_key = self._keys[port].deserialize(key)
             try:
                 self._emit_alone(port, user_key, found[0], ts, headers=())

@@ -25,6 +25,7 @@ MANIFEST = Manifest(
     attempt="a1",
     created_ms=1_700_000_000_000,
     delete_retention_ms=86_400_000,
+    segment_ms=0,
     files=FILES,
     input_offsets=(("views", 3, 99),),
 )
@@ -58,9 +59,10 @@ def test_every_truncation_and_every_changed_byte_is_damage() -> None:
         assert read == MANIFEST, f"byte {place}"
 
 
-def test_a_manifest_of_a_later_release_is_not_guessed_at() -> None:
-    data = encode_manifest(MANIFEST).replace(b'"version":1', b'"version":2')
-    with pytest.raises(StateCorruptedError, match="version 2, and this release reads version 1"):
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_manifest_of_another_release_is_not_guessed_at(version: int) -> None:
+    data = encode_manifest(MANIFEST).replace(b'"version":2', b'"version":%d' % version)
+    with pytest.raises(StateCorruptedError, match=f"version {version}, and this release reads version 2"):
         decode_manifest(data, "here")
 
 
@@ -74,6 +76,8 @@ def test_a_manifest_of_a_later_release_is_not_guessed_at() -> None:
         ({"files": (msgspec.structs.replace(FILES[0], first_key=None),)}, "no keys"),
         ({"attempt": "a/b"}, "attempt"),
         ({"attempt": "a2"}, "not of the attempt a2"),
+        ({"kind": "list"}, "segments of 0 ms"),
+        ({"segment_ms": 5}, "segments of 5 ms"),
     ],
 )
 def test_an_unsound_manifest_is_neither_written_nor_read(fields: dict[str, object], words: str) -> None:
@@ -89,4 +93,4 @@ def sealed(manifest: Manifest) -> bytes:
     import hashlib
 
     snapshot = msgspec.json.encode(manifest)
-    return b'{"version":1,"sha256":"%s","snapshot":%s}' % (hashlib.sha256(snapshot).hexdigest().encode(), snapshot)
+    return b'{"version":2,"sha256":"%s","snapshot":%s}' % (hashlib.sha256(snapshot).hexdigest().encode(), snapshot)

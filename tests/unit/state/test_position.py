@@ -21,6 +21,7 @@ POSITIONS = st.builds(
     wall_time_ms=OFFSETS,
     stream_time_ms=st.integers(-1, 2**63 - 1),
     epoch=st.integers(-1, 2**31 - 1),
+    segment_ms=OFFSETS,
 )
 ONE = Position(7, {TopicPartition("views", 0): 12, TopicPartition("ads", 0): 3}, "c1", {"log": "t1"}, 1_000, 900, 2)
 
@@ -55,10 +56,11 @@ def test_every_truncation_and_every_flipped_bit_is_damage() -> None:
         decode_position(data + b"\x00")
 
 
-def test_a_record_of_a_later_release_is_not_guessed_at() -> None:
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_record_of_another_release_is_not_guessed_at(version: int) -> None:
     data = encode_position(ONE)
-    with pytest.raises(StateCorruptedError, match="version 2, and this release reads version 1"):
-        decode_position(data[:3] + b"\x02" + data[4:])
+    with pytest.raises(StateCorruptedError, match=f"version {version}, and this release reads version 2"):
+        decode_position(data[:3] + bytes((version,)) + data[4:])
 
 
 @pytest.mark.parametrize("bad", [Position(-1, {}, "c", {}, 0), Position(0, {TopicPartition("t", 0): -4}, "c", {}, 0)])

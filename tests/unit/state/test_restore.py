@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from penstock.state.manifest import Manifest, SnapshotFile, StorePartition
 from penstock.state.position import Position
 from penstock.state.restore import (
     ChangelogFacts,
+    Decision,
     FromBeginning,
     IngestSnapshot,
     Quarantine,
@@ -36,6 +38,7 @@ SNAPSHOT = Manifest(
     attempt="a1",
     created_ms=NOW_MS - 1000,
     delete_retention_ms=DAY_MS,
+    segment_ms=0,
     files=(SnapshotFile("a1-00000.sst", 10, "00", 0, None, None),),
 )
 
@@ -44,8 +47,14 @@ def changed(**fields: object) -> Manifest:
     return msgspec.structs.replace(SNAPSHOT, **fields)
 
 
+def decided(
+    stored: Position | None, log: ChangelogFacts, now_ms: int, snapshots: Sequence[Manifest] = (), segment_ms: int = 0
+) -> Decision:
+    return decide(OF, stored, log, now_ms, snapshots, segment_ms=segment_ms)
+
+
 def test_a_sound_position_resumes_even_beside_a_newer_snapshot() -> None:
-    decision = decide(OF, STORED, LOG, NOW_MS, [SNAPSHOT])
+    decision = decided(STORED, LOG, NOW_MS, [SNAPSHOT])
     assert decision == Resume(600, decision.reason)
     assert "400 before its end" in decision.reason
 
@@ -53,7 +62,7 @@ def test_a_sound_position_resumes_even_beside_a_newer_snapshot() -> None:
 @pytest.mark.parametrize("offset", [100, 1000])
 def test_both_ends_of_the_log_are_sound(offset: int) -> None:
     stored = dataclasses.replace(STORED, changelog_offset=offset)
-    assert isinstance(decide(OF, stored, LOG, NOW_MS), Resume)
+    assert isinstance(decided(stored, LOG, NOW_MS), Resume)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +79,12 @@ def test_both_ends_of_the_log_are_sound(offset: int) -> None:
 )
 def test_what_cannot_be_proved_right_is_quarantined(change: dict[str, object], words: str) -> None:
     stored = dataclasses.replace(STORED, **change)  # type: ignore[arg-type]  # the fields come from the table above
-    decision = decide(OF, stored, LOG, NOW_MS)
+    decision = decided(stored, LOG, NOW_MS)
     assert isinstance(decision, Quarantine)
     assert words in decision.reason
     assert isinstance(decision.then, FromBeginning)
     assert decision.then.offset == 100
-    beside = decide(OF, stored, LOG, NOW_MS, [SNAPSHOT])
+    beside = decided(stored, LOG, NOW_MS, [SNAPSHOT])
     assert isinstance(beside, Quarantine)
     assert isinstance(beside.then, IngestSnapshot)
 
@@ -83,14 +92,14 @@ def test_what_cannot_be_proved_right_is_quarantined(change: dict[str, object], w
 @pytest.mark.parametrize("wall_time_ms", [NOW_MS - int(0.9 * DAY_MS), NOW_MS + int(0.1 * DAY_MS)])
 def test_the_bounds_of_the_age_are_sound(wall_time_ms: int) -> None:
     stored = dataclasses.replace(STORED, wall_time_ms=wall_time_ms)
-    assert isinstance(decide(OF, stored, LOG, NOW_MS), Resume)
+    assert isinstance(decided(stored, LOG, NOW_MS), Resume)
 
 
 def test_age_means_nothing_at_the_logs_end_or_without_compaction() -> None:
     old = dataclasses.replace(STORED, wall_time_ms=0)
-    assert isinstance(decide(OF, old, LOG, NOW_MS), Quarantine)
-    assert isinstance(decide(OF, dataclasses.replace(old, changelog_offset=1000), LOG, NOW_MS), Resume)
-    assert isinstance(decide(OF, old, dataclasses.replace(LOG, compacted=False), NOW_MS), Resume)
+    assert isinstance(decided(old, LOG, NOW_MS), Quarantine)
+    assert isinstance(decided(dataclasses.replace(old, changelog_offset=1000), LOG, NOW_MS), Resume)
+    assert isinstance(decided(old, dataclasses.replace(LOG, compacted=False), NOW_MS), Resume)
 
 
 @pytest.mark.parametrize("wall_time_ms", [0, NOW_MS - 1000, NOW_MS + DAY_MS])
@@ -99,25 +108,25 @@ def test_what_holds_all_that_was_committed_lacks_nothing(begin: int, wall_time_m
     """However old it is, and although the log's retention has taken all that it was made of."""
     log = dataclasses.replace(LOG, begin_offset=begin, committed_end=600)
     stored = dataclasses.replace(STORED, wall_time_ms=wall_time_ms)
-    decision = decide(OF, stored, log, NOW_MS)
+    decision = decided(stored, log, NOW_MS)
     assert decision == Resume(max(600, begin), decision.reason)
     snapshot = changed(changelog_offset=600, created_ms=wall_time_ms)
-    taken = decide(OF, None, log, NOW_MS, [snapshot])
+    taken = decided(None, log, NOW_MS, [snapshot])
     assert taken == IngestSnapshot(snapshot, max(600, begin), taken.reason)
 
 
 def test_what_lacks_a_committed_record_is_held_to_the_rules() -> None:
     old, short = dataclasses.replace(STORED, wall_time_ms=0), dataclasses.replace(STORED, changelog_offset=599)
-    assert isinstance(decide(OF, old, dataclasses.replace(LOG, committed_end=601), NOW_MS), Quarantine)
+    assert isinstance(decided(old, dataclasses.replace(LOG, committed_end=601), NOW_MS), Quarantine)
     gone = dataclasses.replace(LOG, committed_end=600, begin_offset=600)
-    assert isinstance(decide(OF, short, gone, NOW_MS), Quarantine)
+    assert isinstance(decided(short, gone, NOW_MS), Quarantine)
     beyond = dataclasses.replace(LOG, committed_end=600, end_offset=599)
-    assert isinstance(decide(OF, STORED, beyond, NOW_MS), Quarantine)
+    assert isinstance(decided(STORED, beyond, NOW_MS), Quarantine)
 
 
 def test_an_empty_store_takes_the_highest_usable_snapshot() -> None:
     snapshots = [changed(changelog_offset=o, attempt=f"a{o}") for o in (300, 900, 1001, 500)]
-    decision = decide(OF, None, LOG, NOW_MS, snapshots)
+    decision = decided(None, LOG, NOW_MS, snapshots)
     assert isinstance(decision, IngestSnapshot)
     assert (decision.offset, decision.manifest.attempt) == (900, "a900")
 
@@ -134,7 +143,7 @@ def test_an_empty_store_takes_the_highest_usable_snapshot() -> None:
     ],
 )
 def test_an_unusable_snapshot_is_named_with_its_fault(change: dict[str, object], words: str) -> None:
-    decision = decide(OF, None, LOG, NOW_MS, [changed(**change)])
+    decision = decided(None, LOG, NOW_MS, [changed(**change)])
     assert isinstance(decision, FromBeginning)
     assert decision.offset == 100
     assert words in decision.reason
@@ -142,9 +151,35 @@ def test_an_unusable_snapshot_is_named_with_its_fault(change: dict[str, object],
 
 @pytest.mark.parametrize("change", [{"application_id": "b"}, {"store": "views"}, {"partition": 1}])
 def test_snapshots_of_other_stores_do_not_count(change: dict[str, object]) -> None:
-    decision = decide(OF, None, LOG, NOW_MS, [changed(**change)])
+    decision = decided(None, LOG, NOW_MS, [changed(**change)])
     assert decision == FromBeginning(100, decision.reason)
     assert "there is no snapshot" in decision.reason
+
+
+@pytest.mark.parametrize("held", ["position", "snapshot", "both"])
+@pytest.mark.parametrize(("had", "has"), [(0, 60_000), (60_000, 0), (60_000, 360_000), (360_000, 60_000)])
+def test_keys_in_segments_of_another_length_are_not_read(held: str, had: int, has: int) -> None:
+    """Not even where nothing is left to be read."""
+    log = dataclasses.replace(LOG, committed_end=600, end_offset=800)
+    stored = None if held == "snapshot" else dataclasses.replace(STORED, changelog_offset=800, segment_ms=had)
+    snapshots = [] if held == "position" else [changed(kind="list", segment_ms=had)]
+    assert isinstance(decided(stored, log, NOW_MS, snapshots, had), Resume | IngestSnapshot)
+    decision = decided(stored, log, NOW_MS, snapshots, has)
+    if stored is not None:
+        assert isinstance(decision, Quarantine)
+        assert f"in segments of {had} ms, and the store has {has} ms" in decision.reason
+        decision = decision.then
+    assert isinstance(decision, FromBeginning)
+    assert ("in segments of" in decision.reason) == bool(snapshots)
+
+
+def test_a_log_that_has_dropped_records_is_told_of() -> None:
+    decision = decided(None, LOG, NOW_MS)
+    assert isinstance(decision, FromBeginning)
+    assert "begins at offset 100: what is older has expired" in decision.reason
+    whole = decided(None, dataclasses.replace(LOG, begin_offset=0), NOW_MS)
+    assert isinstance(whole, FromBeginning)
+    assert "expired" not in whole.reason
 
 
 def test_progress_is_measured_in_offsets_and_never_goes_back() -> None:

@@ -48,6 +48,7 @@ def made(folder: Path, offset: int, of: StorePartition = OF, now_ms: int = NOW_M
         attempt=attempt,
         created_ms=now_ms,
         delete_retention_ms=1000,
+        segment_ms=0,
         files=tuple(files),
     )
 
@@ -216,7 +217,7 @@ def test_prune_leaves_the_files_of_a_newer_manifest_that_it_cannot_read(url: str
     repository = SnapshotRepository(url)
     published(repository, tmp_path / "made", 5)
     unreadable = published(repository, tmp_path / "made", 6)
-    damage(url, unreadable.name, lambda data: data.replace(b'"version":1', b'"version":2'))
+    damage(url, unreadable.name, lambda data: data.replace(b'"version":2', b'"version":3'))
     assert repository.prune(OF, keep=1, now_ms=NOW_MS + 100 * ABANDONED_MS) == []
     assert len(repository.fetch(unreadable, tmp_path / "fetched")) == 2
 

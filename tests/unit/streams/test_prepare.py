@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.state.facade import key_value_store
 from penstock.streams.memory_clients import MemoryAdmin
 from penstock.streams.memory_log import MemoryLog
+from penstock.streams.policies import Policies
 from penstock.streams.ports import TopicSpec
 from penstock.streams.prepare import (
     Layout,
     check_application_id,
     check_guarantee,
+    check_policies,
     fingerprint,
     layout_of,
     prepare_topics,
@@ -117,3 +121,31 @@ def test_fingerprint_changes_with_what_stores_depend_on_only() -> None:
 def test_application_ids_that_cannot_name_topics_are_refused(bad: str) -> None:
     with pytest.raises(SettingsError, match="application_id"):
         check_application_id(bad)
+
+
+@pytest.mark.parametrize("history", [None, "1h"])
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"deserialization": "skip"}, "deserialization=skip"),
+        ({"deserialization": "dead_letter"}, "deserialization=dead_letter"),
+        ({"timestamp": "skip"}, "timestamp=skip"),
+        ({"timestamp": "clamp"}, "timestamp=clamp"),
+        ({"timestamp": "dead_letter"}, "timestamp=dead_letter"),
+    ],
+)
+def test_a_table_that_its_topic_cannot_bring_back_is_refused(
+    chosen: dict[str, Any], words: str, history: str | None
+) -> None:
+    builder = StreamsBuilder("t")
+    builder.stream("events").join(builder.table("users", history=history), lambda e, u: e).to("out")
+    check_policies(builder.build(), Policies(processing="dead_letter", dead_letter_topic="letters"))
+    with pytest.raises(SettingsError, match=rf"'users'.*{words}.*stream\('users', …\)\.to_table\(\)"):
+        check_policies(builder.build(), Policies(dead_letter_topic="letters", **chosen))
+
+
+def test_a_table_with_a_changelog_of_its_own_takes_every_policy() -> None:
+    builder = StreamsBuilder("t")
+    builder.stream("users").to_table(name="rows")
+    builder.table("others", ttl="1h")
+    check_policies(builder.build(), Policies(deserialization="skip", timestamp="clamp"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.state.errors import RetriableError
+from penstock.state.errors import RetriableError, StateCorruptedError
+from penstock.state.log import TaskId
 from penstock.streams.unit import ABORTS_MAX, Unit
 
 
@@ -48,3 +50,65 @@ def test_at_most_once_gives_up_after_time_outs_in_a_row_only() -> None:
         unit.commit()
     with pytest.raises(RetriableError):
         unit.commit()
+
+
+class Damaging:
+    """What a unit needs of a committer at exactly-once. To go on from the last commit meets the damage of these tasks, one
+    at a time."""
+
+    guarantee = "exactly_once"
+
+    def __init__(self, found: list[Any]) -> None:
+        self.found = found
+        self.aborted: list[list[Any]] = []
+        self.commits = 0
+
+    def commit(self, tasks: Any, now_ms: int) -> bool:
+        """All is committed."""
+        self.commits += 1
+        return True
+
+    def take_behind(self) -> list[Any]:
+        """No task is."""
+        return []
+
+    def abort(self, tasks: list[Any]) -> list[Any]:
+        """Of the tasks that are sound."""
+        self.aborted.append(tasks)
+        if self.found:
+            self.found.pop().backend.damaged = "a bad block"
+            raise StateCorruptedError("a bad block")
+        return []
+
+
+def unit_of(found: int) -> tuple[Unit, Damaging, list[Any], list[Any]]:
+    tasks = [SimpleNamespace(id=TaskId(0, p), backend=SimpleNamespace(damaged=None)) for p in range(3)]
+    committer, reopened = Damaging(tasks[3 - found :]), []
+    unit = Unit(committer, StandingClock(), reopened.append)  # type: ignore[arg-type]  # the part that is used
+    unit.tasks.update({task.id: task for task in tasks})  # type: ignore[misc]  # the same
+    return unit, committer, tasks, reopened
+
+
+def test_damage_that_nobody_told_of_is_not_committed_upon() -> None:
+    """A function of the user's may keep the error to itself."""
+    unit, committer, tasks, reopened = unit_of(0)
+    tasks[1].backend.damaged = "a bad block"
+    unit.commit()
+    assert (committer.commits, committer.aborted, reopened) == (0, [[tasks[0], tasks[2]]], [tasks[1]])
+    assert not unit.broken
+
+
+def test_tasks_whose_damage_is_met_by_the_abort_are_reopened_too() -> None:
+    unit, committer, tasks, reopened = unit_of(2)
+    unit.undo()
+    while unit.broken:
+        unit.mend()
+    assert committer.aborted == [tasks, tasks[:2], tasks[:1]]
+    assert sorted(task.id for task in reopened) == [TaskId(0, 1), TaskId(0, 2)]
+
+
+def test_what_is_damaged_in_the_log_is_not_mended() -> None:
+    unit, committer, _, _ = unit_of(0)
+    with pytest.raises(StateCorruptedError, match="metadata"):
+        unit.abort(StateCorruptedError("the metadata of a commit cannot be read"))
+    assert committer.aborted == []

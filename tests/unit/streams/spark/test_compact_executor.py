@@ -58,6 +58,15 @@ def test_window_keys_are_turned_round_and_foreign_keys_are_refused() -> None:
         list(to_entries(given_, [records([b"short"], [b"v"])]))
 
 
+def test_versions_that_came_too_late_are_left_out_as_the_table_left_them_out() -> None:
+    form = StoreForm("rates", "versioned", "log", 2)
+    given_ = {TopicPartition("log", 0): [CompactTarget(3, "app", form, 0, FACTS, 0, 100, None, 1, None, -1)]}
+    first, second = records([b"a", b"b"], [b"1", b"2"]), records([b"a", b"b", b"c"], [b"3", b"4", b"5"], first=2)
+    second = second.set_column(3, "timestamp_ms", pa.array([9, 6, 7], pa.int64()))
+    found = [r["store_key"] for b in to_entries(given_, [first, second]) for r in b.to_pylist()]
+    assert found == [k + t.to_bytes(8, "big") for k, t in ((b"a", 0), (b"b", 1), (b"a", 9), (b"c", 7))]
+
+
 keys = st.binary(max_size=2)
 
 

@@ -17,6 +17,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
@@ -430,6 +431,10 @@ impl Reader {
             told.append((event.topic, event.partition, event.code, event.offset, event.text))?;
         }
         Ok((chunks, told))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.handle.traverse(&visit)
     }
 
     /// Gives back all queues; what lies in them is dropped. To be called before the client is closed. Idempotent.

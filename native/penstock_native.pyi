@@ -46,7 +46,9 @@ class Reader:
 
     def drain(self, max_records: int, timeout_ms: int) -> tuple[list[_Chunk], list[_Event]]:
         """What is there, up to ``max_records`` records and events, waiting for the first of them; chunks per partition.
-        May return nothing before the time is over."""
+        May return nothing before the time is over. A record with a header whose name is not UTF-8 is an event of the code
+        ``_VALUE_DESERIALIZATION``; of its partition nothing behind it is handed over, so the client is to be sought to it
+        before the next call."""
 
     def close(self) -> None:
         """Give everything back and drop what was not read. Idempotent."""
@@ -125,7 +127,8 @@ class Interner:
         """int32 codes, and the batch's distinct values in the order of first appearance."""
 
 class Tally:
-    """See ``penstock.state.tally.Tally``. Raises ``ValueError`` for stored values that are no counts."""
+    """See ``penstock.state.tally.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored value that is no
+    count, or too high for 64 bits with what was counted: its key stays unbased, all others have what the store holds."""
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
@@ -162,7 +165,7 @@ class JsonForm:
 _Column = tuple[bytes, bytes, bytes | None]
 """Data, int64 offsets, and one byte per null flag or ``None``."""
 
-def pack_rows(values: list[bytes | str | None]) -> _Column:
+def pack_rows(values: list[bytes | bytearray | memoryview | str | None]) -> _Column:
     """The values as a column, texts as UTF-8. ``UnicodeEncodeError`` for a text that cannot be."""
 
 def list_rows(data: Any, offsets: Any, nulls: Any) -> list[bytes | None]:
@@ -177,7 +180,8 @@ def partition_rows(data: Any, offsets: Any, partitions: int) -> bytes:
 def write_records(befores: list[bytes], columns: list[tuple[Any, ...]], count: int) -> tuple[bytes, bytes] | None:
     """JSON objects of so many rows, as data and int64 ends from a 0 on: what stands before each value, the value, and a
     brace at the end. A column is int64 numbers and nulls; or int32 codes, texts, and whether these are to be quoted, else
-    they are JSON; or JSON as data, offsets and nulls. ``None`` where what is to be quoted needs more than quotes."""
+    they are JSON; or JSON as data, offsets and nulls. ``None`` where what is to be quoted needs more than quotes.
+    ``MemoryError`` where all rows together have no room."""
 
 def group_rows(codes: Any, bound: int) -> tuple[bytes, bytes, bytes]:
     """Of int32 or int64 codes below ``bound``: the number of each row's group, each group's code, and its first row, all

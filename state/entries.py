@@ -65,8 +65,8 @@ class EntryMap(Protocol):
         """What was written is in the database: it may be forgotten, as what was read."""
 
     def shrink(self, max_bytes: int) -> None:
-        """Forget what was read or settled and not asked for lately, until no more than ``max_bytes`` are used or nothing
-        is left to forget."""
+        """Forget what was read or settled and not asked for lately, until no more than ``max_bytes`` are used or too little
+        is left to forget for a look at all the rest."""
 
     def clear(self) -> None:
         """Forget everything."""

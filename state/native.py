@@ -18,7 +18,7 @@ try:
 except ImportError:  # not built here, or for another machine
     _built = None  # type: ignore[assignment]  # the module is optional, its stub is not
 
-INTERFACE = 6
+INTERFACE = 7
 """Of the signatures that this version of Penstock calls; a module that has another number is not used."""
 
 Choice: TypeAlias = Literal["auto", "off", "require"]

@@ -9,12 +9,14 @@ million keys, of which nearly every record has another one, most of what countin
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.state.errors import SerdeError
 from penstock.state.native import compiled
 from penstock.state.serde import INT
 from penstock.state.store import PackedPuts, StateBackend, StoreSpec, Unbased
@@ -68,8 +70,11 @@ class Tally(Unbased, Protocol):
 def tallies(spec: StoreSpec) -> bool:
     """Whether the store's view can tally: it holds counts of its own, and the compiled part is there."""
     native = compiled()
-    fits = spec.kind == "key_value" and spec.value_serde is INT and spec.source_topic is None
-    return fits and native is not None and hasattr(native, "Tally")
+    return _holds_counts(spec) and native is not None and hasattr(native, "Tally")
+
+
+def _holds_counts(spec: StoreSpec) -> bool:
+    return spec.kind == "key_value" and spec.value_serde is INT and spec.source_topic is None
 
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueState:
@@ -77,11 +82,33 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueState:
     native = compiled()
     if native is not None and tallies(spec):
         return CountState(spec, backend, native.Tally(), native.list_rows)
-    return KeyValueState(spec, backend)
+    return PlainCounts(spec, backend) if _holds_counts(spec) else KeyValueState(spec, backend)
 
 
-class CountState(KeyValueState):
-    """A view of counts."""
+class PlainCounts(KeyValueState):
+    """A view of counts that says which error it is that a stored value is none: ``SerdeError``."""
+
+    def load(self, keys: Iterable[bytes]) -> None:
+        try:
+            super().load(keys)
+        except struct.error as exc:
+            raise self._no_count(exc) from exc
+
+    def _thaw(self, raw: bytes | None) -> Any:
+        try:
+            return super()._thaw(raw)
+        except struct.error as exc:
+            raise self._no_count(exc) from exc
+
+    def _no_count(self, exc: struct.error) -> SerdeError:
+        return SerdeError(
+            f"store {self.spec.name} holds a value that is no count ({exc}), so nothing is counted; give the store the "
+            "serde that its values were written with, or another name"
+        )
+
+
+class CountState(PlainCounts):
+    """A view of counts that tallies."""
 
     def __init__(
         self, spec: StoreSpec, backend: StateBackend, tally: Tally, listed: Callable[[Any, Any, None], list[bytes]]
@@ -104,7 +131,9 @@ class CountState(KeyValueState):
         counts: NDArray[np.int64] | None = None,
     ) -> bool:
         """Count records by key, of a column without nulls, or so many records of each. ``False``: nothing was counted, they
-        must be counted in the entries, some of which are uncommitted, or have a count that is none."""
+        must be counted in the entries, some of which are uncommitted, or counts may get more than 64 bits.
+        ``SerdeError`` for a stored value that is no count, and then from all that asks for what was counted, until it is
+        discarded."""
         if self.dirty or self.shown or self._floor is not None:
             return False
         if not len(self._tally):
@@ -115,24 +144,39 @@ class CountState(KeyValueState):
         numbers = None if counts is None else np.ascontiguousarray(counts)
         if not self._tally.add(data, np.ascontiguousarray(offsets), numbers, np.ascontiguousarray(times)):
             return False
-        self._backend.base(self.spec.name, self._tally)
+        try:
+            self._backend.base(self.spec.name, self._tally)
+        except ValueError:  # entries have counts of any size, and say which stored value is none
+            self._settle()
         return True
 
     def tallied(self) -> Tallied | None:
         """What the next commit writes, where all of it is in the tally."""
-        if not len(self._tally):
-            return None
+        if len(self._tally) and self._tally.unbased():
+            self._settle()
+        return self._columns() if len(self._tally) else None
+
+    def _columns(self) -> Tallied:
         data, offsets, counts, times = self._tally.columns()
         return Tallied(data, *(np.frombuffer(part, np.int64) for part in (offsets, counts, times)))
 
     def _settle(self) -> None:
-        """Put the tally's counts into the entries."""
-        if (found := self.tallied()) is not None:
-            keys, times = self._listed(found.data, found.offsets, None), found.times.tolist()
-            self.entries.update(zip(keys, zip(found.counts.tolist(), times, strict=True), strict=True))
-            self.dirty.update(zip(keys, times, strict=True))
-            self.settled = keys
-            self._tally.clear()
+        """Put the tally's counts into the entries, with what the store holds where the tally could not take that."""
+        if not len(self._tally):
+            return
+        unbased = set(self._tally.unbased())
+        if unbased:
+            super().load(unbased)
+        found = self._columns()
+        keys, counts, times = self._listed(found.data, found.offsets, None), found.counts.tolist(), found.times.tolist()
+        for place in (i for i, key in enumerate(keys) if key in unbased) if unbased else ():
+            if (stored := self.entries[keys[place]]) is not None:
+                counts[place] += stored[0]
+                times[place] = max(times[place], stored[1])
+        self.entries.update(zip(keys, zip(counts, times, strict=True), strict=True))
+        self.dirty.update(zip(keys, times, strict=True))
+        self.settled = keys
+        self._tally.clear()
 
     # -- reading and writing in any other way --------------------------------------------------------------------
 

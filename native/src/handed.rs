@@ -32,7 +32,8 @@ pub fn handed<'py>(py: Python<'py>, data: &mut Vec<u8>) -> PyResult<Bound<'py, P
     if data.len() < HANDED_MIN {
         return Ok(PyBytes::new(py, data).into_any());
     }
-    let next = Vec::with_capacity(data.len() + data.len() / 8);
+    let mut next = Vec::new();
+    let _ = next.try_reserve_exact(data.len() + data.len() / 8);
     let kept = Bound::new(py, Handed(std::mem::replace(data, next)))?;
     Ok(PyMemoryView::from(kept.as_any())?.into_any())
 }

@@ -11,7 +11,7 @@ mod reader;
 mod writer;
 
 /// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 #[pymodule]
 fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{size_t, ssize_t};
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 /// `rd_kafka_type_t`.
@@ -157,7 +158,7 @@ functions! {
 pub struct Handle {
     pub call: Functions,
     pub rk: *mut c_void,
-    _client: Py<PyAny>,
+    client: Py<PyAny>,
 }
 
 // SAFETY: librdkafka's handles and queues may be used by any thread, and the client object is only dropped.
@@ -186,7 +187,13 @@ impl Handle {
         // SAFETY: the object is alive and has at least `size` bytes.
         let rk = unsafe { client.as_ptr().cast::<u8>().add(at).cast::<*mut c_void>().read() };
         check(&call, rk, kind, client_id).map_err(PyRuntimeError::new_err)?;
-        Ok(Self { call, rk, _client: client.clone().unbind() })
+        Ok(Self { call, rk, client: client.clone().unbind() })
+    }
+
+    /// The client refers to its callbacks, and those to whoever uses this handle: the collector must see the whole ring.
+    /// Nothing here is to be cleared: the client's own part is, and the handle serves until its user is gone.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.client)
     }
 }
 
@@ -202,6 +209,8 @@ fn functions_of(library: &str) -> Result<Functions, String> {
 
 /// How much must be readable behind a handle before the library may look into it. Its own struct is larger.
 const HANDLE_BYTES_MIN: usize = 4096;
+/// The library cuts a handle's name here.
+const NAME_BYTES_MAX: usize = 127;
 
 fn check(call: &Functions, rk: *mut c_void, kind: Kind, client_id: &str) -> Result<(), String> {
     if rk.is_null() {
@@ -214,8 +223,9 @@ fn check(call: &Functions, rk: *mut c_void, kind: Kind, client_id: &str) -> Resu
     // SAFETY: the function reads at most a word near the beginning of the struct, which can be read.
     let name = unsafe { (call.name)(rk) }.cast::<u8>();
     let prefix = format!("{client_id}#{}-", if kind == Kind::Consumer { "consumer" } else { "producer" });
-    let bytes = readable(name, prefix.len() + 1)?;
-    if !bytes.starts_with(prefix.as_bytes()) || !bytes[prefix.len()].is_ascii_digit() {
+    let known = prefix.len().min(NAME_BYTES_MAX);
+    let bytes = readable(name, (prefix.len() + 1).min(NAME_BYTES_MAX))?;
+    if bytes[..known] != prefix.as_bytes()[..known] || bytes.get(prefix.len()).is_some_and(|b| !b.is_ascii_digit()) {
         return Err(format!("the handle is not called {prefix}…"));
     }
     // SAFETY: a handle that is called so is one.

@@ -17,6 +17,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
@@ -27,10 +28,14 @@ use crate::librdkafka::{Functions, Handle, Kind, Message, text};
 pub const ZERO_NAME: &std::ffi::CStr = c"penstock.ts";
 pub const ZERO_VALUE: &[u8] = b"0";
 
+/// The code of the event that tells of a record that cannot be handed over: `RD_KAFKA_RESP_ERR__VALUE_DESERIALIZATION`,
+/// which the library itself never gives.
+const UNREADABLE: c_int = -159;
+
 /// One header of the record at a place of the chunk.
 struct Header {
     place: usize,
-    name: Vec<u8>,
+    name: String,
     value: Option<Vec<u8>>,
 }
 
@@ -91,6 +96,9 @@ struct Chunk {
     values: Strings,
     headers: Vec<Header>,
     ascending: bool,
+    /// The offset of a record that has a header whose name is not UTF-8, which Python has no text for. Neither it nor what
+    /// comes after it is taken.
+    unreadable: Option<i64>,
 }
 
 impl Chunk {
@@ -105,6 +113,7 @@ impl Chunk {
             values: Strings::new(),
             headers: Vec::new(),
             ascending: true,
+            unreadable: None,
         }
     }
 
@@ -116,20 +125,30 @@ impl Chunk {
         self.values.clear();
         self.headers.clear();
         self.ascending = true;
+        self.unreadable = None;
     }
 
     /// # Safety
     /// `message` is a record that the library has handed over.
     unsafe fn push(&mut self, call: &Functions, message: &Message) {
+        if self.unreadable.is_some() {
+            return;
+        }
         let place = self.offsets.len();
-        self.ascending &= self.offsets.last().is_none_or(|&before| before < message.offset);
         let mut kind = 0;
         // SAFETY: by the contract.
         let mut at = unsafe { (call.message_timestamp)(message, &mut kind) };
         // SAFETY: by the contract.
-        if unsafe { self.push_headers(call, message, place) } {
-            at = 0;
+        match unsafe { self.push_headers(call, message, place) } {
+            Some(true) => at = 0,
+            Some(false) => {}
+            None => {
+                self.headers.truncate(self.headers.partition_point(|header| header.place < place));
+                self.unreadable = Some(message.offset);
+                return;
+            }
         }
+        self.ascending &= self.offsets.last().is_none_or(|&before| before < message.offset);
         self.offsets.push(message.offset);
         self.timestamps.push(at);
         // SAFETY: the library gives null or that many bytes.
@@ -139,15 +158,16 @@ impl Chunk {
         }
     }
 
-    /// Keeps the record's headers but the one that stands for timestamp 0; whether that was there.
+    /// Keeps the record's headers but the one that stands for timestamp 0; whether that was there. `None`: a name is not
+    /// UTF-8.
     ///
     /// # Safety
     /// As for `push`.
-    unsafe fn push_headers(&mut self, call: &Functions, message: &Message, place: usize) -> bool {
+    unsafe fn push_headers(&mut self, call: &Functions, message: &Message, place: usize) -> Option<bool> {
         let mut headers = std::ptr::null_mut();
         // SAFETY: by the contract; the list stays the message's.
         if unsafe { (call.message_headers)(message, &mut headers) } != 0 {
-            return false;
+            return Some(false);
         }
         let mut zero = false;
         for i in 0.. {
@@ -164,11 +184,11 @@ impl Chunk {
             if name == ZERO_NAME && value == Some(ZERO_VALUE) {
                 zero = true;
             } else {
-                let (name, value) = (name.to_bytes().to_vec(), value.map(<[u8]>::to_vec));
+                let (name, value) = (name.to_str().ok()?.to_string(), value.map(<[u8]>::to_vec));
                 self.headers.push(Header { place, name, value });
             }
         }
-        zero
+        Some(zero)
     }
 
     /// `(topic, partition, first offset, last offset, offsets or None where none is missing, timestamps, keys, values,
@@ -201,12 +221,7 @@ impl Chunk {
         for place in 0..self.offsets.len() {
             let mut own = Vec::new();
             while let Some(header) = rest.next_if(|h| h.place == place) {
-                let name = PyString::from_encoded_object(
-                    PyBytes::new(py, &header.name).as_any(),
-                    None,
-                    Some(c"surrogateescape"),
-                )?;
-                own.push((name, header.value.as_ref().map(|v| PyBytes::new(py, v))));
+                own.push((PyString::new(py, &header.name), header.value.as_ref().map(|v| PyBytes::new(py, v))));
             }
             if own.is_empty() { column.append(&none)? } else { column.append(PyTuple::new(py, own)?)? }
         }
@@ -422,14 +437,24 @@ impl Reader {
         let queues = opened(&mut guard)?;
         let (used, events) = py.detach(|| drain(&self.handle, queues, max_records, timeout_ms.max(0)));
         let chunks = PyList::empty(py);
-        for chunk in &mut queues.chunks[..used] {
-            chunks.append(chunk.hand_over(py)?)?;
-        }
         let told = PyList::empty(py);
+        for chunk in &mut queues.chunks[..used] {
+            if !chunk.offsets.is_empty() {
+                chunks.append(chunk.hand_over(py)?)?;
+            }
+            if let Some(offset) = chunk.unreadable {
+                let text = "a header has a name that is not UTF-8";
+                told.append((chunk.name.as_str(), chunk.partition, UNREADABLE, offset, text))?;
+            }
+        }
         for event in events {
             told.append((event.topic, event.partition, event.code, event.offset, event.text))?;
         }
         Ok((chunks, told))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.handle.traverse(&visit)
     }
 
     /// Gives back all queues; what lies in them is dropped. To be called before the client is closed. Idempotent.

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
@@ -256,6 +257,10 @@ impl Writer {
             topics.0.entry(topic.to_string()).or_insert(run.topic);
         }
         Ok(taken)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.handle.traverse(&visit)
     }
 
     /// Gives back the topic handles. To be called before the client is let go. Idempotent.

@@ -10,6 +10,7 @@ next ones, near to the processor. Of events of 280 bytes, 2,000 at a time cost 0
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -41,15 +42,25 @@ class Gathered:
 
     def __init__(self) -> None:
         self._parts: dict[TopicPartition, _Part] = {}
+        self.unreadable: dict[TopicPartition, int] = {}
+        """Where a record has a header whose name is not UTF-8: its offset. Neither it nor what follows it is taken in."""
 
     def add(self, messages: list[Message], single_topic: bool) -> None:
         """Take in what messages say; they are not needed afterwards. None may be an error, and those of a partition come
         by offset. ``single_topic`` promises that all are of one topic, which saves looking."""
         for tp, run in _runs(messages, single_topic):
+            if tp in self.unreadable:
+                continue
+            headers = _read_headers(run)
+            if len(headers) < len(run):
+                self.unreadable[tp] = _offset(run[len(headers)])
+                run = run[: len(headers)]
+            if not run:
+                continue
             part = self._parts.get(tp)
             if part is None:
                 part = self._parts[tp] = _Part()
-            part.add(run)
+            part.add(run, headers)
 
     def chunks(self) -> list[Chunk]:
         """One chunk per partition, in order of first appearance."""
@@ -95,6 +106,15 @@ def _counted(topics: str | list[str], partitions: list[int]) -> list[tuple[tuple
     return [(place, sum(1 for _ in run)) for place, run in groupby(of)]
 
 
+def _read_headers(messages: list[Message]) -> list[Any]:
+    """The headers of messages, up to the first that has a name which is not UTF-8: of that one the client makes a list with
+    holes in it, and an exception. A message must not be asked again: then it would hand out that list."""
+    found: list[Any] = []
+    with contextlib.suppress(SystemError, UnicodeDecodeError):
+        found.extend(map(_headers, messages))
+    return found
+
+
 class _Part:
     """The records of one partition."""
 
@@ -105,16 +125,16 @@ class _Part:
         self._timestamps: list[int] = []
         self._headers: list[Headers] | None = None
 
-    def add(self, messages: list[Message]) -> None:
+    def add(self, messages: list[Message], headers: list[Any]) -> None:
         self._add_offsets(messages)
         before = len(self._keys)
         self._keys += map(_key, messages)
         self._values += map(_value, messages)
         self._timestamps += map(_time, map(_timestamp, messages))
-        if any(map(_headers, messages)):
+        if any(headers):
             if self._headers is None:
                 self._headers = [()] * before
-            self._add_headers(messages, before)
+            self._add_headers(headers, before)
         elif self._headers is not None:
             self._headers += [()] * len(messages)
 
@@ -130,11 +150,11 @@ class _Part:
         else:
             self._offsets = [*self._offsets, *offsets]
 
-    def _add_headers(self, messages: list[Message], before: int) -> None:
+    def _add_headers(self, raw: list[Any], before: int) -> None:
         """Headers as tuples. The header that stands for timestamp 0 is honoured and taken away, so that a record that is
         sent on with another timestamp does not carry it along."""
         assert self._headers is not None
-        for i, found in enumerate(map(_headers, messages), before):
+        for i, found in enumerate(raw, before):
             headers: Headers = tuple(found) if found else ()
             if _TIMESTAMP_ZERO in headers:
                 self._timestamps[i] = 0

@@ -31,7 +31,7 @@ from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.kafka.leaving import EVENTS_MAX, settle
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
-from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
+from penstock.streams.kafka.reading_errors import failure_of, place_of, translating, unreadable
 from penstock.streams.ports import Committed, Fetched
 
 REQUEST_TIMEOUT_S = 60.0
@@ -42,8 +42,6 @@ _error: Any = Message.error
 # Told to the application although the client goes on by itself: it reconnects, or the lost callback follows. So it does
 # after what is retriable: it asks the brokers again.
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
-_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
-_UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
 def _native(tp: TopicPartition, offset: int = _NO_OFFSET, metadata: str = "") -> confluent_kafka.TopicPartition:
@@ -109,7 +107,7 @@ class KafkaConsumer:
         def lost(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
             self._guarded(self._on_taken, _ours(partitions), on_lost)
 
-        with _translating(f"subscribing to {', '.join(topics)}"):
+        with translating(f"subscribing to {', '.join(topics)}"):
             self._open().subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
         self._subscribed = True
 
@@ -172,7 +170,7 @@ class KafkaConsumer:
         # The client would keep a partition paused that comes back.
         paused = [_native(tp) for tp in partitions if tp in self._paused]
         if paused and self._client is not None:
-            with _translating("letting go of paused partitions"):
+            with translating("letting go of paused partitions"):
                 self._client.resume(paused)
         for tp in partitions:
             self._positions.pop(tp, None)
@@ -207,7 +205,7 @@ class KafkaConsumer:
         if fresh:
             if self._subscribed:
                 raise PenstockError(f"{sorted(fresh)} are not this member's; the group assigns partitions, inside poll")
-            with _translating(f"assigning {sorted(fresh)}"):
+            with translating(f"assigning {sorted(fresh)}"):
                 self._positions.update(fresh)
                 self._tell_assignment(fresh)
 
@@ -217,7 +215,7 @@ class KafkaConsumer:
         if not leaving:
             return
         self._forget(leaving)
-        with _translating(f"unassigning {leaving}"):
+        with translating(f"unassigning {leaving}"):
             if self._subscribed and not self._incremental:
                 self._tell_assignment({})
             else:
@@ -245,7 +243,7 @@ class KafkaConsumer:
         again = {tp: self._positions[tp] for tp in partitions if tp in self._positions}
         if not again:
             return
-        with _translating(f"restarting {sorted(again)}"):
+        with translating(f"restarting {sorted(again)}"):
             if not self._subscribed or self._incremental:
                 self._open().incremental_unassign([_native(tp) for tp in again])
             self._tell_assignment(again)
@@ -258,7 +256,7 @@ class KafkaConsumer:
         # Inside on_assign the client does not have them yet: they start paused.
         native = [_native(tp) for tp in chosen if tp in self._positions and tp not in offered]
         if native:
-            with _translating(f"pausing {chosen}"):
+            with translating(f"pausing {chosen}"):
                 self._open().pause(native)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -268,7 +266,7 @@ class KafkaConsumer:
             self._paused.difference_update(chosen)
             running = [tp for tp in chosen if tp in self._positions and tp not in (self._offered or {})]
             if running:
-                with _translating(f"resuming {chosen}"):
+                with translating(f"resuming {chosen}"):
                     self._open().resume([_native(tp) for tp in running])
                 self._go_on_where_we_stand(running)
 
@@ -297,8 +295,8 @@ class KafkaConsumer:
                 self._gather(found, ends, max_records - 1)
         chunks = found.chunks()
         if self._touched:
-            chunks = self._without_stale(chunks, ends)
-        return self._handed_out(chunks, ends)
+            chunks = self._without_stale(chunks, ends, found.unreadable)
+        return self._handed_out(chunks, ends, found.unreadable)
 
     def _gather(self, found: columns.Gathered, ends: dict[TopicPartition, int], most: int) -> int:
         """Take messages that are there, ``most`` at most; how many they were. What follows an error waits."""
@@ -312,12 +310,20 @@ class KafkaConsumer:
                 break
         return taken
 
-    def _handed_out(self, chunks: list[Chunk], ends: dict[TopicPartition, int]) -> Fetched:
+    def _handed_out(
+        self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: Mapping[TopicPartition, int]
+    ) -> Fetched:
+        """``bad``: where a record cannot be handed out. What was taken behind it was dropped, so whoever reads on meets it
+        again."""
         for chunk in chunks:
             tp = TopicPartition(chunk.topic, chunk.partition)
             self._positions[tp] = chunk.offsets[-1] + 1
             if tp in ends and ends[tp] <= chunk.offsets[-1]:
                 del ends[tp]  # more was written while the client reported this end
+        for tp, offset in bad.items():
+            ends.pop(tp, None)
+            self._failure = self._failure or unreadable(tp, offset)
+            self.seek(tp, offset)
         if self._failure is not None and not chunks and not ends:
             self._raise_failure()
         return Fetched(chunks, ends)
@@ -338,12 +344,15 @@ class KafkaConsumer:
                     chunks.append(chunk)
                 else:
                     stale.append(tp)
+            bad = drained.unreadable
+            stale += [tp for tp, at in bad.items() if tp not in stale and at < self._positions.get(tp, at + 1)]
             for tp in stale:
                 ends.pop(tp, None)
+                bad.pop(tp, None)
             self._restart(stale)
             remaining_s = until - time.monotonic()
-            if chunks or ends or self._failure is not None or remaining_s <= 0:
-                return self._handed_out(chunks, ends)
+            if chunks or ends or bad or self._failure is not None or remaining_s <= 0:
+                return self._handed_out(chunks, ends, bad)
             wait_s = min(remaining_s, SERVE_INTERVAL_S)
 
     def _serve_group(self) -> None:
@@ -353,9 +362,9 @@ class KafkaConsumer:
         for message in self._take(EVENTS_MAX, 0.0):
             err = message.error()
             if err is None or err.code() == KafkaError._PARTITION_EOF:
-                slipped.add(_place(message))
+                slipped.add(place_of(message))
             else:
-                self._note(_place(message), message.offset(), err, {})
+                self._note(place_of(message), message.offset(), err, {})
         if self._rebalanced and self._incremental:
             # The client paused what stays here while it moved the rest.
             self._go_on_where_we_stand(sorted(self._positions.keys() - self._touched))
@@ -389,7 +398,7 @@ class KafkaConsumer:
                 if err is None:
                     records.append(message)
                 else:
-                    self._note(_place(message), message.offset(), err, ends)
+                    self._note(place_of(message), message.offset(), err, ends)
             messages = records
         # a rebalance in between may have changed the topics
         found.add(messages, self._single_topic and not self._touched)
@@ -399,25 +408,20 @@ class KafkaConsumer:
         if code == KafkaError._PARTITION_EOF:
             ends[tp] = at or 0
         elif code not in _PASSING and self._failure is None:
-            failure = self._failure_of(tp, at, err)
+            failure = failure_of(tp, self._positions.get(tp, -1) if at is None or at < 0 else at, err)
             if not isinstance(failure, RetriableError):
                 self._failure = failure
 
-    def _failure_of(self, tp: TopicPartition, at: int | None, err: KafkaError) -> BaseException:
-        code = err.code()
-        if code in _GONE:
-            return OffsetOutOfRangeError(tp, self._positions.get(tp, -1) if at is None or at < 0 else at, err.str())
-        if code in _UNKNOWN:
-            return UnknownTopicError(tp.topic or "?", err.str())
-        return translate(err, f"reading {tp.topic}" if tp.topic else "reading from the cluster")
-
-    def _without_stale(self, chunks: list[Chunk], ends: dict[TopicPartition, int]) -> list[Chunk]:
+    def _without_stale(
+        self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: dict[TopicPartition, int]
+    ) -> list[Chunk]:
         touched = self._touched
         fresh = [c for c in chunks if (c.topic, c.partition) not in touched]
         stale = [TopicPartition(c.topic, c.partition) for c in chunks if (c.topic, c.partition) in touched]
-        stale += [tp for tp in ends if tp in touched and tp not in stale]
+        stale += [tp for tp in (*ends, *bad) if tp in touched and tp not in stale]
         for tp in stale:
             ends.pop(tp, None)
+            bad.pop(tp, None)
         self._restart(stale)
         return fresh
 
@@ -431,7 +435,7 @@ class KafkaConsumer:
     def _committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, Committed | None]:
-        with _translating(f"reading committed positions of {len(partitions)} partitions"):
+        with translating(f"reading committed positions of {len(partitions)} partitions"):
             found = self._open().committed([_native(tp) for tp in partitions], timeout_s)
         out: dict[TopicPartition, Committed | None] = {}
         for native in found:
@@ -446,7 +450,7 @@ class KafkaConsumer:
         if not offsets:
             return
         native = [_native(tp, c.offset, c.metadata) for tp, c in offsets.items()]
-        with _translating(f"committing positions of {len(native)} partitions"):
+        with translating(f"committing positions of {len(native)} partitions"):
             done = self._open().commit(offsets=native, asynchronous=False)
         for part in done or ():
             if part.error is not None:
@@ -454,7 +458,7 @@ class KafkaConsumer:
 
     def group_metadata(self) -> Any:
         """See the port."""
-        with _translating("reading the group membership"):
+        with translating("reading the group membership"):
             return self._open().consumer_group_metadata()
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
@@ -462,7 +466,7 @@ class KafkaConsumer:
         return answered(lambda left_s: self._watermarks(partition, left_s), "", self._request_timeout_s)
 
     def _watermarks(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        with _translating(f"reading the ends of {partition.topic} [{partition.partition}]"):
+        with translating(f"reading the ends of {partition.topic} [{partition.partition}]"):
             found = self._open().get_watermark_offsets(_native(partition), timeout=timeout_s, cached=False)
         if found is None:
             raise RetriableError(
@@ -477,27 +481,15 @@ class KafkaConsumer:
         if client is not None:
             self._positions.clear()
             self._paused.clear()
-            if self._subscribed:
-                settle(client, leave=not self._is_static)
             reader, self._reader = self._reader, None
-            if reader is not None:
-                reader.close()
-            client.close()
+            with contextlib.ExitStack() as closing:
+                closing.callback(client.close)
+                if reader is not None:
+                    closing.callback(reader.close)
+                if self._subscribed:
+                    settle(client, leave=not self._is_static)
 
     def _open(self) -> Consumer:
         if self._client is None:
             raise PenstockError("the consumer is closed; open a new one")
         return self._client
-
-
-def _place(message: Message) -> TopicPartition:
-    topic, partition = message.topic(), message.partition()
-    return TopicPartition(topic or "", -1 if partition is None else partition)
-
-
-@contextlib.contextmanager
-def _translating(doing: str) -> Any:
-    try:
-        yield
-    except (KafkaException, SystemError) as exc:
-        raise translated(exc, doing) from exc

@@ -55,12 +55,14 @@ class Event(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What one look into the queue gave: chunks (at most one per partition), events, and partitions whose records did
-    not come in order, which is never so unless the client is broken."""
+    """What one look into the queue gave: chunks (at most one per partition), events, partitions whose records did not come
+    in order, which is never so unless the client is broken, and where a record has a header whose name is not UTF-8: its
+    offset, and no chunk reaches it."""
 
     chunks: list[Chunk]
     events: list[Event]
     disordered: list[TopicPartition]
+    unreadable: dict[TopicPartition, int]
 
 
 class NativeReader:
@@ -82,7 +84,7 @@ class NativeReader:
     def drain(self, max_records: int, timeout_s: float) -> Drained:
         """Up to ``max_records`` records and events, waiting for the first."""
         raw, told = self._reader.drain(max_records, int(timeout_s * 1000 + 0.999))
-        out = Drained([], [], [])
+        out = Drained([], [], [], {})
         few = sum(len(chunk[5]) for chunk in raw) < 8 * FEWEST_IN_COLUMNS
         for chunk in raw:
             if chunk[-1]:
@@ -90,7 +92,9 @@ class NativeReader:
             else:
                 out.disordered.append(TopicPartition(chunk[0], chunk[1]))
         for topic, partition, code, offset, text in told:
-            if not _is_for_callback(topic, partition, text):
+            if code == KafkaError._VALUE_DESERIALIZATION:
+                out.unreadable[TopicPartition(topic or "", partition)] = offset
+            elif not _is_for_callback(topic, partition, text):
                 err = KafkaError(code, text) if text else KafkaError(code)
                 out.events.append(Event(TopicPartition(topic or "", partition), offset, err))
         return out

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.state.errors import SerdeError
 from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Ints
 
@@ -86,10 +87,12 @@ class Outgoing:
 
     def listed(self, start: int, stop: int) -> Listed:
         """The records ``start <= i < stop`` as the client's ``produce`` takes them, headers with the one that stands for
-        timestamp 0."""
+        timestamp 0. ``SerdeError`` for a header that cannot be written in UTF-8: one such name ends the client's process."""
         times = self._part(self._timestamps, start, stop)
         headers = None if self._headers is None else self._part(self._headers, start, stop)
         if headers is not None or 0 in times:
+            if headers is not None:
+                self._check_headers(headers, start)
             headers = [list(some) if some else None for some in with_zero_header(times, headers)]
         where = self._partition
         places = where if isinstance(where, int) else self._part(where, start, stop)
@@ -97,12 +100,32 @@ class Outgoing:
             self._part(self._keys, start, stop), self._part(self._values, start, stop), times, headers, places
         )
 
+    def _check_headers(self, column: Sequence[Headers], start: int) -> None:
+        texts = {part for own in column for header in own for part in header if isinstance(part, str)}
+        if _is_utf8("".join(texts)):
+            return
+        for place, own in enumerate(column, start):
+            for name, value in own:
+                if not (_is_utf8(name) and _is_utf8(value)):
+                    raise SerdeError(
+                        f"record {place} of {self.count} that are sent to {self.topic} has the header {name!r:.100}, which "
+                        "cannot be written in UTF-8, so it is not sent; mend the function that named it"
+                    )
+
     def _part(self, column: Any, start: int, stop: int) -> Any:
         if isinstance(column, Column):
             return column.slice(start, stop).to_list()
         if start or stop < self.count:
             column = column[start:stop]
         return column.tolist() if isinstance(column, np.ndarray) else column
+
+
+def _is_utf8(text: Any) -> bool:
+    """Whether a text can be written in UTF-8, as what is no text can, for all that is known here."""
+    try:
+        return not isinstance(text, str) or text.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def with_zero_header(timestamps: Sequence[int], headers: Sequence[Headers] | None) -> list[Headers]:

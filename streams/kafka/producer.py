@@ -22,7 +22,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
+from penstock.state.errors import PenstockError, RetriableError, SerdeError, TaskMigratedError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
@@ -127,7 +127,11 @@ class KafkaProducer:
     def _produce(self, client: Producer, records: Outgoing, start: int, stop: int, on_delivery: Any = None) -> None:
         """The same through the client. The hot path: ``produce`` is called by position and out of C. The calls can go on
         after one that raised, which is the one that follows those that returned."""
-        rows = records.listed(start, stop)
+        try:
+            rows = records.listed(start, stop)
+        except SerdeError as exc:
+            self._refused = exc
+            raise
         columns = rows.arguments(records.topic, on_delivery)
         calls = map(client.produce, *columns)
         done: list[Any] = []

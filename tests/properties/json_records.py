@@ -157,6 +157,8 @@ def damaged(rng: random.Random, record: bytes) -> bytes | None:
         return record[:at] + rng.randbytes(rng.randrange(4)) + record[at + rng.randrange(4) :]
     if how == 3:
         return record + rng.choice([b" ", b"x", b"\x00", b"{}", b","])
+    if how == 5:  # a value, and behind it what the records begin with
+        return b'{"note":' + rng.choice([b"1", b'"torn"', b"null"]) + record
     if how == 4:
         return record[:at] + bytes([rng.choice(b'{}[]",:\\ 0-.e1tfn')]) + record[at + rng.randrange(2) :]
     return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -174,3 +175,53 @@ def test_columns_that_are_not_as_long_as_each_other_are_refused() -> None:
     keys, values = BytesColumn.of([b"a", b"b"]), BytesColumn.of([b"v"])
     with pytest.raises(ValueError, match="as many"):
         entries.put_rows(keys.data, keys.offsets, values.data, values.offsets)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_values_of_any_type_that_holds_bytes(make: Callable[[], EntryMap]) -> None:
+    entries, values = make(), [bytearray(b"one"), memoryview(b"two"), None]
+    entries.put_many([b"a", b"b", b"c"], values)  # type: ignore[arg-type]  # what a user's serde may return
+    entries.sort_written()
+    keys, found = entries.written_part(b"", 0, 3)
+    assert (keys, [None if v is None else bytes(v) for v in found]) == ([b"a", b"b", b"c"], [b"one", b"two", None])
+    with pytest.raises(TypeError):
+        entries.put_many([bytearray(b"a")], [b""])  # type: ignore[list-item]  # what can be changed is no key
+
+
+def test_what_cannot_go_is_not_gone_through_again_and_again() -> None:
+    """A store of which all is written, beside one that grew: each commit asks it for room."""
+    if len(MAKERS) == 1:
+        return
+    entries = MAKERS[1]()
+    count = 300_000
+    keys = [b"%08d" % i for i in range(count)]
+    entries.put_many(keys, [b"v" * 16] * count)
+    began = time.process_time()
+    entries.put_many(keys, [b"w" * 16] * count)
+    pass_s = time.process_time() - began
+    used = entries.used_bytes
+    began = time.process_time()
+    for _ in range(200):
+        entries.shrink(used // 2)
+    assert time.process_time() - began < 5 * pass_s
+    assert entries.get_many(keys) == ([b"w" * 16] * count, [])
+    entries.settle()
+    entries.shrink(used // 2)
+    assert entries.used_bytes <= used // 2
+
+
+def test_what_can_go_by_and_by_goes() -> None:
+    """Entries that stay written leave most of the map to others, which come and go."""
+    if len(MAKERS) == 1:
+        return
+    entries = MAKERS[1]()
+    written = [b"w%07d" % i for i in range(10_000)]
+    entries.put_many(written, [b"x" * 16] * len(written))
+    bound = 2 * entries.used_bytes
+    for round_ in range(30):
+        read = [b"r%d %d" % (round_, i) for i in range(5_000)]
+        entries.keep_many(read, [b"y" * 16] * len(read))
+        if entries.used_bytes > bound:
+            entries.shrink(bound * 9 // 10)
+        assert entries.used_bytes <= bound * 9 // 8
+    assert entries.get_many(written) == ([b"x" * 16] * len(written), [])

@@ -1,7 +1,8 @@
 //! Python's buffers as slices that can be read without the GIL, and slices as Python's `bytes`.
 
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -62,6 +63,17 @@ impl<'a> Rows<'a> {
         self.offsets.len() - 1
     }
 
+    /// How many bytes lie between the first row's begin and the last one's end: a slice has less of them than its data.
+    pub fn extent(&self) -> usize {
+        let (first, last) = (self.offsets[0], self.offsets[self.len()]);
+        (last - first) as usize
+    }
+
+    /// How many bytes the longest row has.
+    pub fn longest(&self) -> usize {
+        self.offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) as usize
+    }
+
     #[inline(always)]
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.is_some_and(|nulls| nulls[row] != 0)
@@ -84,6 +96,34 @@ impl<'a> Rows<'a> {
     #[inline(always)]
     pub fn get(&self, row: usize) -> Option<&'a [u8]> {
         if self.is_null(row) { None } else { Some(self.bytes(row)) }
+    }
+}
+
+/// `MemoryError`, where Rust would end the process: for what is as large as a number from outside says.
+pub fn no_room<E>(_: E) -> PyErr {
+    PyMemoryError::new_err(())
+}
+
+/// An empty vector with room for so many.
+pub fn room_for<T>(count: usize) -> PyResult<Vec<T>> {
+    let mut empty = vec![];
+    empty.try_reserve_exact(count).map_err(no_room)?;
+    Ok(empty)
+}
+
+/// So many of the value.
+pub fn filled<T: Clone>(value: T, count: usize) -> PyResult<Vec<T>> {
+    let mut column = room_for(count)?;
+    column.resize(count, value);
+    Ok(column)
+}
+
+/// The bytes as `bytes`, or `MemoryError`.
+pub fn large_bytes<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: Python copies that many bytes from there; what it returns is a new `bytes`, or null with an exception set.
+    unsafe {
+        let made = ffi::PyBytes_FromStringAndSize(data.as_ptr().cast(), data.len() as isize);
+        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
     }
 }
 

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -26,6 +27,8 @@ const DEAD: u32 = 1 << 29;
 const KEY_LENGTH: u32 = DEAD - 1;
 /// As the length of a value: the key is not in the store.
 const ABSENT: u32 = u32::MAX;
+/// What the written entries leave of the log is worth no pass over all of it, if it is less than this part.
+const LITTLE: usize = 8;
 /// A bucket of the index and its control byte.
 const BUCKET_BYTES: usize = 9;
 
@@ -179,6 +182,8 @@ pub(super) struct Entered {
     sorted: Option<Vec<Place>>,
     /// Whether an entry that the database holds was forgotten.
     forgot: bool,
+    /// What the written entries left of the log when that was all that a pass could not free.
+    kept_spare: usize,
 }
 
 impl Entered {
@@ -334,16 +339,27 @@ impl Entered {
         }
     }
 
+    /// What of the log no written entry takes.
+    fn spare(&self) -> usize {
+        self.log.bytes.saturating_sub(self.written_bytes)
+    }
+
     /// Forgets until no more than `max_bytes` are used, looking at each entry twice at most: what was asked for goes when
-    /// nothing else is left to go.
+    /// nothing else is left to go. Written entries stay, and each pass copies them: so there is none where they leave
+    /// little, or little more than a pass before had to leave.
     fn shrink(&mut self, max_bytes: usize) {
         self.sorted = None;
+        if self.spare().saturating_sub(self.kept_spare) < self.log.bytes / LITTLE {
+            return;
+        }
+        self.kept_spare = 0;
         for _ in 0..2 * self.log.segments.len() {
             if self.used_bytes() <= max_bytes {
                 return;
             }
             self.rotate();
         }
+        self.kept_spare = self.spare();
         if self.index.len() * 4 < self.index.capacity() {
             let (log, hasher) = (&self.log, &self.hasher);
             self.index.shrink_to_fit(|&p| {
@@ -424,11 +440,12 @@ pub struct EntryMap {
 const LENGTH_MAX: usize = KEY_LENGTH as usize;
 
 fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
-    let bytes = item.cast::<PyBytes>().map_err(|_| PyTypeError::new_err("keys and values are bytes"))?.as_bytes();
-    if bytes.len() >= LENGTH_MAX {
-        return Err(too_long());
-    }
-    Ok(bytes)
+    checked(item.cast::<PyBytes>().map_err(|_| PyTypeError::new_err("keys are bytes"))?.as_bytes())
+}
+
+#[inline(always)]
+fn checked(bytes: &[u8]) -> PyResult<&[u8]> {
+    if bytes.len() >= LENGTH_MAX { Err(too_long()) } else { Ok(bytes) }
 }
 
 fn too_long() -> PyErr {
@@ -453,7 +470,16 @@ impl EntryMap {
                 self.entered.expect(self.entered.hash(bytes_of(key)?));
             }
             for (key, value) in keys.iter().zip(values) {
-                let value = if value.is_none() { None } else { Some(bytes_of(value)?) };
+                let other;
+                let value = if value.is_none() {
+                    None
+                } else if let Ok(bytes) = value.cast::<PyBytes>() {
+                    Some(checked(bytes.as_bytes())?)
+                } else {
+                    // A value is copied in any case, so whatever has a buffer of bytes will do.
+                    other = PyBuffer::<u8>::get(value)?.to_vec(value.py())?;
+                    Some(checked(&other)?)
+                };
                 put(&mut self.entered, bytes_of(key)?, value);
             }
         }

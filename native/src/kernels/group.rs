@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::buffers::{Held, to_bytes};
+use super::buffers::{Held, filled, to_bytes};
 use super::interner::check_rows;
 
 /// With so many times more possible groups than rows, groups are found by hashing, else in a table of all of them.
@@ -110,8 +110,8 @@ fn folded<const RUNNING: bool>(
     count: usize,
     start: i64,
     fold: impl Fn(i64, i64) -> i64,
-) -> Vec<i64> {
-    let mut groups = vec![start; count];
+) -> PyResult<Vec<i64>> {
+    let mut groups = filled(start, count)?;
     let mut rows = Vec::with_capacity(if RUNNING { numbers.len() } else { 0 });
     for (&number, &value) in numbers.iter().zip(values) {
         let group = &mut groups[number as usize];
@@ -120,7 +120,7 @@ fn folded<const RUNNING: bool>(
             rows.push(*group);
         }
     }
-    if RUNNING { rows } else { groups }
+    Ok(if RUNNING { rows } else { groups })
 }
 
 /// int64: the highest value of each group, or with `running` of each row's group up to that row.
@@ -137,7 +137,7 @@ pub fn highest_rows<'py>(
     let found = py.detach(|| match running {
         true => folded::<true>(numbers, values, count, i64::MIN, i64::max),
         false => folded::<false>(numbers, values, count, i64::MIN, i64::max),
-    });
+    })?;
     Ok(to_bytes(py, &found))
 }
 
@@ -146,7 +146,7 @@ pub fn highest_rows<'py>(
 pub fn count_rows_so_far<'py>(py: Python<'py>, numbers: Held<i64>, count: usize) -> PyResult<Bound<'py, PyBytes>> {
     let numbers = numbers.slice();
     check_numbers(numbers, count, numbers.len())?;
-    let found = py.detach(|| folded::<true>(numbers, numbers, count, 0, |so_far, _| so_far + 1));
+    let found = py.detach(|| folded::<true>(numbers, numbers, count, 0, |so_far, _| so_far + 1))?;
     Ok(to_bytes(py, &found))
 }
 
@@ -160,12 +160,12 @@ pub fn sum_rows<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let (numbers, values) = (numbers.slice(), values.slice());
     check_numbers(numbers, count, values.len())?;
-    let sums: Option<Vec<i64>> = py.detach(|| {
-        let mut sums = vec![0i128; count];
+    let sums = py.detach(|| {
+        let mut sums = filled(0i128, count)?;
         for (&number, &value) in numbers.iter().zip(values) {
             sums[number as usize] += i128::from(value);
         }
-        sums.into_iter().map(|sum| i64::try_from(sum).ok()).collect()
-    });
+        Ok::<Option<Vec<i64>>, PyErr>(sums.into_iter().map(|sum| i64::try_from(sum).ok()).collect())
+    })?;
     Ok(sums.map(|sums| to_bytes(py, &sums)))
 }

@@ -1,18 +1,19 @@
 //! Columns of byte strings: to and from Python's lists, taken at places, and spread over partitions.
 
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use super::buffers::{Held, Rows, to_bytes};
+use super::buffers::{Held, Rows, large_bytes, room_for, to_bytes};
 use super::murmur::partition;
 
 /// A column as `(data, offsets: int64 bytes, nulls: one byte each, or None)`.
 fn column<'py>(py: Python<'py>, data: &[u8], offsets: &[i64], nulls: Option<&[u8]>) -> PyResult<Bound<'py, PyTuple>> {
-    (PyBytes::new(py, data), to_bytes(py, offsets), nulls.map(|flags| to_bytes(py, flags))).into_pyobject(py)
+    (large_bytes(py, data)?, to_bytes(py, offsets), nulls.map(|flags| to_bytes(py, flags))).into_pyobject(py)
 }
 
-/// A column of these values, each `bytes`, `str` as UTF-8, or `None`.
+/// A column of these values, each `bytes` or what has a buffer of bytes, `str` as UTF-8, or `None`.
 #[pyfunction]
 pub fn pack_rows<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyTuple>> {
     let mut data = vec![];
@@ -25,8 +26,10 @@ pub fn pack_rows<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<
             nulls.push(1);
         } else if let Ok(text) = value.cast::<PyString>() {
             data.extend_from_slice(text.to_cow()?.as_bytes());
+        } else if let Ok(bytes) = value.cast::<PyBytes>() {
+            data.extend_from_slice(bytes.as_bytes());
         } else {
-            data.extend_from_slice(value.cast::<PyBytes>()?.as_bytes());
+            data.extend(PyBuffer::<u8>::get(&value)?.to_vec(py)?);
         }
         offsets.push(data.len() as i64);
     }
@@ -64,20 +67,21 @@ pub fn take_rows<'py>(
     if let Some(outside) = places.slice().iter().find(|&&place| place < 0 || place >= count as i64) {
         return Err(PyIndexError::new_err(format!("place {outside} of a column of {count} rows")));
     }
-    let (taken, ends, flags) = py.detach(|| take(&rows, places.slice()));
+    let (taken, ends, flags) = py.detach(|| take(&rows, places.slice()))?;
     column(py, &taken, &ends, nulls.is_some().then_some(&flags))
 }
 
-fn take(rows: &Rows, places: &[i64]) -> (Vec<u8>, Vec<i64>, Vec<u8>) {
+/// One row may be long and taken often, so that what is taken has no room although the column does.
+fn take(rows: &Rows, places: &[i64]) -> PyResult<(Vec<u8>, Vec<i64>, Vec<u8>)> {
     let spans = || places.iter().map(|&place| rows.span(place as usize));
-    let mut taken = Vec::with_capacity(spans().map(|(start, end)| end - start).sum());
+    let mut taken = room_for(spans().fold(0, |sum: usize, (start, end)| sum.saturating_add(end - start)))?;
     let mut ends = Vec::with_capacity(places.len() + 1);
     ends.push(0);
     for (start, end) in spans() {
         taken.extend_from_slice(&rows.data[start..end]);
         ends.push(taken.len() as i64);
     }
-    (taken, ends, places.iter().map(|&place| rows.is_null(place as usize).into()).collect())
+    Ok((taken, ends, places.iter().map(|&place| rows.is_null(place as usize).into()).collect()))
 }
 
 /// The partitions of keys, int32; a null is like an empty key here, which the caller does not ask about.

@@ -28,16 +28,16 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds what the store holds of the key.
-    fn add_stored(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
+    /// Adds what the store holds of the key, and gives that count; an error has changed nothing.
+    fn add_stored(&mut self, bytes: &[u8]) -> Result<i64, &'static str> {
         let (time, count) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>());
         let (Some(time), Some(count), STORED_BYTES) = (time, count, bytes.len()) else {
             return Err("a stored count is not a timestamp and a long");
         };
-        let total = self.count.checked_add(i64::from_be_bytes(*count));
-        self.count = total.ok_or("a count does not fit into 64 bits")?;
+        let stored = i64::from_be_bytes(*count);
+        self.count = self.count.checked_add(stored).ok_or("a count does not fit into 64 bits")?;
         self.latest = self.latest.max(i64::from_be_bytes(*time));
-        Ok(())
+        Ok(stored)
     }
 }
 
@@ -53,8 +53,10 @@ struct Counts {
     missing: Vec<u32>,
     /// How many keys there were before the last `clear`, until the index is made.
     expected: usize,
-    /// What was counted, and so more than any of the counts that are not based.
+    /// What was counted, and so no less than any of the counts that are not based.
     total: i64,
+    /// The highest count that the store held of any key: with `total`, no less than any of the counts.
+    highest_stored: i64,
 }
 
 impl Counts {
@@ -66,6 +68,7 @@ impl Counts {
         self.based = 0;
         self.missing = vec![];
         self.total = 0;
+        self.highest_stored = 0;
     }
 
     fn used_bytes(&self) -> usize {
@@ -128,8 +131,22 @@ impl Counts {
         self.missing.iter().map(|&place| place as usize).chain(self.based..self.entries.len())
     }
 
+    /// Adds what the store holds of an entry's key. One that cannot be added stays unbased: whoever takes the counts out
+    /// asks for it again.
+    fn add_stored(&mut self, place: usize, stored: &[u8], problem: &mut Option<&'static str>) {
+        match self.entries[place].add_stored(stored) {
+            Ok(count) => self.highest_stored = self.highest_stored.max(count),
+            Err(found) => {
+                *problem = Some(found);
+                self.missing.push(place as u32);
+            }
+        }
+    }
+
+    /// An error says what is wrong with one of the stored values; all others are added.
     fn base_from(&mut self, known: &mut Entered, whole: bool) -> Result<(), &'static str> {
         let mut hashes = [0u64; AHEAD];
+        let mut problem = None;
         let new: Vec<usize> = self.unbased().collect();
         self.missing.clear();
         for part in new.chunks(AHEAD) {
@@ -142,7 +159,7 @@ impl Counts {
                     Some(found) => {
                         known.mark_used(found);
                         if let Some(stored) = known.log.value(found) {
-                            self.entries[place].add_stored(stored)?;
+                            self.add_stored(place, stored, &mut problem);
                         }
                     }
                     None if whole => {}
@@ -151,7 +168,7 @@ impl Counts {
             }
         }
         self.based = self.entries.len();
-        Ok(())
+        problem.map_or(Ok(()), Err)
     }
 
     /// Whether counts of so many more would still be numbers of 64 bits.
@@ -162,6 +179,9 @@ impl Counts {
                 Some(more) if count >= 0 => total = more,
                 _ => return false,
             }
+        }
+        if total.checked_add(self.highest_stored).is_none() {
+            return false;
         }
         self.total = total;
         true
@@ -229,6 +249,7 @@ impl Tally {
             missing: vec![],
             expected: 0,
             total: 0,
+            highest_stored: 0,
         })
     }
 
@@ -304,14 +325,16 @@ impl Tally {
         if stored.len() != places.len() {
             return Err(PyValueError::new_err("there is not one value per new key"));
         }
+        let mut problem = None;
+        counts.missing.clear();
         for (place, value) in places.into_iter().zip(stored.iter()) {
             if !value.is_none() {
-                counts.entries[place].add_stored(value.cast::<PyBytes>()?.as_bytes()).map_err(PyValueError::new_err)?;
+                // What is no bytes has no count either.
+                counts.add_stored(place, value.cast::<PyBytes>().map_or(&[], |v| v.as_bytes()), &mut problem);
             }
         }
         counts.based = counts.entries.len();
-        counts.missing.clear();
-        Ok(())
+        problem.map_or(Ok(()), |found| Err(PyValueError::new_err(found)))
     }
 
     /// What the memory of a store knows of the `unbased` keys; of the others they are still unbased, unless it is the

@@ -33,7 +33,7 @@ pub fn split_words<'py>(
     lower: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let rows = Rows::of(&data, &offsets, &nulls)?;
-    check_rows(rows.data.len())?; // a word has a byte at least
+    check_rows(rows.extent())?; // a word has a byte at least
     let split = py.detach(|| read(&rows, lower));
     let unsure: Option<Bound<'py, PyBytes>> = split.any_unsure.then(|| to_bytes(py, &split.unsure));
     let (words, ends) = split.words.column();

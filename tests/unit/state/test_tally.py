@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from penstock.state import native
+from penstock.state.errors import SerdeError
 from penstock.state.memory import MemoryBackend
 from penstock.state.serde import BYTES, INT
 from penstock.state.store import StoreSpec, StoreWrites
@@ -122,3 +123,62 @@ def test_sizes_follow_what_is_counted() -> None:
     assert made.state.uncommitted_bytes() > 2_000 * 16
     made.commit()
     assert made.state.uncommitted_bytes() == 0
+
+
+HIGHEST = (1 << 63) - 1
+
+
+def stored(count: int, time: int = 5) -> bytes:
+    return time.to_bytes(8, "big") + count.to_bytes(8, "big", signed=True)
+
+
+def held_by(made: Counting, *entries: tuple[bytes, bytes]) -> Counting:
+    """With these in the store."""
+    made.backend.commit([StoreWrites("counts", list(entries), b"at")])
+    made.state.discard()
+    return made
+
+
+@pytest.mark.parametrize("before", [HIGHEST - 2, HIGHEST - 1, HIGHEST, -HIGHEST, 0])
+@pytest.mark.parametrize("steps", [[1, 1, 1], [2, 1], [3], [1, 2]])
+def test_counts_of_more_than_64_bits_are_refused_where_rows_refuse_them(before: int, steps: list[int]) -> None:
+    """And are as high as rows have them until then."""
+
+    def lived() -> list[Any]:
+        made = held_by(Counting(), (b"k", stored(before)))
+        for rows in steps:
+            made.count([b"j"] + [b"k"] * rows, [9] * (rows + 1))
+        try:
+            seen: list[Any] = [made.commit()]
+        except SerdeError as exc:
+            seen = [str(exc)]
+        return [*seen, made.state.get(b"k"), made.state.get(b"j")]
+
+    found = lived()
+    with native.without():
+        assert found == lived()
+    assert isinstance(found[0], str) == (before + sum(steps) > HIGHEST)
+
+
+@pytest.mark.parametrize("wrong", [b"", bytes(7), bytes(15), bytes(17)])
+def test_a_stored_value_that_is_no_count_is_met_at_every_step(wrong: bytes) -> None:
+    """No count that lacks what the store holds is handed out, and other keys' are right once it is discarded."""
+    made = held_by(Counting(), (b"bad", wrong), (b"good", stored(7)))
+    for _ in range(3):
+        with pytest.raises(SerdeError, match="store counts holds a value that is no count"):
+            made.count([b"good", b"bad", b"new"], [9, 9, 9])
+    if isinstance(made.state, CountState):
+        for step in (made.state.tallied, made.commit, lambda: made.state.get(b"good")):
+            with pytest.raises(SerdeError, match="no count"):
+                step()
+    made.state.discard()
+    made.count([b"good", b"new"], [9, 9])
+    assert made.commit() == [(b"good", stored(8, 9), 9), (b"new", stored(1, 9), 9)]
+
+
+def test_a_plain_view_names_that_error_too() -> None:
+    with native.without():
+        made = held_by(Counting(), (b"bad", b""))
+        for step in (lambda: made.state.get(b"bad"), lambda: list(made.state.range())):
+            with pytest.raises(SerdeError, match="no count"):
+                step()

@@ -192,3 +192,16 @@ def test_a_record_that_ends_early_is_not_read_on_in_the_next_one() -> None:
         whole = [0, 1, 2, 3] + ([5] if cut == 0 else [])
         assert [row for row, _ in failed] == [row for row in range(6) if row not in whole]
         assert [columns["price"].to_list()[row] for row in whole] == [12.5] * len(whole)
+
+
+TORN = [b'{"note":%s{"item":"b","price":1}' % value for value in (b"1", b'"torn"', b"null", b"[]")]
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_what_opens_a_record_does_not_part_its_members(torn: bytes) -> None:
+    """Also behind a member that the records before it did not have."""
+    projection = JsonProjection(Order, ["price"], msgspec.json.Decoder(Order).decode)
+    whole = b'{"item":"a","price":2}'
+    columns, failed = projection.read(BytesColumn.of([whole, whole, torn, whole]))
+    assert [(row, type(exc)) for row, exc in failed] == [(2, msgspec.DecodeError)]
+    assert np.delete(np.array(columns["price"].to_list()), 2).tolist() == [2.0, 2.0, 2.0]

@@ -122,7 +122,8 @@ impl RecordParser {
         loop {
             let expected = if LEARNING { None } else { self.layout.get(next) };
             let (field, text) = match expected {
-                Some(guess) if guess.literal.stands_at(cursor.data, cursor.pos, cursor.end) => {
+                // The first literal opens the record, all others begin with a comma.
+                Some(guess) if (next == 0) == first && guess.literal.stands_at(cursor.data, cursor.pos, cursor.end) => {
                     cursor.pos += guess.literal.len();
                     next += 1;
                     (guess.field, guess.text || open_value(cursor))

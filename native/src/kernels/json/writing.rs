@@ -2,14 +2,16 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::scan::special;
-use crate::kernels::buffers::{Held, Rows, to_bytes};
+use crate::kernels::buffers::{Held, Rows, large_bytes, no_room, room_for, to_bytes};
 
 const NULL: &[u8] = b"null";
 /// Digits of the longest int64, its sign included.
 const INT_BYTES_MAX: usize = 20;
+/// So much is reserved ahead at most.
+const AHEAD_BYTES_MAX: usize = 16 << 20;
 
 /// A column as Python hands it over.
 #[derive(FromPyObject)]
@@ -53,6 +55,23 @@ impl Part<'_> {
             Part::Ints(numbers, _) => numbers.len(),
             Part::Coded(codes, _, _) => codes.len(),
             Part::Raw(rows) => rows.len(),
+        }
+    }
+
+    /// How many bytes a value takes at most.
+    fn one_max(&self) -> usize {
+        match self {
+            Part::Ints(..) => INT_BYTES_MAX,
+            Part::Coded(_, texts, _) => texts.iter().map(|text| text.len()).max().unwrap_or(0) + 2,
+            Part::Raw(rows) => rows.longest().max(NULL.len()),
+        }
+    }
+
+    /// How many bytes all values take at most.
+    fn all_max(&self, count: usize) -> usize {
+        match self {
+            Part::Raw(rows) => count.saturating_mul(NULL.len()).saturating_add(rows.extent()),
+            _ => count.saturating_mul(self.one_max()),
         }
     }
 
@@ -125,25 +144,29 @@ pub fn write_records<'py>(
     if parts.len() != befores.len() {
         return Err(PyValueError::new_err("there are not as many columns as names"));
     }
-    let (data, ends) = py.detach(|| write(&befores, &parts, count));
-    Ok(Some((PyBytes::new(py, &data), to_bytes(py, &ends)).into_pyobject(py)?))
+    let (data, ends) = py.detach(|| write(&befores, &parts, count))?;
+    Ok(Some((large_bytes(py, &data)?, to_bytes(py, &ends)).into_pyobject(py)?))
 }
 
-fn write(befores: &[Vec<u8>], parts: &[Part], count: usize) -> (Vec<u8>, Vec<i64>) {
-    let mut data = vec![];
-    let mut ends = Vec::with_capacity(count + 1);
+/// One text may be long and used by every row, so that all rows together have no room although their columns do.
+fn write(befores: &[Vec<u8>], parts: &[Part], count: usize) -> PyResult<(Vec<u8>, Vec<i64>)> {
+    let mut data: Vec<u8> = vec![];
+    let mut ends = room_for(count.saturating_add(1))?;
     ends.push(0);
+    let around = befores.iter().map(Vec::len).sum::<usize>() + 1;
+    let most = parts.iter().fold(around.saturating_mul(count), |sum, part| sum.saturating_add(part.all_max(count)));
+    let roomy = data.try_reserve(most.min(AHEAD_BYTES_MAX)).is_ok() && most <= AHEAD_BYTES_MAX;
+    let longest = if roomy { 0 } else { around + parts.iter().map(Part::one_max).sum::<usize>() };
     for row in 0..count {
+        if data.capacity() - data.len() < longest {
+            data.try_reserve(longest).map_err(no_room)?;
+        }
         for (before, part) in befores.iter().zip(parts) {
             data.extend_from_slice(before);
             part.write(row, &mut data);
         }
         data.push(b'}');
         ends.push(data.len() as i64);
-        if row == 0 {
-            // Rows are about as long as each other.
-            data.reserve(data.len() * count);
-        }
     }
-    (data, ends)
+    Ok((data, ends))
 }

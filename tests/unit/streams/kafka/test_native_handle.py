@@ -3,6 +3,8 @@ Collected where it was built (``conftest.py``). No broker is asked."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import confluent_kafka
@@ -130,3 +132,41 @@ def test_closed_parts_refuse() -> None:
     with pytest.raises(RuntimeError, match="closed"):
         reader.drain(10, 0)
     consumer.close()
+
+
+@pytest.mark.parametrize("length", [1, 115, 116, 117, 118, 119, 125, 126, 127, 128, 300])
+def test_a_client_is_known_by_as_much_of_its_name_as_the_library_keeps(length: int) -> None:
+    name = "x" * length
+    consumer = Consumer({**CONFIG, "client.id": name})
+    penstock_native.Reader(consumer, LIBRARY, VERSION, name).close()
+    with pytest.raises(RuntimeError):
+        penstock_native.Reader(consumer, LIBRARY, VERSION, "y" + name[1:])
+    with pytest.raises(RuntimeError, match=r"other kind|not called"):
+        penstock_native.Writer(consumer, LIBRARY, VERSION, name)
+    consumer.close()
+
+
+class Owner:
+    """Has a client, and is what the client calls."""
+
+    def __init__(self, kind: str) -> None:
+        self.client: Any
+        if kind == "reader":
+            self.client = Consumer(CONFIG)
+            self.client.subscribe(["t"], on_assign=self.heard)
+            self.part: Any = penstock_native.Reader(self.client, LIBRARY, VERSION, "mine")
+            self.part.follow("t", 0)
+        else:
+            self.client = Producer({**CONFIG, "group.id": "", "error_cb": self.heard})
+            self.part = penstock_native.Writer(self.client, LIBRARY, VERSION, "mine")
+            self.part.send("t", [b"k"], [b"v"], [1], None, -1, 0, 1)
+
+    def heard(self, *_: Any) -> None:
+        """Whatever the client tells."""
+
+
+@pytest.mark.parametrize("kind", ["reader", "writer"])
+def test_a_client_that_nobody_has_is_collected(kind: str) -> None:
+    gone = weakref.ref(Owner(kind))
+    gc.collect()
+    assert gone() is None

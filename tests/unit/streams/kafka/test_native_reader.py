@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.streams.kafka.client_config import consumer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.native_reader import FEWEST_IN_COLUMNS, NativeReader
 from penstock.topologies.columns import BytesColumn
 
@@ -50,3 +52,23 @@ def test_few_records_come_as_lists_and_many_as_columns(counts: tuple[int, ...], 
         assert chunk.values == [b"v%d" % i for i in range(count)]
         assert chunk.timestamps == list(range(count))
         assert chunk.offsets == range(7, 7 + count)
+
+
+class Stuck(Queue):
+    """Cannot be closed."""
+
+    def close(self) -> None:
+        """As where another thread is reading."""
+        raise RuntimeError("the reader is in use by another thread")
+
+
+def test_a_reader_that_cannot_be_closed_does_not_keep_the_client_open() -> None:
+    consumer = KafkaConsumer(consumer_config("127.0.0.1:1", "g", {}), native="off")
+    client = consumer._client
+    assert client is not None
+    consumer._reader = NativeReader(Stuck())  # type: ignore[arg-type]  # stands for the compiled one
+    with pytest.raises(RuntimeError, match="in use"):
+        consumer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        client.consume(1, 0.0)
+    consumer.close()

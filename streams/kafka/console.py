@@ -21,6 +21,7 @@ from penstock.state.errors import UserError
 from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import translate, translated
+from penstock.streams.kafka.reading_errors import place_of, unreadable
 from penstock.streams.kafka.topics import Topics, refused_config, unheard
 
 _POLL_S = 0.2  # Ctrl-C is looked at between two polls
@@ -194,11 +195,14 @@ def _record(message: Message) -> ConsoleRecord:
     error = message.error()
     if error is not None:
         raise translate(error, f"consuming {message.topic()}")
-    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # its stub allows str values on the way in
+    try:
+        headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # its stub allows str values on the way in
+    except SystemError as exc:
+        raise unreadable(place_of(message), int(message.offset() or 0)) from exc
     _, timestamp_ms = message.timestamp()
     if (TIMESTAMP_ZERO_HEADER, b"0") in headers:
         timestamp_ms = 0
-        headers = tuple(header for header in headers if header[0] != TIMESTAMP_ZERO_HEADER)
+        headers = tuple(header for header in headers if header != (TIMESTAMP_ZERO_HEADER, b"0"))
     return ConsoleRecord(
         str(message.topic()),
         int(message.partition() or 0),

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from penstock.state.changelog import from_changelog_columns
+from penstock.state.changelog import History, chooses, from_changelog_columns
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
@@ -86,9 +87,15 @@ class CompactTarget:
 
 
 def to_entries(
-    targets: dict[TopicPartition, list[CompactTarget]], batches: Iterable[pa.RecordBatch]
+    targets: dict[TopicPartition, list[CompactTarget]],
+    batches: Iterable[pa.RecordBatch],
+    *,
+    repository: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller."""
+    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller. Without
+    the late ones that a versioned table did not take, which shows in the order of offsets: the batches hold each log's
+    records in it, from the target's start on. ``repository``: where the targets' bases are."""
+    histories: dict[int, History] = {}
     for batch in batches:
         topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
         start = 0
@@ -103,7 +110,12 @@ def to_entries(
             times = part.column("timestamp_ms").to_pylist()
             change = part.column("offset")[-1].as_py()
             for target in targets[TopicPartition(*here)]:
-                entries = from_changelog_columns(target.form.spec(), keys, values, times)
+                if target.place not in histories:
+                    histories[target.place] = _history(target, repository)
+                columns: list[list[Any]] = [keys, values, times]
+                if (taken := histories[target.place].taken(keys, times)) is not None:
+                    columns = [list(compress(column, taken)) for column in columns]
+                entries = from_changelog_columns(target.form.spec(), *columns)
                 yield pa.RecordBatch.from_arrays(
                     [
                         pa.array([target.place] * len(entries), pa.int32()),
@@ -113,6 +125,20 @@ def to_entries(
                     ],
                     schema=_ENTRY_ARROW,
                 )
+
+
+def _history(target: CompactTarget, repository: str | None) -> History:
+    """Of the records from the target's start on."""
+    spec = target.form.spec()
+    if target.base is None or not chooses(spec):
+        return History(spec)
+    assert repository is not None, f"the base of {target.of} is in no repository"
+    with TemporaryDirectory(prefix="penstock-compact-") as folder:
+        base = _Base(SnapshotRepository(repository), target, Path(folder))
+        try:
+            return History(spec, base.entries())
+        finally:
+            base.close()
 
 
 def write_snapshots(

@@ -62,8 +62,9 @@ class KStream(
         keeps_key: bool = False,
         name: str | None = None,
     ) -> ProcessedStream:
-        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: beside those that
-        it declares, such as a table's, which stay the table's to expire. The result is its first out port; ``port(name)`` gives the others."""
+        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: beside those that it
+        declares, such as a table's, which stay the table's to expire. The result is its first out port; ``port(name)``
+        gives the others."""
         name = self._flow.wiring.name(self._flow, "process", name)
         spec = processor_spec(check_function(factory, name), stores=stores, name=name)
         graph = self._flow.wiring.graph

@@ -9,10 +9,11 @@ multiples were passed. So its next firing follows from stream time alone, which 
 restart neither loses nor repeats one. Stream-time timers fire right after the record that moved stream time was
 processed; wall-clock timers fire between batches, at the clock reading that the task's journal records.
 
-Window and session stores lose what is older than their retention behind the processor's stream time, in steps of a tenth
-of the retention (of an hour at most, well within what changelogs keep beyond it), right before the record that brings stream time to a step, and before the run of ``process_batch`` that it
-begins. So what a processor reads follows from the records alone. Those of a table, which are only lent to the processor,
-are the table's to expire. Processors that share a store expire it by whichever is ahead.
+Window and session stores lose what is older than their retention behind the processor's stream time, in steps of a
+tenth of the retention (of an hour at most, well within what changelogs keep beyond it), right before the record that
+brings stream time to a step, and before the run of ``process_batch`` that it begins. So what a processor reads follows
+from the records alone. Those of a table, which are only lent to the processor, are the table's to expire. Processors
+that share a store expire it by whichever is ahead.
 
 Timers of a key (``set_timer``, as Beam and Flink have them) fire once, at any time, and live in changelogged stores: see
 ``penstock.topologies.operators.keyed_timers``.

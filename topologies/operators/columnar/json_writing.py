@@ -38,7 +38,7 @@ class DictOf:
 
 def encoder_of(serde: Serde[Any]) -> Encode | None:
     """The encoder of a serde that writes plain JSON."""
-    write = serde.serialize
+    write = serde.encoder
     return write if write is orjson.dumps or writes_typed(write) else None
 
 

@@ -4,8 +4,8 @@ A serde never sees null: ``None`` is the log's null and stays null. ``immutable`
 cannot be changed in place, so that a store may keep the object instead of its bytes. ``exact`` is the type whose
 instances come back equal from a round trip; a store keeps objects of any other type as the round trip makes them.
 ``declared`` is what the values are, where more is known than ``exact`` says: a class with typed fields, or a schema that
-expressions are typed against. ``writes``: the class whose instances alone ``serialize`` takes, which ``unchecked`` then
-writes without looking. The byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and
+expressions are typed against. ``writes``: the classes whose instances alone ``serialize`` takes, which ``unchecked``
+then writes without looking. The byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and
 ``BYTES`` are those of Kafka's Java serdes.
 
 Every failure is a ``SerdeError``.
@@ -39,7 +39,7 @@ class Serde(Generic[T]):
     immutable: bool = False
     exact: type | None = None
     declared: Any = dataclasses.field(default=None, compare=False)
-    writes: type | None = dataclasses.field(default=None, compare=False)
+    writes: tuple[type, ...] = dataclasses.field(default=(), compare=False)
     unchecked: Callable[[T], bytes] | None = dataclasses.field(default=None, compare=False)
 
     @property
@@ -68,7 +68,7 @@ class Serde(Generic[T]):
 
     def _all_instances(self, values: Sequence[Any]) -> bool:
         """Whether all values but nulls are instances of ``writes``, told by the few types that they have."""
-        if self.writes is None:
+        if not self.writes:
             return True
         kinds = set(map(type, values))
         kinds.discard(type(None))
@@ -147,24 +147,42 @@ def typed_json(tp: type[T]) -> Serde[T]:
     A serde of a Struct or a dataclass writes its instances only. Fields that the type does not name are skipped without
     being built, so a narrow type is also the fast one.
     """
+    cls = _record_class(tp)
+    return _json(tp, () if cls is None else (cls,))
+
+
+def _json(tp: type[T], writes: tuple[type, ...]) -> Serde[T]:
     name = getattr(tp, "__name__", str(tp))
     decoder = msgspec.json.Decoder(tp)
     encode = msgspec.json.Encoder().encode
-    immutable, cls = _is_plain(tp), _record_class(tp)
-    if cls is None:
+    immutable = _is_plain(tp)
+    if not writes:
         return Serde(f"json:{name}", encode, decoder.decode, immutable=immutable, declared=tp)
 
     def serialize(value: T) -> bytes:
-        if not isinstance(value, cls):
+        if not isinstance(value, writes):
             raise SerdeError(
-                f"serde json:{name} writes instances of {cls.__name__}, and {value!r:.100} is a {type(value).__name__}; "
-                "name the serde of what the function gives: value=…"
+                f"serde json:{name} writes instances of {writes[0].__name__}, and {value!r:.100} is a "
+                f"{type(value).__name__}; name the serde of what the function gives: value=…"
             )
         return encode(value)
 
     return Serde(
-        f"json:{name}", serialize, decoder.decode, immutable=immutable, declared=tp, writes=cls, unchecked=encode
+        f"json:{name}", serialize, decoder.decode, immutable=immutable, declared=tp, writes=writes, unchecked=encode
     )
+
+
+@functools.cache
+def _json_of_dicts(tp: type[Any], cls: type) -> Serde[Any]:
+    return _json(tp, (cls, dict))
+
+
+def taking_dicts(serde: Serde[Any]) -> Serde[Any]:
+    """The same serde, which writes dicts of fields too where it is of one class only: for records that the framework makes
+    of columns."""
+    if len(serde.writes) != 1 or type(getattr(serde.unchecked, "__self__", None)) is not msgspec.json.Encoder:
+        return serde
+    return _json_of_dicts(serde.declared, serde.writes[0])
 
 
 _typed_json_once = functools.cache(typed_json)

@@ -9,9 +9,13 @@ import msgspec
 import pytest
 
 from penstock.state.errors import ProcessingError, SerdeError
-from penstock.state.serde import typed_json
+from penstock.state.log import Record
+from penstock.state.serde import serde_of, taking_dicts, typed_json
+from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
+from penstock.topologies.aggregators import agg, count, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.expressions.functions import col, struct
 
 T = TypeVar("T")
 
@@ -23,6 +27,11 @@ class Row(msgspec.Struct, frozen=True):
 
 class More(Row, frozen=True):
     extra: int = 1
+
+
+class Totals(msgspec.Struct, frozen=True):
+    total: int
+    seen: int
 
 
 class Mutable(msgspec.Struct):
@@ -155,3 +164,26 @@ def test_a_result_of_another_type_does_not_leave_under_the_inputs_serde() -> Non
         pytest.raises(ProcessingError, match=r"'u' is a str; .*value=…"),
     ):
         driver.pipe("in", "k", Row("u"))
+
+
+@pytest.mark.parametrize("batch", [1, 1_000])
+def test_records_made_of_columns_are_dicts_of_the_classes_that_are_named(batch: int) -> None:
+    builder = StreamsBuilder(key=str, value=Row)
+    grouped = builder.stream("in").group_by(struct(user=col("user"), n=col("n")), key=Row)
+    grouped.agg(total=sum_("n"), seen=count(), value=Totals).to_stream().to("out")
+    grouped.aggregate(agg(total=sum_("n"), seen=count()), value=Totals, name="whole").to_stream().to("whole")
+    with TopologyTestDriver(builder.build(), options=TaskOptions(batch_max_records=batch)) as driver:
+        driver.pipe_all("in", [Record("k", Row("u", 2), 0)] * 40)
+        for topic in ("out", "whole"):
+            found = driver.read(topic)
+            assert (found[-1].key, found[-1].value) == (Row("u", 2), Totals(80, 40))
+
+
+def test_dicts_are_taken_beside_instances_and_nothing_else_is() -> None:
+    serde = taking_dicts(serde_of(Row))
+    assert serde is taking_dicts(serde_of(Row))
+    assert serde.name == serde_of(Row).name
+    assert serde.serialize_all([Row("u"), {"user": "u", "n": 0}, None]) == [b'{"user":"u","n":0}'] * 2 + [None]
+    with pytest.raises(SerdeError, match="writes instances of Row"):
+        serde.serialize_all(["u"])
+    assert taking_dicts(serde_of(dict)) is serde_of(dict)

@@ -69,6 +69,12 @@ def _checked(topic: str) -> str:
     return topic
 
 
+def expires(spec: StoreSpec) -> bool:
+    """Whether the store's changelog is one of its own from which the broker deletes what is older than its retention, so
+    that it may begin behind offset 0 and still hold the store."""
+    return spec.source_topic is None and spec.kind not in ("key_value", "versioned")
+
+
 def changelog_configs(spec: StoreSpec) -> dict[str, str]:
     """The settings with which a store's changelog topic is created. Not for source topics, which are the
     user's."""
@@ -207,12 +213,17 @@ def _versions(
     return list(last.items())
 
 
+def chooses(spec: StoreSpec) -> bool:
+    """Whether the store takes only some records of its changelog: a versioned table of its own topic (``History``)."""
+    return spec.kind == "versioned" and spec.source_topic is not None
+
+
 class History:
     """Which records of its own topic a versioned table took as they came: not those that were older than its history
     behind its stream time, which a reader of the topic must leave out too. ``stored``: what is in the store already."""
 
     def __init__(self, spec: StoreSpec, stored: Iterable[tuple[bytes, bytes | None]] = ()) -> None:
-        self._watched = spec.kind == "versioned" and spec.source_topic is not None
+        self._watched = chooses(spec)
         self._history_ms = spec.retention_ms or 0
         self._stream_time_ms = -1
         if self._watched:

@@ -81,7 +81,10 @@ class WindowStore(Generic[K, V]):
     def fetch(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, V]]:
         """``(window start, value)`` of a key for starts with ``from_ms <= start <= to_ms``, ascending."""
         wanted = self._keys.serialize(key)
-        for store_key, value, _ in self._state.range(window_floor(from_ms), window_floor(to_ms + 1)):
+        if from_ms > _LAST_MS:
+            return
+        high = None if to_ms >= _LAST_MS else window_floor(to_ms + 1)
+        for store_key, value, _ in self._state.range(window_floor(from_ms), high):
             if store_key[8:] == wanted:
                 yield int.from_bytes(store_key[:8], "big"), value
 
@@ -89,6 +92,10 @@ class WindowStore(Generic[K, V]):
         """``(key, window start, value)`` of every entry, by start, then key."""
         for store_key, value, _ in self._state.range():
             yield self._keys.deserialize(store_key[8:]), int.from_bytes(store_key[:8], "big"), value
+
+    def expire_before(self, window_start_ms: int) -> None:
+        """Windows that start before are gone for every reader from now on. The operator calls it."""
+        self._state.expire_below(window_floor(window_start_ms))
 
 
 class KeyWindowStore(Generic[K, V]):
@@ -117,6 +124,10 @@ class KeyWindowStore(Generic[K, V]):
         """``(key, window start, value)`` of every entry, by start, then key."""
         for entry in sorted(self._store.scan(0, _FOREVER), key=lambda e: (e.time_ms, e.key)):
             yield self._keys.deserialize(entry.key), entry.time_ms, entry.value
+
+    def expire_before(self, window_start_ms: int) -> None:
+        """As ``WindowStore.expire_before``."""
+        self._store.expire_before(window_start_ms)
 
 
 class SessionStore(Generic[K, V]):
@@ -155,10 +166,16 @@ class SessionStore(Generic[K, V]):
         for entry in sorted(self._store.scan(0, _FOREVER), key=lambda e: (e.time_ms, e.suffix, e.key)):
             yield self._session(entry), entry.value
 
+    def expire_before(self, end_ms: int) -> None:
+        """Sessions that end before are gone for every reader from now on. The operator calls it."""
+        self._store.expire_before(end_ms)
+
     def _session(self, entry: Entry) -> Windowed:
         return Windowed(self._keys.deserialize(entry.key), int.from_bytes(entry.suffix, "big"), entry.time_ms)
 
 
+_LAST_MS = (1 << 63) - 1
+"""The last time that a key can hold."""
 _FOREVER = (1 << 62) - 1
 """A time behind all that is stored."""
 
@@ -186,8 +203,8 @@ def key_value_store(name: str, *, key: Any, value: Any, changelog: bool = True) 
 def window_store(
     name: str, *, key: Any, value: Any, size_ms: int, retention_ms: int, changelog: bool = True
 ) -> StoreSpec:
-    """The spec of a window store for a processor; entries whose window started more than ``retention_ms`` before
-    stream time may be dropped."""
+    """The spec of a window store for a processor. Entries whose window started more than ``retention_ms`` before the
+    processor's stream time are dropped, in steps of a tenth of that, of an hour at most."""
     from penstock.state.serde import serde_of
 
     return StoreSpec(
@@ -196,8 +213,8 @@ def window_store(
 
 
 def session_store(name: str, *, key: Any, value: Any, retention_ms: int, changelog: bool = True) -> StoreSpec:
-    """The spec of a session store for a processor; sessions that ended more than ``retention_ms`` before stream time may
-    be dropped."""
+    """The spec of a session store for a processor. Sessions that ended more than ``retention_ms`` before the processor's
+    stream time are dropped, in steps as those of ``window_store``."""
     from penstock.state.serde import serde_of
 
     return StoreSpec(name, "session", serde_of(key), serde_of(value), changelog, retention_ms=retention_ms)

@@ -4,8 +4,9 @@ A serde never sees null: ``None`` is the log's null and stays null. ``immutable`
 cannot be changed in place, so that a store may keep the object instead of its bytes. ``exact`` is the type whose
 instances come back equal from a round trip; a store keeps objects of any other type as the round trip makes them.
 ``declared`` is what the values are, where more is known than ``exact`` says: a class with typed fields, or a schema that
-expressions are typed against. ``unchecked``, of JSON that refuses inf and nan, is the encoder that writes them as null.
-The byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
+expressions are typed against. ``writes``: the classes whose instances alone ``serialize`` takes, which ``unchecked``
+then writes without looking. ``nulling``, of JSON that refuses inf and nan: the encoder that writes them as null. The byte
+formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
 
 Every failure is a ``SerdeError``.
 """
@@ -16,6 +17,8 @@ import dataclasses
 import functools
 import math
 import struct
+import types
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -37,12 +40,19 @@ class Serde(Generic[T]):
     immutable: bool = False
     exact: type | None = None
     declared: Any = dataclasses.field(default=None, compare=False)
+    writes: tuple[type, ...] = dataclasses.field(default=(), compare=False)
     unchecked: Callable[[T], bytes] | None = dataclasses.field(default=None, compare=False)
+    nulling: Callable[[T], bytes] | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def encoder(self) -> Callable[[T], bytes]:
+        """``serialize`` for values that are known to be what it takes."""
+        return self.serialize if self.unchecked is None else self.unchecked
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
         """Serialize a column, nulls kept. Raises ``SerdeError`` with the place of the first bad value."""
         out: list[bytes | None] = []
-        fn = self.serialize
+        fn = self.encoder if self._all_instances(values) else self.serialize
         try:
             if None in values:
                 out.extend(None if v is None else fn(v) for v in values)
@@ -50,11 +60,21 @@ class Serde(Generic[T]):
                 out.extend(map(fn, values))  # type: ignore[arg-type]  # no nulls here
         except Exception as exc:
             bad = values[len(out)]
+            if isinstance(exc, SerdeError):
+                raise SerdeError(f"place {len(out)} of the column: {exc}") from exc
             raise SerdeError(
                 f"serde {self.name} cannot write {type(bad).__name__} {bad!r:.100} (place {len(out)} of the column): "
                 f"{exc}; give the operator or the topic the serde of this type"
             ) from exc
         return out
+
+    def _all_instances(self, values: Sequence[Any]) -> bool:
+        """Whether all values but nulls are instances of ``writes``, told by the few types that they have."""
+        if not self.writes:
+            return True
+        kinds = set(map(type, values))
+        kinds.discard(type(None))
+        return all(issubclass(kind, self.writes) for kind in kinds)
 
 
 def _identity(data: bytes) -> bytes:
@@ -91,7 +111,7 @@ JSON: Serde[Any] = Serde("json", orjson.dumps, orjson.loads)
 
 def finite(json: Serde[Any]) -> Serde[Any]:
     """The same serde of JSON, which refuses to write inf and nan: JSON has neither, and encoders write both as null."""
-    return dataclasses.replace(json, serialize=_refusing(json.serialize), unchecked=json.serialize)
+    return dataclasses.replace(json, serialize=_refusing(json.serialize), unchecked=None, nulling=json.serialize)
 
 
 @functools.cache
@@ -143,40 +163,82 @@ def _not_finite(value: Any, path: str) -> str | None:
     return next((found for n, part in parts if (found := _not_finite(part, f"{path}.{n}")) is not None), None)
 
 
-def _is_frozen(tp: Any) -> bool:
-    """A frozen Struct or dataclass whose fields are all plain immutable values."""
-    plain = {int, float, str, bytes, bool, type(None)}
-    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
-        frozen = tp.__struct_config__.frozen
-    elif isinstance(tp, type) and dataclasses.is_dataclass(tp):
+_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+_HOLDERS = frozenset({typing.Union, types.UnionType, tuple, frozenset})
+"""Generic types that cannot be changed in place if their arguments cannot."""
+
+
+def _is_plain(tp: Any, within: frozenset[Any] = frozenset()) -> bool:
+    """Whether no value of the type can be changed in place, in any depth: scalars, tuples and frozensets of such types,
+    unions of them, and frozen Structs and dataclasses with such fields. ``within``: classes that are being looked into,
+    which a field of theirs may name again."""
+    if tp in _PLAIN or tp in within:
+        return True
+    if typing.get_origin(tp) in _HOLDERS:
+        return all(a is Ellipsis or _is_plain(a, within) for a in typing.get_args(tp))
+    if not isinstance(tp, type):
+        return False
+    if issubclass(tp, msgspec.Struct):
+        frozen, fields = tp.__struct_config__.frozen, tp.__struct_fields__
+    elif dataclasses.is_dataclass(tp):
         frozen = tp.__dataclass_params__.frozen  # type: ignore[attr-defined]  # dataclasses keep it there, stubs do not say so
+        fields = tuple(f.name for f in dataclasses.fields(tp))
     else:
-        return tp in plain
-    return frozen and all(_plain_annotation(t, plain) for t in _field_types(tp))
+        return False
+    if not frozen:
+        return False
+    hints = typing.get_type_hints(tp)
+    return all(_is_plain(hints[name], within | {tp}) for name in fields)
 
 
-def _field_types(tp: type) -> list[Any]:
-    import typing
-
-    return list(typing.get_type_hints(tp).values())
-
-
-def _plain_annotation(annotation: Any, plain: set[type]) -> bool:
-    import typing
-
-    args = typing.get_args(annotation)
-    return annotation in plain or (bool(args) and all(a in plain for a in args))
+def _record_class(tp: Any) -> type | None:
+    """The class of a Struct's or a dataclass's instances; ``None`` for any other type."""
+    cls = typing.get_origin(tp) or tp
+    return cls if isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls)) else None
 
 
 def typed_json(tp: type[T]) -> Serde[T]:
     """JSON of a msgspec Struct, a dataclass or any other type that msgspec knows, checked against the type.
 
-    Fields that the type does not name are skipped without being built, so a narrow type is also the fast one.
+    A serde of a Struct or a dataclass writes its instances only. Fields that the type does not name are skipped without
+    being built, so a narrow type is also the fast one.
     """
+    cls = _record_class(tp)
+    return _json(tp, () if cls is None else (cls,))
+
+
+def _json(tp: type[T], writes: tuple[type, ...]) -> Serde[T]:
     name = getattr(tp, "__name__", str(tp))
     decoder = msgspec.json.Decoder(tp)
-    encoder = msgspec.json.Encoder()
-    return Serde(f"json:{name}", encoder.encode, decoder.decode, immutable=_is_frozen(tp), declared=tp)
+    encode = msgspec.json.Encoder().encode
+    immutable = _is_plain(tp)
+    if not writes:
+        return Serde(f"json:{name}", encode, decoder.decode, immutable=immutable, declared=tp)
+
+    def serialize(value: T) -> bytes:
+        if not isinstance(value, writes):
+            raise SerdeError(
+                f"serde json:{name} writes instances of {writes[0].__name__}, and {value!r:.100} is a "
+                f"{type(value).__name__}; name the serde of what the function gives: value=…"
+            )
+        return encode(value)
+
+    return Serde(
+        f"json:{name}", serialize, decoder.decode, immutable=immutable, declared=tp, writes=writes, unchecked=encode
+    )
+
+
+@functools.cache
+def _json_of_dicts(tp: type[Any], cls: type) -> Serde[Any]:
+    return _json(tp, (cls, dict))
+
+
+def taking_dicts(serde: Serde[Any]) -> Serde[Any]:
+    """The same serde, which writes dicts of fields too where it is of one class only: for records that the framework makes
+    of columns."""
+    if len(serde.writes) != 1 or type(getattr(serde.unchecked, "__self__", None)) is not msgspec.json.Encoder:
+        return serde
+    return _json_of_dicts(serde.declared, serde.writes[0])
 
 
 _typed_json_once = functools.cache(typed_json)

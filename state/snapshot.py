@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -163,22 +163,23 @@ class SnapshotRepository:
                 "an older snapshot or the changelog is used instead"
             )
 
-    def prune(self, of: StorePartition, *, keep: int, now_ms: int) -> list[str]:
-        """Remove all but the ``keep`` newest sound snapshots, and the files of attempts that were never published and
-        are older than ``ABANDONED_MS``. Returns the names of what was removed."""
+    def prune(self, of: StorePartition, *, keep: int, now_ms: int, live: Collection[str] = ()) -> list[str]:
+        """Remove all but the ``keep`` newest sound snapshots and those whose manifests ``live`` names, and the files of
+        attempts that were never published and are older than ``ABANDONED_MS``. Returns the names of what was removed."""
         if keep < 1:
             raise ValueError(f"prune would keep {keep} snapshots; keep at least 1")
-        kept = self.find(of).manifests[:keep]
-        if not kept:
+        found = self.find(of).manifests
+        newest = found[:keep]
+        if not newest:
             return []
         names = self._storage.names(_path(of, "").rstrip("/"))
-        live = {file.name for manifest in kept for file in manifest.files}
-        old_manifests = [n for n in names if _MANIFEST.fullmatch(n) and n < kept[-1].name]
+        old_manifests = [n for n in names if _MANIFEST.fullmatch(n) and n < newest[-1].name and n not in live]
+        kept = {file.name for m in found if m in newest or m.name in live for file in m.files}
         published = {n.removesuffix(".json").split("-", 2)[2] for n in names if _MANIFEST.fullmatch(n)}
         retired = {n.removesuffix(".json").split("-", 2)[2] for n in old_manifests}
         removed = list(old_manifests)
         for name in names:
-            if name in live or _MANIFEST.fullmatch(name):
+            if name in kept or _MANIFEST.fullmatch(name):
                 continue
             attempt = name.rsplit("-", 1)[0]
             age = _ATTEMPT.match(name)

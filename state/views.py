@@ -259,7 +259,8 @@ class KeyValueState:
         dirty = self.dirty
         keys = list(dirty) if floor is None else [k for k in dirty if k >= floor]
         if self.immutable:
-            pack, encode = _TIMESTAMP.pack, self._encode
+            # what is kept as objects is what a reader of its bytes gets, so it need not be looked at again
+            pack, encode = _TIMESTAMP.pack, self.spec.value_serde.encoder
             raw: list[bytes | None] = []
             written = list(map(entries.__getitem__, keys))
             try:

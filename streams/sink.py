@@ -352,6 +352,7 @@ def _written(
 ) -> Column | list[bytes | None] | None:
     """The keys or values of a batch as bytes, a column if they are one that can be written; ``None``: one cannot be."""
     data: Column | list[bytes | None] | None = None if column is None else serialized(column, serde)
-    if data is None and isinstance(column, StructColumn) and (encode := encoder_of(serde)) is not None:
-        data = written_json(column, encode)
+    if data is None and isinstance(column, StructColumn) and (not serde.writes or dict in serde.writes):
+        encode = encoder_of(serde)
+        data = None if encode is None else written_json(column, encode)
     return data if data is not None else written(batch.keys if part == "key" else batch.values, serde)

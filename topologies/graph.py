@@ -139,6 +139,10 @@ class GraphBuilder:
         """The operator of this name."""
         return self._operators[name]
 
+    def users(self, store: str) -> list[str]:
+        """The operators that declare a store of this name."""
+        return [name for name, op in self._operators.items() if any(s.name == store for s in op.stores)]
+
     def feeders(self, name: str) -> list[str]:
         """The operators that hand records to one, without those behind a topic."""
         return [s.out.operator for s in self._streams for p in s.ins if p.operator == name]

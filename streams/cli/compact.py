@@ -64,5 +64,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     show("snapshots", ["store", "partition", "entries", "bytes", "changelog offset", ""], rows)
     savepoint = f"; savepoint {result.savepoint}" if result.savepoint else ""
+    for caution in result.cautions:
+        print(f"caution: {caution}")
     print(f"published in {repository} in {result.seconds:.1f} s{savepoint}")
     return 0

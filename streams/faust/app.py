@@ -30,6 +30,7 @@ from penstock.streams.worker import Worker
 from penstock.topologies.graph import Topology
 
 CALL_TIMEOUT_S = 5.0
+_TIMESTAMP_ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 
 
 def faust_app(topology: Any, settings: WorkerSettings, **options: Any) -> faust.App:
@@ -102,6 +103,7 @@ class FaustHost:
         await self.start()
         assert self.consumer is not None
         mine = _partitions(assigned, self._topics)
+        self.consumer.expect(mine, self.app.consumer_generation_id)
         known = set(self.consumer.positions())
         fresh = [tp for tp in mine if tp not in known]
         if fresh:
@@ -199,8 +201,8 @@ def _arrived(message: Any) -> Arrived:
     pairs = raw.items() if isinstance(raw, dict) else raw
     headers = tuple((name, value) for name, value in pairs)
     timestamp_ms = round(message.timestamp * 1000)
-    if any(name == TIMESTAMP_ZERO_HEADER for name, _ in headers):
-        headers = tuple(h for h in headers if h[0] != TIMESTAMP_ZERO_HEADER)
+    if _TIMESTAMP_ZERO in headers:
+        headers = tuple(h for h in headers if h != _TIMESTAMP_ZERO)
         timestamp_ms = 0
     return Arrived(
         TopicPartition(message.topic, message.partition),
@@ -209,4 +211,5 @@ def _arrived(message: Any) -> Arrived:
         message.value,
         timestamp_ms,
         headers,
+        message.generation_id,
     )

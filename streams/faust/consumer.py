@@ -7,6 +7,10 @@ the callbacks of any consumer are served.
 Committed positions belong to Penstock's own group, which has no members, so plain commits to it are accepted; Faust's
 group would refuse them while it has members. Faust is told these positions where it would ask its own group's
 (``positions``), so that it reads on exactly from them.
+
+A message that was fetched before a rebalance may come after it: it was on its way through Faust's queues, or waited here
+for room. Where the partition was given back meanwhile, and taken again from its committed position, records before it will
+come again, so it is dropped: it has another generation of Faust's group, or waited under an assignment that is over.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ Callback = Callable[[Sequence[TopicPartition]], None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrived:
-    """One message from Faust."""
+    """One message from Faust. ``generation``: of Faust's group when it was fetched; ``None``: not known."""
 
     partition: TopicPartition
     offset: int
@@ -41,6 +45,7 @@ class Arrived:
     value: bytes | None
     timestamp_ms: int
     headers: Headers
+    generation: int | None = None
 
 
 class FaustConsumer:
@@ -57,6 +62,7 @@ class FaustConsumer:
         self._change = threading.Condition()
         self._buffers: dict[TopicPartition, deque[Arrived]] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._generations: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._events: deque[tuple[Literal["assign", "revoke"], list[TopicPartition], Future[None]]] = deque()
         self._buffered = 0
@@ -75,16 +81,28 @@ class FaustConsumer:
             self._change.notify()
         await asyncio.wrap_future(served)
 
+    def expect(self, partitions: Iterable[TopicPartition], generation: int) -> None:
+        """Of these partitions only messages of this generation are taken from now on. Called after every rebalance, before
+        Faust is told the positions from which it fetches again."""
+        with self._change:
+            self._generations.update(dict.fromkeys(partitions, generation))
+
     async def put(self, arrived: Arrived) -> None:
-        """A message; waits while too many are here. What was seen already, or is not assigned, is dropped."""
+        """A message; waits while too many are here. What was seen already, is not assigned, or was fetched for an earlier
+        assignment, is dropped."""
+        assigned = self._buffers.get(arrived.partition)
         while self._buffered >= BUFFERED_MAX and not self._closed:
             await asyncio.sleep(0.01)
         with self._change:
             expected = self._positions.get(arrived.partition)
             if expected is None or arrived.offset < expected:
                 return
+            buffer = self._buffers[arrived.partition]
+            # each assignment has a buffer of its own
+            if buffer is not assigned or arrived.generation not in (None, self._generations.get(arrived.partition)):
+                return
             self._positions[arrived.partition] = arrived.offset + 1
-            self._buffers[arrived.partition].append(arrived)
+            buffer.append(arrived)
             self._buffered += 1
             self._change.notify()
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from penstock.state.changelog import History, from_changelog_columns
+from penstock.state.changelog import History, chooses, from_changelog_columns
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
@@ -52,12 +52,6 @@ class StoreForm:
         """The form of a store."""
         return cls(spec.name, spec.kind, spec.source_topic, spec.retention_ms)
 
-    @property
-    def whole_only(self) -> bool:
-        """Whether it is made from its changelog's begin only: what a versioned table takes of its own topic depends on the
-        highest time before."""
-        return self.kind == "versioned" and self.source_topic is not None
-
     def spec(self) -> StoreSpec:
         """A spec of this form, in bytes."""
         return StoreSpec(
@@ -93,11 +87,15 @@ class CompactTarget:
 
 
 def to_entries(
-    targets: dict[TopicPartition, list[CompactTarget]], batches: Iterable[pa.RecordBatch]
+    targets: dict[TopicPartition, list[CompactTarget]],
+    batches: Iterable[pa.RecordBatch],
+    *,
+    repository: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller. The batches
-    of a topic partition come in offset order, and here only."""
-    histories = {target.place: History(target.form.spec()) for some in targets.values() for target in some}
+    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller. Without
+    the late ones that a versioned table did not take, which shows in the order of offsets: the batches hold each log's
+    records in it, from the target's start on. ``repository``: where the targets' bases are."""
+    histories: dict[int, History] = {}
     for batch in batches:
         topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
         start = 0
@@ -112,6 +110,8 @@ def to_entries(
             times = part.column("timestamp_ms").to_pylist()
             change = part.column("offset")[-1].as_py()
             for target in targets[TopicPartition(*here)]:
+                if target.place not in histories:
+                    histories[target.place] = _history(target, repository)
                 columns: list[list[Any]] = [keys, values, times]
                 if (taken := histories[target.place].taken(keys, times)) is not None:
                     columns = [list(compress(column, taken)) for column in columns]
@@ -125,6 +125,20 @@ def to_entries(
                     ],
                     schema=_ENTRY_ARROW,
                 )
+
+
+def _history(target: CompactTarget, repository: str | None) -> History:
+    """Of the records from the target's start on."""
+    spec = target.form.spec()
+    if target.base is None or not chooses(spec):
+        return History(spec)
+    assert repository is not None, f"the base of {target.of} is in no repository"
+    with TemporaryDirectory(prefix="penstock-compact-") as folder:
+        base = _Base(SnapshotRepository(repository), target, Path(folder))
+        try:
+            return History(spec, base.entries())
+        finally:
+            base.close()
 
 
 def write_snapshots(

@@ -23,7 +23,7 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from penstock.state.changelog import changelog_topic
+from penstock.state.changelog import changelog_topic, expires
 from penstock.state.errors import IncompatibleError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.manifest import Manifest, StorePartition
@@ -67,11 +67,13 @@ class CompactedStore:
 
 @dataclasses.dataclass(frozen=True)
 class CompactResult:
-    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit."""
+    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit.
+    ``cautions``: what limits the snapshots."""
 
     stores: tuple[CompactedStore, ...]
     savepoint: str | None
     seconds: float
+    cautions: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,16 @@ class CompactPlan:
     targets: tuple[CompactTarget, ...]
     fresh: tuple[Manifest, ...]
     savepoint: Savepoint | None
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What limits the snapshots."""
+        return tuple(
+            f"{t.facts.topic} partition {t.partition} begins at offset {t.start}: the snapshot of {t.form.name} holds what "
+            "the topic's retention has left, as a restore from the topic would"
+            for t in self.targets
+            if t.base is None and t.start > 0
+        )
 
 
 def compact(
@@ -118,7 +130,7 @@ def compact(
     done += [CompactedStore(m, None) for m in plan.fresh]
     done.sort(key=lambda d: d.manifest.of)
     saved = plan.savepoint.name if plan.savepoint is not None else None
-    return CompactResult(tuple(done), saved, time.monotonic() - began)
+    return CompactResult(tuple(done), saved, time.monotonic() - began, plan.cautions)
 
 
 def _now_ms() -> int:
@@ -251,15 +263,10 @@ def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, n
                 continue
             if _says_the_same(manifest, target, now_ms):
                 return manifest
-            if target.form.whole_only:
-                refused.append(
-                    f"a table of versions is not built upon the snapshot at offset {manifest.changelog_offset}"
-                )
-                break
             return dataclasses.replace(target, start=manifest.changelog_offset, base=manifest)
     facts = target.facts
-    # The changelogs of windows, sessions and lists drop what expired; any other one that does not begin at 0 has lost rows.
-    if facts.begin_offset > 0 and target.form.kind in ("key_value", "versioned"):
+    # A changelog with a retention drops what expired; any other one that does not begin at 0 has lost rows.
+    if facts.begin_offset > 0 and not expires(target.form.spec()):
         said = "; ".join(refused) or "there is no snapshot to build upon"
         raise IncompatibleError(
             f"{facts.topic} partition {target.partition} begins at offset {facts.begin_offset}, so it no longer holds the "
@@ -311,7 +318,7 @@ def run_compaction(
     # Two stores never have one changelog: a topic is read once, and names of stores are unique.
     ranges = {tp: (t[0].start, t[0].end) for tp, t in by_log.items()}
     records = read_ranges(spark, source, ranges)
-    entries = records.mapInArrow(partial(to_entries, by_log), ENTRY_SCHEMA)
+    entries = records.mapInArrow(partial(to_entries, by_log, repository=repository), ENTRY_SCHEMA)
     seen = spark.createDataFrame([(t.place, None, -1, None) for t in plan.targets], ENTRY_SCHEMA)
     with translated("the compaction"):
         rows = (
@@ -330,7 +337,8 @@ def run_compaction(
 
 
 def publish(repository: str, plan: CompactPlan, written: Mapping[int, Manifest], keep: int) -> None:
-    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest."""
+    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest, though none of
+    these."""
     snapshots = SnapshotRepository(repository)
     for manifest in written.values():
         snapshots.publish(manifest)
@@ -339,7 +347,7 @@ def publish(repository: str, plan: CompactPlan, written: Mapping[int, Manifest],
         stores = tuple(SavedStore(m.store, m.partition, m.name) for m in _in_order(everything))
         SavepointRepository(repository).publish(_with_stores(plan.savepoint, stores))
     for manifest in everything:
-        snapshots.prune(manifest.of, keep=keep, now_ms=_now_ms())
+        snapshots.prune(manifest.of, keep=keep, now_ms=_now_ms(), live=[manifest.name])
 
 
 def _in_order(manifests: Iterable[Manifest]) -> list[Manifest]:

@@ -1,7 +1,7 @@
 """Exact ranges of Kafka topics as DataFrames.
 
 Committed records only, lost data is an error, offsets are explicit, and one Spark partition reads one topic partition in
-offset order (no ``minPartitions``), so that what depends on offset order needs no shuffle.
+offset order (no ``minPartitions``, no ``maxRecordsPerPartition``), so that what depends on offset order needs no shuffle.
 """
 
 from __future__ import annotations
@@ -48,11 +48,16 @@ _FIXED = {
 }
 _OURS = {
     "startingoffsets",
+    "startingoffsetsbytimestamp",
+    "startingtimestamp",
     "endingoffsets",
+    "endingoffsetsbytimestamp",
+    "endingtimestamp",
     "assign",
     "subscribe",
     "subscribepattern",
     "minpartitions",
+    "maxrecordsperpartition",
     "groupidprefix",
 }
 

@@ -60,6 +60,8 @@ def plan_replay(
 ) -> ReplayPlan:
     """The plan. Raises ``SettingsError`` or ``IncompatibleError`` for a range that could not be replayed exactly."""
     savepoint, saved_in = _savepoint(application_id, from_, repository)
+    if recompute and savepoint is not None:
+        _refuse_in_flight(topology, application_id)
     counts, tasks = _layout(topology, application_id, cluster, recompute)
     inputs = [
         TopicPartition(topology.source(n).topic_name(application_id), p)
@@ -118,6 +120,22 @@ def _savepoint(
         raise SettingsError("a replay from a savepoint needs the repository that holds it (--repository)")
     saved_in = SavepointRepository(repository)
     return saved_in.load(application_id, from_.removeprefix(SAVEPOINT) or "latest"), saved_in
+
+
+def _refuse_in_flight(topology: Topology, application_id: str) -> None:
+    """A savepoint holds the stores and not what stood in repartition topics, which only the topics themselves hold."""
+    internal = sorted(
+        topology.source(n).topic_name(application_id)
+        for sub in topology.subtopologies
+        for n in sub.sources
+        if topology.source(n).internal
+    )
+    if internal:
+        raise SettingsError(
+            f"a replay that begins at a savepoint cannot recompute {', '.join(internal)}: what stood there unread when the "
+            "savepoint was made comes from records before it, and would be missing. Leave --recompute out, so that the "
+            f"topics are read, or begin at the application's first offset (--from {START})"
+        )
 
 
 def _layout(

@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.state.errors import SerdeError
-from penstock.state.serde import JSON, Serde, finite, typed_json
+from penstock.state.serde import JSON, Serde, finite
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
 
@@ -53,7 +53,7 @@ SERDES: dict[str, Serde[Any]] = {
     "msgspec": Serde("plain", msgspec.json.encode, msgspec.json.decode),
     "orjson, finite": finite(JSON),
     "msgspec, finite": finite(Serde("plain", msgspec.json.encode, msgspec.json.decode)),
-    "typed": typed_json(Point),
+    "typed": Serde("typed", msgspec.json.Encoder().encode, msgspec.json.Decoder(Point).decode),
     "decimals": _serde(msgspec.json.Encoder(decimal_format="number", uuid_format="hex")),
     "sorted": _serde(msgspec.json.Encoder(order="sorted")),
     "deterministic": _serde(msgspec.json.Encoder(order="deterministic")),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.state.errors import SerdeError
 from penstock.state.serde import Serde, finite
 
 _DECIMAL: Final = 1
@@ -60,8 +61,28 @@ def _tuple(data: bytes) -> tuple[Any, ...]:
 PLAIN: Serde[Any] = Serde("plain", _plain, _DECODER.decode)
 """Null, bool, int, float, str, bytes, Decimal, and lists (tuples come back as lists) and dicts of them."""
 
-FLAT: Serde[tuple[Any, ...]] = Serde("flat", _plain, _tuple, immutable=True, exact=tuple)
-"""A tuple of scalars that ``PLAIN`` can write."""
+_SCALARS = frozenset({str, float, bool, type(None), bytes, int, Decimal})
+
+
+def scalar(value: Any) -> Any:
+    """The value, if it may be a member of what ``FLAT`` writes. Raises ``SerdeError`` for any other one."""
+    if type(value) not in _SCALARS:
+        raise SerdeError(
+            f"{value!r:.100} is a {type(value).__name__}, and no plain scalar, so it could not be kept as it is; "
+            "name the serde: value=…"
+        )
+    return value
+
+
+def _flat(value: tuple[Any, ...]) -> bytes:
+    if not _SCALARS.issuperset(map(type, value)):
+        tuple(map(scalar, value))
+    return _plain(value)
+
+
+FLAT: Serde[tuple[Any, ...]] = Serde("flat", _flat, _tuple, immutable=True, exact=tuple)
+"""A tuple of scalars that ``PLAIN`` can write. Stores keep tuples as they are and write them at the commit, so what makes
+them of values that it does not know asks ``scalar``."""
 
 
 def _decimal_text(value: Decimal) -> bytes:

@@ -1,7 +1,8 @@
 """Aggregates that keep values: first and last, lists and sets, distinct counts, the top k.
 
 Values are kept as bytes, so that nobody can change them in place; ``value`` names their serde (anything that
-``serde_of`` takes), ``None`` stands for plain values (see ``PLAIN``). Two values are the same if their bytes are.
+``serde_of`` takes; of a Struct or a dataclass: also dicts of its fields are kept, as instances), ``None`` stands for
+plain values (see ``PLAIN``). Two values are the same if their bytes are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import INT, Serde, serde_of
+from penstock.state.serde import INT, Serde, serde_of, taking_dicts
 from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
@@ -39,7 +40,7 @@ def last(of: Column = None, *, value: Any = None) -> Aggregator:
 
 def _serdes(value: Any) -> tuple[Serde[Any], Serde[Any]]:
     """The serdes of kept values, and of results."""
-    return (PLAIN, RESULT_JSON) if value is None else (serde_of(value), serde_of(value))
+    return (PLAIN, RESULT_JSON) if value is None else (taking_dicts(serde_of(value)), serde_of(value))
 
 
 def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 from penstock.state.errors import TopologyError
 from penstock.state.serde import FLOAT, INT, Serde, serde_of
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
-from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe
+from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe, scalar
 
 Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
 
@@ -192,7 +192,7 @@ def std_dev(of: Column = None, *, population: bool = False, number: Number = Non
     return _moments("std-dev", of, population, number, math.sqrt)
 
 
-def _itself(x: float) -> float:
+def _itself(x: Any) -> Any:
     return x
 
 
@@ -320,10 +320,11 @@ def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], boo
     """Accumulators ``()`` or ``(value,)``."""
     name = named(kind, of)
     pick = getter(of, name)
+    kept: Callable[[Any], Any] = scalar if value is None else _itself
 
     def add(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
         x = pick(row)
-        return acc if x is None or (acc and not better(x, acc[0])) else (x,)
+        return acc if x is None or (acc and not better(x, acc[0])) else (kept(x),)
 
     def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         return b if not a or (b and better(b[0], a[0])) else a

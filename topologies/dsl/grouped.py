@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import INT
+from penstock.state.serde import INT, taking_dicts
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
 from penstock.topologies.dsl.cogrouped import CogroupedKStream
@@ -242,7 +242,7 @@ class KGroupedStream:
         *,
         approximate: bool,
     ) -> KTable:
-        shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
+        shown = of.result_serde if value is None else taking_dicts(as_serde(value, f"the results of operator {name!r}"))
         add, merge = of.add, of.merge
         fold = Fold(
             adders=(lambda key, timed, acc: add(acc, timed[0], timed[1]),),

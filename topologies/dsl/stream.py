@@ -34,7 +34,7 @@ from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operators import stateless
 from penstock.topologies.operators.endpoints import Route, Sink
-from penstock.topologies.operators.processor import Processor, processor_spec
+from penstock.topologies.operators.processor import Processor, ProcessorSpec, processor_spec
 
 OF_GROUPED = {
     "windowed_by": "windowed_by(…)",
@@ -82,11 +82,18 @@ class KStream(
         keeps_key: bool = False,
         name: str | None = None,
     ) -> ProcessedStream:
-        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: beside those that
-        it declares. The result is its first out port; ``port(name)`` gives the others."""
+        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: beside those that it
+        declares, such as a table's, which stay the table's to expire. The result is its first out port; ``port(name)``
+        gives the others."""
         name = self._flow.wiring.name(self._flow, "process", name)
         spec = processor_spec(check_function(factory, name), stores=stores, name=name)
-        self._flow.wiring.add(name, spec, self._flow)
+        graph = self._flow.wiring.graph
+        lent = {
+            s.name
+            for s in spec.stores
+            if any(not isinstance(graph.operator(n), ProcessorSpec) for n in graph.users(s.name))
+        }
+        self._flow.wiring.add(name, dataclasses.replace(spec, lent=frozenset(lent)), self._flow)
         flow = self._behind(name, key=key, value=value, rekeyed=not keeps_key)
         return ProcessedStream(flow, spec.out_ports)
 

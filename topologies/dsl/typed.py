@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
-from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, finite, serde_of
+from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, finite, serde_of, taking_dicts
 from penstock.state.window_keys import WindowedSerde
 from penstock.topologies.aggregators.base import Aggregator, agg
 from penstock.topologies.dsl.wiring import Flow, check_function
@@ -94,14 +94,15 @@ def result_serde(fn: Any, name: str, given: Any) -> Any:
         return given
     if given is None:
         return serde_of_type(fn.result)
-    wanted = schema_of_serde(serde_of(given))
+    serde = serde_of(given)
+    wanted = schema_of_serde(serde)
     # a null result is the log's null, which every serde can write
     if not assignable(fn.result.not_null(), wanted.or_null()) and wanted.python is None:
         raise TopologyError(
             f"operator {name!r}, expression {fn.expression.text()}: it is {fn.result}, and its serde is to be of {wanted}; "
             "cast it, or name another serde"
         )
-    return given
+    return taking_dicts(serde) if fn.result.kind == "struct" and fn.result.python is None else given
 
 
 def serde_of_type(tp: DataType) -> Serde[Any] | None:
@@ -193,6 +194,8 @@ def aggregate_of(
     ``TopologyError``."""
     expressions = {n: p for n, p in parts.items() if isinstance(p, Expression)}
     others: dict[str, Any] = {n: p for n, p in parts.items() if not isinstance(p, Expression)}
+    if others and _is_class(value):
+        value = taking_dicts(serde_of(value))
     if not expressions:
         return agg(**others), value
     schema = scope_of_flow(flow)

@@ -9,6 +9,12 @@ multiples were passed. So its next firing follows from stream time alone, which 
 restart neither loses nor repeats one. Stream-time timers fire right after the record that moved stream time was
 processed; wall-clock timers fire between batches, at the clock reading that the task's journal records.
 
+Window and session stores lose what is older than their retention behind the processor's stream time, in steps of a
+tenth of the retention (of an hour at most, well within what changelogs keep beyond it), right before the record that
+brings stream time to a step, and before the run of ``process_batch`` that it begins. So what a processor reads follows
+from the records alone. Those of a table, which are only lent to the processor, are the table's to expire. Processors
+that share a store expire it by whichever is ahead.
+
 Timers of a key (``set_timer``, as Beam and Flink have them) fire once, at any time, and live in changelogged stores: see
 ``penstock.topologies.operators.keyed_timers``.
 """
@@ -16,11 +22,12 @@ Timers of a key (``set_timer``, as Beam and Flink have them) fire once, at any t
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from penstock.state.errors import SerdeError, TopologyError
-from penstock.state.facade import store_facade
+from penstock.state.facade import KeyWindowStore, SessionStore, WindowStore, store_facade
 from penstock.state.log import Headers, Record, TaskId
 from penstock.state.serde import BYTES, Serde, serde_of
 from penstock.state.store import StoreSpec
@@ -31,6 +38,7 @@ from penstock.topologies.operators.keyed_timers import Domain, KeyedTimers, Time
 
 TimeKind = Literal["stream_time", "wall_time", "event", "processing"]
 _AT_HAND: Any = object()
+_STEP_MAX_MS = 3_600_000
 
 
 class Processor:
@@ -240,6 +248,8 @@ class ProcessorSpec(OperatorSpec):
     timer_owner: str | None = None
     """The operator that timers of keys are kept for; ``None``: it has none."""
     timer_key: Serde[Any] = BYTES
+    lent: frozenset[str] = frozenset()
+    """Names of stores that are another operator's to expire."""
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -278,6 +288,21 @@ def as_key_serde(like: Any) -> Serde[Any]:
         raise TopologyError(f"timer_key: {exc}") from exc
 
 
+class _Expiring(NamedTuple):
+    """A store of the processor's own that loses what is old, in steps that follow from stream time."""
+
+    store: WindowStore[Any, Any] | KeyWindowStore[Any, Any] | SessionStore[Any, Any]
+    retention_ms: int
+    step_ms: int
+
+    def expire(self, stream_time_ms: int) -> int:
+        """Drop what is behind the last step; returns the stream time of the next one."""
+        step = max((stream_time_ms - self.retention_ms) // self.step_ms, 0)
+        if step:
+            self.store.expire_before(step * self.step_ms)
+        return (step + 1) * self.step_ms + self.retention_ms
+
+
 class _Runs(Operator):
     def __init__(self, ctx: OperatorContext, spec: ProcessorSpec) -> None:
         super().__init__(ctx)
@@ -288,10 +313,28 @@ class _Runs(Operator):
         self._watermark = "event" in spec.timers
         self._place = 0
         """The first place of the current batch whose stream time has not been shown to the timers."""
-        self._user.init(self._context)
+        self._expiring = [
+            _Expiring(store, s.retention_ms, max(min(s.retention_ms // 10, _STEP_MAX_MS), 1))
+            for s in spec.stores
+            if s.retention_ms is not None and s.name not in spec.lent
+            if isinstance(store := self._context.store(s.name), WindowStore | KeyWindowStore | SessionStore)
+        ]
+        self._next_expiry_ms: float = NO_TIME
+        """The stream time at which a store next loses something."""
 
     def resumed(self) -> None:
         self._context.stream_time_ms = self.stream_time_ms
+        self._expire()
+        self._user.init(self._context)
+
+    def _expire(self) -> None:
+        steps = [store.expire(self.stream_time_ms) for store in self._expiring]
+        self._next_expiry_ms = min(steps, default=math.inf)
+
+    def _advance_stream_time(self, ts: int) -> None:
+        self._context.stream_time_ms = self.stream_time_ms = ts
+        if ts >= self._next_expiry_ms:
+            self._expire()
 
     def process(self, port: int, batch: Batch) -> None:
         if not len(batch):
@@ -312,7 +355,7 @@ class _Runs(Operator):
         ts = batch.timestamps[i]
         context.at(ts, () if batch.headers is None else batch.headers[i], batch.order[i], batch.keys[i])
         if ts > context.stream_time_ms:
-            context.stream_time_ms = self.stream_time_ms = ts
+            self._advance_stream_time(ts)
         sent = context.forwarded
         try:
             self._user.process(batch.record(i), context)
@@ -321,7 +364,7 @@ class _Runs(Operator):
             self.ctx.failed(batch, i, exc)
 
     def _process_batch(self, batch: Batch) -> None:
-        """Whole runs, cut where a timer falls due."""
+        """Whole runs, cut where a timer falls due or a store loses something."""
         context, stride = self._context, self.ctx.time.stride
         start = 0
         while start < len(batch):
@@ -332,10 +375,14 @@ class _Runs(Operator):
                 stop = start + 1
                 while stop < len(batch) and batch.order[stop] // stride == place:
                     stop += 1
+            if batch.timestamps[start] > context.stream_time_ms:
+                self._advance_stream_time(batch.timestamps[start])
+            if self._expiring:
+                stop = self._until_expiry(batch.timestamps, start + 1, stop)
             run = batch.slice(start, stop)
             latest = max(run.timestamps)
             if latest > context.stream_time_ms:
-                context.stream_time_ms = self.stream_time_ms = latest
+                self._advance_stream_time(latest)
             context.at(latest, (), run.order[-1])
             context.in_batch = True
             try:
@@ -346,6 +393,12 @@ class _Runs(Operator):
                 context.in_batch = False
             context.send()
             start = stop
+
+    def _until_expiry(self, timestamps: list[int], start: int, stop: int) -> int:
+        """The first of these places whose record brings stream time to where a store loses something, or ``stop``."""
+        if max(timestamps[start:stop], default=NO_TIME) < self._next_expiry_ms:
+            return stop
+        return next(i for i in range(start, stop) if timestamps[i] >= self._next_expiry_ms)
 
     # -- timers --------------------------------------------------------------------------------------------------
 

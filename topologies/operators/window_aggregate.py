@@ -359,12 +359,12 @@ class HoppingAggregates(WindowAggregates):
             before = [self._state.entries[store_key] for store_key in some]
             try:
                 changed = self._changed_by(batch.keys[i], values[i], batch.timestamps[i], before)
-                for store_key, (new, ts) in zip(some, changed, strict=True):
-                    self._state.put(store_key, new, ts)
-            except Exception as exc:
-                self._state.entries.update(zip(some, before, strict=True))
+                made = [self._state.entry_of(new, ts) for new, ts in changed]
+            except Exception as exc:  # before anything was written
                 super().row_failed(batch, i, exc)
                 continue
+            for store_key, entry, (_, ts) in zip(some, made, changed, strict=True):
+                self._state.put_entry(store_key, entry, ts)
             places += [i] * len(some)
             store_keys += some
             news += [new for new, _ in changed]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from penstock.state.facade import (
     KeyValueStore,
     KeyWindowStore,
@@ -17,6 +21,10 @@ from penstock.state.log import Windowed
 from penstock.state.memory import MemoryBackend
 from penstock.state.store import StoreSpec
 from penstock.state.views import KeyValueState
+
+LAST_MS = (1 << 63) - 1
+WINDOWS = window_store("s", key=str, value=int, size_ms=10, retention_ms=100)
+KEY_WINDOWS = key_window_store("s", key=str, value=int, size_ms=10, retention_ms=100)
 
 
 def state_of(spec: StoreSpec) -> KeyValueState:
@@ -72,3 +80,34 @@ def test_windows_by_key_are_read_by_start() -> None:
     store.put("a", None, 9)
     assert store.get("a", 9) is None
     assert store.get("a", 7) == 4
+
+
+@pytest.mark.parametrize("spec", [WINDOWS, KEY_WINDOWS])
+def test_windows_are_fetched_to_the_end_of_time(spec: StoreSpec) -> None:
+    store: Any = store_facade(state_of(spec))
+    store.put("a", 1, 5)
+    store.put("a", 2, 90)
+    for last in (90, LAST_MS - 1, LAST_MS, LAST_MS + 1):
+        assert list(store.fetch("a", 5, last)) == [(5, 1), (90, 2)]
+    assert list(store.fetch("a", 91, LAST_MS)) == []
+
+
+@pytest.mark.parametrize("spec", [WINDOWS, KEY_WINDOWS])
+def test_expired_windows_are_gone_for_every_reader(spec: StoreSpec) -> None:
+    store: Any = store_facade(state_of(spec))
+    for start in (39, 40):
+        store.put("a", start, start)
+    store.expire_before(40)
+    assert list(store.all()) == [("a", 40, 40)]
+    assert list(store.fetch("a", 0, 100)) == [(40, 40)]
+    assert store.get("a", 39) is None
+
+
+def test_expired_sessions_are_gone_for_every_reader() -> None:
+    store = sessions()
+    old, new = Windowed("a", 0, 39), Windowed("a", 0, 40)
+    store.put(old, 1)
+    store.put(new, 2)
+    store.expire_before(40)
+    assert list(store.all()) == list(store.fetch("a")) == [(new, 2)]
+    assert store.get(old) is None

@@ -206,6 +206,14 @@ def test_prune_spares_the_newest_and_whatever_is_under_way(url: str, tmp_path: P
         repository.prune(OF, keep=0, now_ms=NOW_MS)
 
 
+def test_prune_spares_what_is_said_to_live(url: str, tmp_path: Path) -> None:
+    repository = SnapshotRepository(url)
+    made_at = {offset: published(repository, tmp_path / "made", offset) for offset in (1, 2, 3)}
+    repository.prune(OF, keep=1, now_ms=NOW_MS, live=[made_at[1].name])
+    assert [m.changelog_offset for m in repository.find(OF).manifests] == [3, 1]
+    assert len(repository.fetch(made_at[1], tmp_path / "fetched")) == 2
+
+
 def test_an_old_snapshot_that_is_still_the_newest_is_not_abandoned(url: str, tmp_path: Path) -> None:
     repository = SnapshotRepository(url)
     manifest = published(repository, tmp_path / "made", 5, now_ms=NOW_MS)

@@ -53,10 +53,10 @@ class Finite:
 
 def encoder_of(serde: Serde[Any]) -> Encode | None:
     """The encoder of a serde that writes plain JSON."""
-    write = serde.serialize if serde.unchecked is None else serde.unchecked
+    write = serde.encoder if serde.nulling is None else serde.nulling
     if write is not orjson.dumps and not writes_typed(write):
         return None
-    return write if serde.unchecked is None else Finite(write)
+    return write if serde.nulling is None else Finite(write)
 
 
 def writes_typed(encode: Encode) -> bool:

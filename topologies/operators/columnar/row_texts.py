@@ -38,7 +38,7 @@ class WrittenTexts:
 
     def _rewritten(self, texts: BytesColumn, places: Places) -> BytesColumn | None:
         """With those at these places, of which none is null, as the serde writes them."""
-        read, write = self._serde.deserialize, self._serde.serialize
+        read, write = self._serde.deserialize, self._serde.encoder
         out: list[bytes | None] = []
         try:
             out.extend(write(read(data)) for data in texts.take(places).to_list() if data is not None)
@@ -74,7 +74,7 @@ class RowTexts:
 
     def _with_uncommitted(self, rows: BytesColumn, keys: BytesColumn, state: KeyValueState) -> BytesColumn:
         """With what was written since the last commit."""
-        dirty, entries, write = state.dirty, state.entries, self._serde.serialize
+        dirty, entries, write = state.dirty, state.entries, self._serde.encoder
         listed = keys.to_list()
         places = [i for i, key in enumerate(listed) if key in dirty]
         if not places:
@@ -97,7 +97,7 @@ def written_texts(serde: Serde[Any]) -> WrittenTexts | None:
     if make is None or decoder is None or not serde.immutable or encoder_of(serde) is None:
         return None
     form = written_form(decoder.type)
-    if form is None or not writes_typed(serde.serialize) or not _holds(serde, form):
+    if form is None or not writes_typed(serde.encoder) or not _holds(serde, form):
         return None
     return WrittenTexts(serde, make([tuple(part) for part in form]))
 

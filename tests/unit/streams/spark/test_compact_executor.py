@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,8 +15,15 @@ from penstock.state.changelog import to_changelog_columns
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
 from penstock.state.restore import ChangelogFacts
+from penstock.state.snapshot import SnapshotRepository
 from penstock.state.store import StoreKind
-from penstock.streams.spark.compact_executor import CompactTarget, StoreForm, merge_changes, to_entries
+from penstock.streams.spark.compact_executor import (
+    CompactTarget,
+    StoreForm,
+    merge_changes,
+    to_entries,
+    write_snapshot,
+)
 
 FACTS = ChangelogFacts("log", "id", "cluster", 0, 100, True, 1000)
 
@@ -24,14 +33,16 @@ def target(kind: StoreKind) -> CompactTarget:
     return CompactTarget(3, "app", form, 0, FACTS, 0, 100, None, 1, None, -1)
 
 
-def records(keys: list[bytes | None], values: list[bytes | None], first: int = 0) -> pa.RecordBatch:
+def records(
+    keys: list[bytes | None], values: list[bytes | None], first: int = 0, times: list[int] | None = None
+) -> pa.RecordBatch:
     count = len(keys)
     return pa.record_batch(
         {
             "topic": pa.array(["log"] * count),
             "partition": pa.array([0] * count, pa.int32()),
             "offset": pa.array(range(first, first + count), pa.int64()),
-            "timestamp_ms": pa.array(range(count), pa.int64()),
+            "timestamp_ms": pa.array(range(count) if times is None else times, pa.int64()),
             "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
         }
@@ -58,13 +69,45 @@ def test_window_keys_are_turned_round_and_foreign_keys_are_refused() -> None:
         list(to_entries(given_, [records([b"short"], [b"v"])]))
 
 
-def test_versions_that_came_too_late_are_left_out_as_the_table_left_them_out() -> None:
-    form = StoreForm("rates", "versioned", "log", 2)
-    given_ = {TopicPartition("log", 0): [CompactTarget(3, "app", form, 0, FACTS, 0, 100, None, 1, None, -1)]}
-    first, second = records([b"a", b"b"], [b"1", b"2"]), records([b"a", b"b", b"c"], [b"3", b"4", b"5"], first=2)
-    second = second.set_column(3, "timestamp_ms", pa.array([9, 6, 7], pa.int64()))
-    found = [r["store_key"] for b in to_entries(given_, [first, second]) for r in b.to_pylist()]
-    assert found == [k + t.to_bytes(8, "big") for k, t in ((b"a", 0), (b"b", 1), (b"a", 9), (b"c", 7))]
+LOG = TopicPartition("log", 0)
+VERSIONED = dataclasses.replace(target("versioned"), form=StoreForm("store", "versioned", "log", 1000))
+
+
+def versions(batches: list[pa.RecordBatch], of: CompactTarget = VERSIONED, **how: str) -> dict[bytes, bytes]:
+    """The valid-froms of what is kept, by key."""
+    out = to_entries({LOG: [of]}, batches, **how)
+    return {
+        k: v[9:] for b in out for k, v in zip(*(b.column(c).to_pylist() for c in ("store_key", "value")), strict=True)
+    }
+
+
+def version(key: bytes, valid_from: int) -> bytes:
+    return key + valid_from.to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_versions_that_the_table_did_not_take_are_left_out_wherever_batches_are_cut(cut: int) -> None:
+    rows = [(b"k", b"1", 1_000), (b"z", b"x", 10_000), (b"k", b"late", 8_999), (b"k", b"2", 9_000)]
+    batches = [
+        records([k for k, _, _ in part], [v for _, v, _ in part], first, [t for _, _, t in part])
+        for first, part in ((0, rows[:cut]), (cut, rows[cut:]))
+        if part
+    ]
+    assert versions(batches) == {
+        version(b"k", 1_000): b"1",
+        version(b"z", 10_000): b"x",
+        version(b"k", 9_000): b"2",
+    }
+
+
+def test_versions_over_a_snapshot_are_judged_by_the_latest_one_in_it(tmp_path: Path) -> None:
+    repository = SnapshotRepository(tmp_path)
+    entries = [(version(key, ts), ts.to_bytes(8, "big") + b"\x01v") for key, ts in ((b"a", 10_000), (b"b", 10))]
+    base = write_snapshot(repository, dataclasses.replace(VERSIONED, end=2), iter(entries), 1 << 20)
+    repository.publish(base)
+    over = dataclasses.replace(VERSIONED, start=2, base=base)
+    batch = records([b"k", b"k"], [b"late", b"1"], 2, [8_999, 9_000])
+    assert versions([batch], over, repository=str(tmp_path)) == {version(b"k", 9_000): b"1"}
 
 
 keys = st.binary(max_size=2)

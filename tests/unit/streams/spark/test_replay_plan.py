@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock as ps
-from penstock.state.errors import IncompatibleError
+from penstock.state.errors import IncompatibleError, SettingsError
 from penstock.state.log import TopicPartition
+from penstock.streams import metadata
 from penstock.streams.cli.replay import began
 from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.spark.cluster import Cluster
 from penstock.streams.spark.published import InputRange
 from penstock.streams.spark.replay_plan import ReplayPlan, plan_replay
+from penstock.streams.spark.savepoint import SavedInput, Savepoint, SavepointRepository
 from penstock.topologies.graph import Topology
 from tests.simulation.world import APP, World
 
@@ -78,3 +81,35 @@ def test_where_it_began_is_said() -> None:
     assert began([zero]) == "all inputs at offset 0"
     assert began([zero, later]) == "a [1] at offset 4, all others at offset 0"
     assert began([later]) == "a [1] at offset 4"
+
+
+def recounted() -> Topology:
+    builder = ps.StreamsBuilder("t", key=str, value=str)
+    builder.stream("in").select_key(lambda k, v: v).group_by_key().count().to_stream().to("out")
+    return builder.build()
+
+
+def upper() -> Topology:
+    builder = ps.StreamsBuilder("t", key=str, value=str)
+    builder.stream("in").map_values(str.upper).to("out")
+    return builder.build()
+
+
+@pytest.mark.parametrize("made", [recounted, upper])
+def test_a_savepoint_has_no_records_in_flight_to_recompute_from(made: Any, tmp_path: Path) -> None:
+    world = World(made(), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
+    write(world.log, 20)
+    world.settle(world.node("a"))
+    cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log))
+    inputs = (SavedInput("in", 0, 20, metadata.encode(cluster.committed([IN])[IN].metadata)),)
+    saved = Savepoint(
+        application_id=APP, cluster_id="memory", name="1800000000000-0123456789ab", inputs=inputs, stores=()
+    )
+    SavepointRepository(str(tmp_path)).publish(saved)
+    how: dict[str, Any] = {"from_": "savepoint:latest", "repository": str(tmp_path), "recompute": True}
+    if made is recounted:
+        with pytest.raises(SettingsError, match=r"cannot recompute app-.*-repartition: .*Leave --recompute out"):
+            plan_replay(made(), APP, cluster, **how)
+    else:
+        assert plan_replay(made(), APP, cluster, **how).ranges[IN] == (20, 20)
+    assert plan_replay(made(), APP, cluster, recompute=True).ranges[IN] == (0, 20)

@@ -55,7 +55,18 @@ def test_the_zip_can_be_imported_by_a_python_that_has_nothing_else_of_ours(tmp_p
 
 
 def test_options_that_would_make_the_result_inexact_are_refused_and_secrets_are_not_shown() -> None:
-    for name in ("failOnDataLoss", "minPartitions", "kafka.isolation.level", "startingOffsets"):
+    for name in (
+        "failOnDataLoss",
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "kafka.isolation.level",
+        "startingOffsets",
+        "startingOffsetsByTimestamp",
+        "startingTimestamp",
+        "endingOffsets",
+        "endingOffsetsByTimestamp",
+        "endingTimestamp",
+    ):
         with pytest.raises(SettingsError, match=name):
             KafkaSource("b:1", {name: "false"})
     connection = Connection("b:1", {"sasl.password": "hunter2"}, {"kafka.sasl.jaas.config": "hunter2"})

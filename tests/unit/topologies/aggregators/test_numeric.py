@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 from decimal import Decimal
@@ -9,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from penstock.state.errors import TopologyError
+from penstock.state.errors import ProcessingError, SerdeError, TopologyError
+from penstock.streams.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, ewma, max_, mean, min_, sum_, variance
+from penstock.topologies.aggregators.encoding import FLAT, packed
+from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col
 
 
@@ -143,3 +147,33 @@ def test_a_sum_of_what_is_not_finite_alone() -> None:
     assert spread.result(spread.fold([(math.inf, 0)])) is None
     exact = sum_(number=Decimal)
     assert told(exact.result(exact.fold([(Decimal("-Infinity"), 0), (Decimal(2), 0)]))) == "-Infinity"
+
+
+@pytest.mark.parametrize("x", [[1, 2], (1, 2), {"a": 1}, {1}, datetime.date(2020, 1, 1), (1, [2])], ids=str)
+@pytest.mark.parametrize("aggregator", [max_, min_])
+def test_what_would_come_back_as_something_else_is_refused_as_it_comes(aggregator: Any, x: Any) -> None:
+    made = aggregator("x")
+    with pytest.raises(SerdeError, match=rf"is a {type(x).__name__}, and no plain scalar.*name the serde: value=…"):
+        made.add(made.init(), {"x": x}, 0)
+    with pytest.raises(SerdeError, match="no plain scalar"):
+        FLAT.serialize((1, x))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_pairs_have_a_greatest_one_by_a_serde_that_keeps_them(restart: bool) -> None:
+    pairs = packed("pair", tuple[int, int])
+
+    def greatest(**how: Any) -> list[Any]:
+        builder = StreamsBuilder(key=str, value=dict)
+        largest = max_(lambda v: (v["a"], v["b"]), **how)
+        builder.stream("in").group_by_key().aggregate(largest).to_stream().to("out")
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.pipe("in", "k", {"a": 1, "b": 2}, 0)
+            if restart:
+                driver.restart()
+            driver.pipe("in", "k", {"a": 1, "b": 3}, 1)
+            return [r.value for r in driver.read("out")]
+
+    assert greatest(value=pairs) == [(1, 2), (1, 3)]
+    with pytest.raises(ProcessingError, match="no plain scalar"):
+        greatest()

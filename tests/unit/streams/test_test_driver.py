@@ -7,6 +7,7 @@ import pytest
 
 from penstock.state.errors import SerdeError
 from penstock.state.log import Record
+from penstock.state.serde import Serde, serde_of
 from penstock.streams.arrival import in_dependency_order
 from penstock.streams.task import TaskOptions
 from penstock.streams.test_driver import TopologyTestDriver
@@ -157,11 +158,12 @@ class Page(msgspec.Struct):
 
 def test_what_a_serde_cannot_write_or_read_is_named_with_its_topic() -> None:
     b = StreamsBuilder(key=str, value=dict)
-    b.stream("in").map_values(lambda v: {"views": "many"}, value=Page).to("out")
+    page = serde_of(Page)
+    b.stream("in").map_values(lambda v: b'{"views":"many"}', value=Serde("page", bytes, page.deserialize)).to("out")
     with TopologyTestDriver(b.build()) as driver:
         with pytest.raises(SerdeError, match="a key of topic in: serde string cannot write int 5"):
             driver.pipe("in", 5, {})
         driver.pipe("in", "k", {})
-        with pytest.raises(SerdeError, match=r"a value of topic out: serde json:Page cannot read .*read_raw"):
+        with pytest.raises(SerdeError, match=r"a value of topic out: serde page cannot read .*read_raw"):
             driver.read("out")
         assert [r.value for r in driver.read_raw("out")] == [b'{"views":"many"}']

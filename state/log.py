@@ -8,6 +8,7 @@ Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = tuple[Header, ...]
 
 TIMESTAMP_ZERO_HEADER = "penstock.ts"
+TIMESTAMP_ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 """librdkafka writes timestamp 0 as the current time; a record with timestamp 0 carries this header (value ``b"0"``)."""
 
 

@@ -79,7 +79,7 @@ def decode_position(data: bytes) -> Position:
     if len(data) < _HEADER_BYTES or data[:3] != _MAGIC:
         raise _damaged(f"{len(data)} bytes that begin with {data[:8]!r} are no position record")
     if data[3] != VERSION:
-        raise _damaged(f"the position record has version {data[3]}, and this release reads version {VERSION} only")
+        raise _damaged(f"the position record was written by another release: version {data[3]}, {VERSION} is read here")
     payload = data[_HEADER_BYTES:]
     expected, found = int.from_bytes(data[4:_HEADER_BYTES], "big"), zlib.crc32(payload)
     if expected != found:

@@ -17,9 +17,9 @@ def translated(
     words. ``on_damage`` is called before damage is raised."""
     try:
         yield
-    except (PenstockError, TypeError, ValueError):
-        raise
     except Exception as exc:
+        if type(exc) is not Exception and not isinstance(exc, OSError):
+            raise  # Python's own, as of memory that runs out, says nothing of the files
         error = translate(exc, path, doing)
         if on_damage is not None and isinstance(error, StateCorruptedError):
             on_damage(error)

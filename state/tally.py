@@ -94,16 +94,26 @@ class PlainCounts(KeyValueState):
         except struct.error as exc:
             raise self._no_count(exc) from exc
 
-    def _thaw(self, raw: bytes | None) -> Any:
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Any, int]]:
         try:
-            return super()._thaw(raw)
+            yield from super().range(low, high, reverse=reverse)
+        except struct.error as exc:
+            raise self._no_count(exc) from exc
+
+    def first(
+        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
+    ) -> tuple[bytes, Any, int] | None:
+        try:
+            return super().first(low, high, reverse=reverse)
         except struct.error as exc:
             raise self._no_count(exc) from exc
 
     def _no_count(self, exc: struct.error) -> SerdeError:
         return SerdeError(
-            f"store {self.spec.name} holds a value that is no count ({exc}), so nothing is counted; give the store the "
-            "serde that its values were written with, or another name"
+            f"store {self.spec.name} holds a value that is no int of 8 bytes ({exc}); give the store the serde that "
+            "its values were written with, or another name"
         )
 
 

@@ -58,6 +58,8 @@ class KeyValueState:
         """Whether all that the store holds is in one of the generations: it was empty, and no entry was dropped since. Then
         nobody needs to ask the backend for a key."""
         self._encode = spec.value_serde.serialize
+        self._encoders = dict.fromkeys(spec.value_serde.writes, spec.value_serde.encoder)
+        """By class, of values that need no further look: a look-up here costs less than a function in Python."""
         self._decode = spec.value_serde.deserialize
         self._floor: bytes | None = None
         self._dropped_to: bytes | None = None
@@ -201,7 +203,7 @@ class KeyValueState:
             return None
         if self.immutable:
             return value if type(value) is self.exact else self.as_stored(value), timestamp_ms
-        return _TIMESTAMP.pack(timestamp_ms) + self._encode(value)
+        return _TIMESTAMP.pack(timestamp_ms) + self._encoders.get(type(value), self._encode)(value)
 
     def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
         """``put``, or with ``new`` ``put_new``, of what ``entry_of`` made."""
@@ -227,7 +229,7 @@ class KeyValueState:
 
     def as_stored(self, value: Any) -> Any:
         """The value as a reader of its bytes gets it."""
-        return self._decode(self._encode(value))
+        return self._decode(self._encoders.get(type(value), self._encode)(value))
 
     def put_raw(
         self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]

@@ -174,6 +174,7 @@ class Assignment:
             start = self._starts.get(task_id, {})
             self.drop(task_id)
             self._starts.pop(task_id, None)
+            self._set_aside.discard(task_id)
             if any(TopicPartition(t, task_id.partition) not in going for t in start):
                 raise TaskMigratedError(
                     f"the group took a part of task {task_id}'s inputs; its work is discarded, and the group joined again"

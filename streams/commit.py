@@ -281,6 +281,7 @@ class Committer:
 
     def _restart_tasks(self, tasks: Sequence[Task]) -> list[Task]:
         if not tasks:
+            self._in_doubt.clear()
             return []
         self.open()
         starts = [start_positions(self.consumer, _inputs(task)) for task in tasks]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -82,6 +83,10 @@ def _from_toml(path: Path) -> dict[str, Any]:
     return table
 
 
+_SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+"""What Kubernetes sets in every container for a Service whose name begins with penstock."""
+
+
 def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """``sasl.password = …`` without quotes is a nested table in TOML; librdkafka's keys are flat."""
     out: dict[str, Any] = {}
@@ -105,7 +110,7 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
             out.setdefault(name, {})[key] = text
         elif name in plain and not parted:
             out[name] = text
-        else:
+        elif not _SERVICE_LINK.fullmatch(variable):
             raise _unknown_variable(variable, plain)
     return out
 

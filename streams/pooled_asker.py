@@ -43,6 +43,7 @@ class _Threads:
                     call.set_result(fn(*row))
                 except BaseException as exc:  # whoever asked gets it
                     call.set_exception(exc)
+            del taken, call, fn, row  # a thread that waits keeps no answer
 
     def close(self) -> None:
         """Drop the calls that have not begun; each thread ends with the call that it is in."""

@@ -48,8 +48,8 @@ LOCK_TURN_S = 0.5
 MARKERS_WAIT_S = 30.0
 _MARKERS_TURN_S = 0.05
 ATTEMPTS_MAX = 3
-"""So often a restore is begun while brokers do not answer; each attempt waits for them itself, and goes on where the last
-one came to."""
+"""So often stores are opened and restored, once the task's lock is there, while brokers do not answer; each attempt waits
+for them itself, and goes on where the last one came to."""
 _ATTEMPT_PAUSE_S = 1.0
 OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
@@ -124,10 +124,10 @@ class TaskOpener:
         opening = _Opening(task, stores, reached, cancelled)
         try:
             self._remove_fetched(task)
-            damage = self._attempt(opening)
+            damage = self._answered(opening)
             if damage is not None:
                 self._set_aside(opening, damage)
-                damage = self._attempt(opening)
+                damage = self._answered(opening)
             if damage is not None:
                 raise StateCorruptedError(
                     f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
@@ -151,6 +151,21 @@ class TaskOpener:
                     raise Cancelled from None
                 if left <= LOCK_TURN_S:
                     raise
+
+    def _answered(self, opening: _Opening) -> str | None:
+        """``_attempt``, again while brokers do not answer."""
+        attempt = 1
+        while True:
+            try:
+                return self._attempt(opening)
+            except RetriableError:
+                if attempt == ATTEMPTS_MAX:
+                    raise
+            attempt += 1
+            opening.close()
+            time.sleep(_ATTEMPT_PAUSE_S)
+            if opening.cancelled():
+                raise Cancelled
 
     def _attempt(self, opening: _Opening) -> str | None:
         """Open the database and restore its stores; returns what damage was met. Whatever the error's traceback holds of
@@ -177,7 +192,7 @@ class TaskOpener:
                 decode_position(raw)
 
     def _set_aside(self, opening: _Opening, damage: str) -> None:
-        opening.said.append(f"task {opening.task}: the local state is damaged and was set aside: {damage}")
+        opening.said.append(f"task {opening.task}: the local state cannot be used and was set aside: {damage}")
         opening.close()
         self._directory.quarantine(str(opening.task), damage)
 
@@ -417,7 +432,7 @@ class Restorer:
             if job.cancelled.is_set():
                 continue
             try:
-                state = self._opened(job)
+                state = self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
             except Cancelled:
                 continue
             except BaseException as exc:
@@ -427,18 +442,6 @@ class Restorer:
                 state.close()
             else:
                 self._done.put((job, state))
-
-    def _opened(self, job: _Job) -> TaskState:
-        attempt = 1
-        while True:
-            try:
-                return self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
-            except RetriableError:
-                if attempt == ATTEMPTS_MAX:
-                    raise
-            attempt += 1
-            if job.cancelled.wait(_ATTEMPT_PAUSE_S):
-                raise Cancelled
 
     def close(self) -> None:
         """Cancel what is left and end the thread."""

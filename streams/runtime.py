@@ -192,6 +192,7 @@ class Runtime:
             done = self._process()
             if self._commit_due():
                 self._commit_all()
+            self._flush_when_due()
         except TaskMigratedError as exc:
             if self.options.partitions is not None:
                 raise TaskMigratedError(
@@ -200,7 +201,6 @@ class Runtime:
                 ) from exc
             self._rejoin()
             return 0
-        self._flush_when_due()
         if self._purger is not None:
             self._purger.turn(self._clock.monotonic_s(), self._committed_positions)
         self.records += done
@@ -379,6 +379,8 @@ class Runtime:
                     raise
             failed.append(unit)  # aborted below, without the tasks that leave
         self._leave(partitions)
+        for unit in self._units.values():
+            unit.reopen_behind()
         for unit in failed:
             unit.undo()
 

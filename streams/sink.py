@@ -6,6 +6,7 @@ import struct
 from itertools import groupby
 from typing import Any, Literal
 
+from penstock.state.change_serde import Change
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.partitioner import partition_for, partitions_for
 from penstock.state.serde import Serde
@@ -250,7 +251,9 @@ class SinkOperator(Operator):
         if len(batch) == 1:
             # what cannot be written is the processing's fault, not the input bytes'
             problem = ProcessingError(f"topic {self._topic}: {error}")
-            self.ctx.failed(batch, 0, problem, may_skip=not self._spec.packs)
+            # a partial stands for many records, and what was not put into a group would yet be taken out of it
+            whole = self._spec.packs or isinstance(batch.values[0], Change)
+            self.ctx.failed(batch, 0, problem, may_skip=not whole)
             return
         for i in range(len(batch)):
             self._write(port, batch.slice(i, i + 1))

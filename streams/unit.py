@@ -63,6 +63,7 @@ class Unit:
                 self._aborts += 1
                 if self._aborts > ABORTS_MAX:
                     raise
+        self.reopen_behind()
 
     def commit_now(self) -> None:
         """Commit; raises whatever keeps it from that."""
@@ -75,8 +76,12 @@ class Unit:
             raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
         if self.committer.commit(list(self.tasks.values()), now_ms):
             self._aborts = 0
+
+    def reopen_behind(self) -> None:
+        """Open those tasks anew whose stores lack a commit that took place; raises what keeps it from that."""
         for task in self.committer.take_behind():
-            self._reopen(task)
+            if self.tasks.get(task.id) is task:
+                self._reopen(task)
 
     def abort(self, cause: PenstockError) -> None:
         """Everything of this producer since the last commit is undone and done again. Raises the cause when that is no

@@ -91,7 +91,7 @@ def added(totals: Totals, number: float | None, what: Any, rate: float, place: b
 
 def _keep(totals: Totals, number: float, weight: float, place: bytes) -> None:
     mark = int.from_bytes(blake2b(place, digest_size=7).digest(), "big")
-    if mark >= totals["bound"]:
+    if mark >= totals.setdefault("bound", HASHES):
         return
     kept = totals["kept"]
     kept.append([mark, number, weight])
@@ -134,7 +134,7 @@ def distinct(totals: Totals) -> Estimate:
 
 def quantiles(totals: Totals, wanted: Sequence[float]) -> dict[str, Estimate]:
     """The quantiles, by their names (``"0.5"``)."""
-    share = HASHES / totals["bound"]
+    share = HASHES / totals.get("bound", HASHES)
     rows = sorted((number, weight * share) for _, number, weight in totals["kept"])
     if not rows:
         return {}

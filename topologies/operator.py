@@ -115,7 +115,7 @@ class OperatorContext(Protocol):
         dead letter topic)."""
 
     def dropped(self, reason: str, count: int = 1) -> None:
-        """Count records that semantics drop: ``null_key``, ``null_value``, ``late``."""
+        """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the user's."""

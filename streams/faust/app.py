@@ -21,7 +21,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from penstock.state.errors import PenstockError, SettingsError
-from penstock.state.log import TIMESTAMP_ZERO_HEADER, TopicPartition
+from penstock.state.log import TIMESTAMP_ZERO, TopicPartition
 from penstock.streams.faust.consumer import Arrived, FaustConsumer
 from penstock.streams.kafka.client_config import consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
@@ -30,7 +30,6 @@ from penstock.streams.worker import Worker
 from penstock.topologies.graph import Topology
 
 CALL_TIMEOUT_S = 5.0
-_TIMESTAMP_ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 
 
 def faust_app(topology: Any, settings: WorkerSettings, **options: Any) -> faust.App:
@@ -201,8 +200,8 @@ def _arrived(message: Any) -> Arrived:
     pairs = raw.items() if isinstance(raw, dict) else raw
     headers = tuple((name, value) for name, value in pairs)
     timestamp_ms = round(message.timestamp * 1000)
-    if _TIMESTAMP_ZERO in headers:
-        headers = tuple(h for h in headers if h != _TIMESTAMP_ZERO)
+    if TIMESTAMP_ZERO in headers:
+        headers = tuple(h for h in headers if h != TIMESTAMP_ZERO)
         timestamp_ms = 0
     return Arrived(
         TopicPartition(message.topic, message.partition),

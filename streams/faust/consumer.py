@@ -118,10 +118,13 @@ class FaustConsumer:
         self._callbacks = {"assign": on_assign, "revoke": on_revoke}
 
     def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
+        """See the port. What is read already can only stay where it is: see ``seek``."""
+        for tp, offset in offsets.items():
+            if tp in self._positions:
+                self.seek(tp, offset)
         with self._change:
-            for tp, offset in offsets.items():
-                self._positions[tp] = offset
+            for tp in offsets.keys() - self._positions.keys():
+                self._positions[tp] = offsets[tp]
                 self._buffers[tp] = deque()
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -18,13 +18,11 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers, TopicPartition
+from penstock.state.log import TIMESTAMP_ZERO, Headers, TopicPartition
 from penstock.streams.chunk import Chunk
 
 AT_A_TIME: Final = 2_000
 """So many messages are best taken at once; see the module."""
-
-_TIMESTAMP_ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 
 # The client's types allow None everywhere; records that are not errors have a topic, a partition and an offset.
 _topic: Any = Message.topic
@@ -51,7 +49,7 @@ class Gathered:
         for tp, run in _runs(messages, single_topic):
             if tp in self.unreadable:
                 continue
-            headers = _read_headers(run)
+            headers = read_headers(run)
             if len(headers) < len(run):
                 self.unreadable[tp] = _offset(run[len(headers)])
                 run = run[: len(headers)]
@@ -106,7 +104,7 @@ def _counted(topics: str | list[str], partitions: list[int]) -> list[tuple[tuple
     return [(place, sum(1 for _ in run)) for place, run in groupby(of)]
 
 
-def _read_headers(messages: list[Message]) -> list[Any]:
+def read_headers(messages: list[Message]) -> list[Any]:
     """The headers of messages, up to the first that has a name which is not UTF-8: of that one the client makes a list with
     holes in it, and an exception. A message must not be asked again: then it would hand out that list."""
     found: list[Any] = []
@@ -156,9 +154,9 @@ class _Part:
         assert self._headers is not None
         for i, found in enumerate(raw, before):
             headers: Headers = tuple(found) if found else ()
-            if _TIMESTAMP_ZERO in headers:
+            if TIMESTAMP_ZERO in headers:
                 self._timestamps[i] = 0
-                headers = tuple(h for h in headers if h != _TIMESTAMP_ZERO)
+                headers = tuple(h for h in headers if h != TIMESTAMP_ZERO)
             self._headers.append(headers)
 
     def chunk(self, tp: TopicPartition) -> Chunk:

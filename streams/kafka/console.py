@@ -18,8 +18,9 @@ from confluent_kafka import (
 )
 
 from penstock.state.errors import UserError
-from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers
+from penstock.state.log import TIMESTAMP_ZERO, Headers
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.columns import read_headers
 from penstock.streams.kafka.errors import translate, translated
 from penstock.streams.kafka.reading_errors import place_of, unreadable
 from penstock.streams.kafka.topics import Topics, refused_config, unheard
@@ -195,14 +196,14 @@ def _record(message: Message) -> ConsoleRecord:
     error = message.error()
     if error is not None:
         raise translate(error, f"consuming {message.topic()}")
-    try:
-        headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # its stub allows str values on the way in
-    except SystemError as exc:
-        raise unreadable(place_of(message), int(message.offset() or 0)) from exc
+    read = read_headers([message])
+    if not read:
+        raise unreadable(place_of(message), int(message.offset() or 0))
+    headers: Headers = tuple(read[0] or ())
     _, timestamp_ms = message.timestamp()
-    if (TIMESTAMP_ZERO_HEADER, b"0") in headers:
+    if TIMESTAMP_ZERO in headers:
         timestamp_ms = 0
-        headers = tuple(header for header in headers if header != (TIMESTAMP_ZERO_HEADER, b"0"))
+        headers = tuple(header for header in headers if header != TIMESTAMP_ZERO)
     return ConsoleRecord(
         str(message.topic()),
         int(message.partition() or 0),

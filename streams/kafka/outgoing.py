@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.state.errors import SerdeError
-from penstock.state.log import TIMESTAMP_ZERO_HEADER, Headers
+from penstock.state.log import TIMESTAMP_ZERO, Headers
 from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Ints
 
 ANY_PARTITION = -1
-_ZERO: Headers = ((TIMESTAMP_ZERO_HEADER, b"0"),)
 
 
 class Listed(NamedTuple):
@@ -133,8 +132,8 @@ def with_zero_header(timestamps: Sequence[int], headers: Sequence[Headers] | Non
     column: Sequence[Headers] = headers if headers is not None else [()] * len(timestamps)
     out: list[Headers] = []
     for at, own in zip(timestamps, column, strict=True):
-        kept = tuple(h for h in own if h[0] != TIMESTAMP_ZERO_HEADER) if own else ()
-        out.append(kept + _ZERO if at == 0 else kept)
+        kept = tuple(h for h in own if h != TIMESTAMP_ZERO) if own else ()
+        out.append((*kept, TIMESTAMP_ZERO) if at == 0 else kept)
     return out
 
 

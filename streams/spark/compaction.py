@@ -228,6 +228,7 @@ def _target(
             ends = [c.metadata.changelogs[spec.name] for c in committed.values() if spec.name in c.metadata.changelogs]
             known = bool(ends) or facts.end_offset == 0
             end = max(ends, default=facts.end_offset)
+            facts = dataclasses.replace(facts, committed_end=end if ends else None)
     if end > facts.end_offset:
         raise IncompatibleError(
             f"{facts.topic} partition {partition} ends at {facts.end_offset}, before the committed position {end}: it has "

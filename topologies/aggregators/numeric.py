@@ -90,7 +90,8 @@ def _total(
         if x is None:
             return acc
         x = checked(x)
-        return (acc[0] + 1, _plus(acc[1], x)) if len(acc) == 2 and _finite(x) else merge(acc, one(x))
+        plain = len(acc) == 2 and (type(x) is int or _finite(x))
+        return (acc[0] + 1, _plus(acc[1], x)) if plain else merge(acc, one(x))
 
     def one(x: Any) -> _Total:
         return (1, x) if _finite(x) else (0, zero, int(x != x), int(x == _INFINITE), int(x == -_INFINITE))
@@ -126,6 +127,7 @@ def _total(
     )
 
 
+_NUMBERS = frozenset({int, float, Decimal})
 _Total: TypeAlias = "tuple[Any, ...]"
 """How many finite numbers, and their sum; behind them, only where there are any: how many NaN, ∞ and -∞."""
 _INFINITE = math.inf
@@ -174,7 +176,9 @@ def _checker(name: str, number: Number) -> Callable[[Any], Any]:
         if not isinstance(x, types) or isinstance(x, bool):
             shown = "a number" if number is None else number.__name__
             raise TypeError(f"aggregate {name!r} takes {shown}, not {type(x).__name__} {x!r:.60}")
-        return x if convert is None or type(x) is number else convert(x)
+        # what a store would give back as the plain number is that from the beginning
+        made = x if convert is None or type(x) is number else convert(x)
+        return made if type(made) in _NUMBERS else next(t for t in types if isinstance(made, t))(made)
 
     return checked
 

@@ -9,9 +9,9 @@
 
 Nulls are SQL's: an operator or function of null is null unless it says otherwise, ``&`` and ``|`` have three values, and
 a filter keeps only what is true. Arithmetic: int64 that overflows and any division by zero are errors (of a sum it is the
-result that is judged, see ``penstock.topologies.expressions.aggregates``); ``/`` of int64
-gives float64, ``//`` and ``%`` round down (``quotient`` and ``remainder`` towards zero). Numbers of two types meet in the
-wider one, decimals are rounded to 38 digits, ties to even. Floats compare as IEEE 754 says: NaN equals nothing.
+result that is judged, see ``penstock.topologies.expressions.aggregates``); ``/`` of int64 gives float64, ``//`` and ``%``
+round down (``quotient`` and ``remainder`` towards zero). Numbers of two types meet in the wider one, decimals are rounded
+to 38 digits, ties to even (in SQL's ROUND and CAST: away from zero). Floats compare as IEEE 754 says: NaN equals nothing.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ DECIMALS = decimal.Context(
 )
 """The context of decimal arithmetic: 38 digits, ties to even, whatever the thread's own context says."""
 
-_EXACT = decimal.Context(prec=10_000, traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Inexact])
+_REMAINDERS = decimal.Context(prec=10_000, traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Inexact])
 """A remainder has hardly more digits than what it is of."""
 
 Kernel = Callable[[Any, Any], Any]
@@ -117,7 +117,7 @@ def _decimals(compute: Callable[[Any, Any], decimal.Decimal]) -> Kernel:
 def _divided(a: Any, b: Any) -> tuple[decimal.Decimal, decimal.Decimal, bool]:
     """Quotient and remainder towards zero, both exact, and whether the floor lies one below that quotient."""
     whole = DECIMALS.divide_int(a, b)
-    rest = _EXACT.remainder(a, b)
+    rest = _REMAINDERS.remainder(a, b)
     return whole, rest, bool(rest) and (rest < 0) != (b < 0)
 
 
@@ -200,8 +200,9 @@ def _rounding(constants: Sequence[Any]) -> Callable[[Any], Any]:
     return kernel
 
 
-_EXACT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP, traps=[])
+_FLOATS_UP = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP, traps=[decimal.InvalidOperation])
 """Wide enough for any float64 with 30 digits behind its point."""
+_DECIMALS_UP = decimal.Context(prec=DECIMALS.prec, rounding=decimal.ROUND_HALF_UP, traps=[decimal.InvalidOperation])
 
 
 def _rounding_up(constants: Sequence[Any]) -> Callable[[Any], Any]:
@@ -211,9 +212,9 @@ def _rounding_up(constants: Sequence[Any]) -> Callable[[Any], Any]:
 
     def kernel(value: Any) -> Any:
         if type(value) is float and math.isfinite(value):
-            return float(decimal.Decimal(repr(value)).quantize(place, context=_EXACT))
+            return float(decimal.Decimal(repr(value)).quantize(place, context=_FLOATS_UP))
         if isinstance(value, decimal.Decimal) and value.is_finite() and -value.as_tuple().exponent > digits:  # type: ignore[operator]  # a finite one's is a number
-            return value.quantize(place, context=_EXACT)
+            return value.quantize(place, context=_DECIMALS_UP)
         return to_even(value)
 
     return kernel

@@ -34,11 +34,10 @@ _BEFORE_EPOCH = b"\x80"
 _AFTER_TASKS = b"\xff" * (TASK.size + 1)
 
 
-def _over(state: KeyValueState, floor_ms: int) -> list[bytes]:
-    """The keys of windows that start below a floor, which is not below 0."""
-    return [
-        k for low, high in ((None, START.pack(floor_ms)), (_BEFORE_EPOCH, None)) for k, _, _ in state.range(low, high)
-    ]
+def _over(state: KeyValueState, floor_ms: int, *, early: bool) -> list[bytes]:
+    """The keys of windows that start below a floor, which is not below 0. ``early``: also of those before 1970."""
+    ranges = [(None, START.pack(floor_ms)), (_BEFORE_EPOCH, None)]
+    return [k for low, high in ranges[: 1 + early] for k, _, _ in state.range(low, high)]
 
 
 def partial_store(name: str, aggregator: Aggregator) -> StoreSpec:
@@ -116,7 +115,7 @@ class _Partials(RowOperator):
         last_ms = time_ms - windows.grace_ms - windows.length_ms
         if last_ms < 0 or (self._first_ms is not None and self._first_ms > last_ms):
             return
-        for name in _over(self._state, last_ms + 1):
+        for name in _over(self._state, last_ms + 1, early=True):
             self._state.put(name, None, time_ms)
         self._first_ms = next((START.unpack(k)[0] for k, _, _ in self._state.range()), last_ms + 1)
 
@@ -155,6 +154,8 @@ class _Totals(RowOperator):
         self._length_ms = None if spec.windows is None else spec.windows.length_ms
         self._retention_ms = spec.stores[1].retention_ms
         self._expired_ms = 0
+        self._early = True
+        """Whether there may be windows that began before 1970, whose places are behind all others."""
 
     def resumed(self) -> None:
         super().resumed()
@@ -168,10 +169,12 @@ class _Totals(RowOperator):
         if floor_ms > self._expired_ms:
             self._expired_ms = floor_ms
             self._results.expire_below(window_floor(floor_ms))
-            for name in _over(self._partials, floor_ms):
+            for name in _over(self._partials, floor_ms, early=self._early):
                 self._partials.put(name, None, self.stream_time_ms)
-            for name in [k for k, _, _ in self._results.range(_BEFORE_EPOCH)]:
-                self._results.put(name, None, self.stream_time_ms)
+            if self._early:
+                for name in [k for k, _, _ in self._results.range(_BEFORE_EPOCH)]:
+                    self._results.put(name, None, self.stream_time_ms)
+                self._early = False
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         partition, start, data = value
@@ -179,6 +182,7 @@ class _Totals(RowOperator):
         if self._length_ms is not None and start < self._floor_ms():
             self.ctx.dropped("late")
             return
+        self._early = self._early or start < 0
         self._partials.put(START.pack(start) + TASK.pack(partition), data, ts)
         read, merge = self._aggregator.serde.deserialize, self._aggregator.merge
         assert merge is not None

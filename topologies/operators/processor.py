@@ -396,9 +396,8 @@ class _Runs(Operator):
 
     def _until_expiry(self, timestamps: list[int], start: int, stop: int) -> int:
         """The first of these places whose record brings stream time to where a store loses something, or ``stop``."""
-        if max(timestamps[start:stop], default=NO_TIME) < self._next_expiry_ms:
-            return stop
-        return next(i for i in range(start, stop) if timestamps[i] >= self._next_expiry_ms)
+        due_ms = self._next_expiry_ms
+        return next((i for i in range(start, stop) if timestamps[i] >= due_ms), stop)
 
     # -- timers --------------------------------------------------------------------------------------------------
 

@@ -49,7 +49,9 @@ class _Regroups(RowOperator):
         self._fn = spec.fn
         self._write = spec.key_serde.serialize
 
-    def _grouped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+    def _grouped(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:
+        """Group, what it gets, and the group's bytes, which are made here: a group that cannot be written is refused now, as
+        it will be when the row is to leave it."""
         made = None if value is None else self._fn(key, value)
         if made is None:
             return None
@@ -57,9 +59,9 @@ class _Regroups(RowOperator):
             group, grouped = made
         except (TypeError, ValueError) as exc:
             raise TypeError(f"the function must return a (key, value) pair or None, not {made!r:.100}") from exc
-        return None if group is None or grouped is None else (group, grouped)
+        return None if group is None or grouped is None else (group, grouped, self._write(group))
 
-    def _grouped_before(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+    def _grouped_before(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:
         try:
             return self._grouped(key, value)
         except Exception:  # it was refused when it came
@@ -71,7 +73,7 @@ class _Regroups(RowOperator):
             new = self._grouped(key, value)
         except Exception as exc:
             self.failed_waiting(key, value, ts, exc)
-        if old is not None and new is not None and self._write(old[0]) == self._write(new[0]):
+        if old is not None and new is not None and old[2] == new[2]:
             self.emit_row(new[0], Change(new[1], old[1]), ts)
             return
         if old is not None:

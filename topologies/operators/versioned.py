@@ -7,8 +7,9 @@ time before stream time less the history find nothing. (Kafka Streams, KIP-889 a
 
 Versions that no read can reach any more are removed: those that were replaced that long ago, and the tombstones of rows that
 have been gone for that long. Every update removes those of its own key, and looks at a few entries further on in the store,
-going round it, so that keys without updates are found too: work per record is bounded, and what is to be removed is never
-more than a part of the store. No read can tell whether a version was removed already.
+going round it from where the first update was, so that keys without updates are found too: work per record is bounded, and
+what is to be removed is never more than a part of a store that is updated as often as it has entries. No read can tell
+whether a version was removed already; which of them still lie there is no part of the answer, and follows from restarts too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Versions:
         self._history_ms = state.spec.retention_ms or 0
         self._next: bytes | None = None
         """Where the round through the store goes on; ``None``: at its beginning."""
+        self._begun = False
 
     def as_of(self, key: bytes, time_ms: int) -> tuple[Any, int] | None:
         """The version that held at a time: value (``None``: the row was gone) and valid-from; ``None`` before any."""
@@ -64,6 +66,8 @@ class Versions:
         if horizon_ms < 0:
             return
         self._forget(key, horizon_ms, now_ms)
+        if not self._begun:
+            self._next, self._begun = store_key, True
         for _ in range(_SWEPT):
             found = self._state.first(self._next)
             if found is None:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.typed import scope_of_flow, serde_of_type
 from penstock.topologies.expressions.aggregates import aggregate_type, aggregator_of
+from penstock.topologies.expressions.errors import ExpressionError, ResultError
 from penstock.topologies.expressions.inference import Scope, infer
 from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.tree import Aggregate, Expression, Field, Input, StructOf, rebuild
@@ -139,7 +140,10 @@ class _VariableScalars(Scalars):
             tp = aggregate_type(aggregate, self._event.scope)
 
         def look(events: list[Any]) -> Any:
-            return made.result(made.fold((e, i) for i, e in enumerate(events)))
+            try:
+                return made.result(made.fold((e, i) for i, e in enumerate(events)))
+            except ResultError as exc:  # here it is one event that is looked at, and to blame
+                raise ExpressionError(str(exc)) from exc
 
         return self._placed(_Look(f"look{len(self.looks) + 1}", variable, look, tp))
 

@@ -344,14 +344,14 @@ impl Entered {
         self.log.bytes.saturating_sub(self.written_bytes)
     }
 
-    /// Forgets until no more than `max_bytes` are used, looking at each entry twice at most: what was asked for goes when
+    /// Forgets until no more than `max_bytes` are used, as far as that is worth it, looking at each entry twice at most: what was asked for goes when
     /// nothing else is left to go. Written entries stay, and each pass copies them: so there is none where they leave
     /// little, or little more than a pass before had to leave.
     fn shrink(&mut self, max_bytes: usize) {
-        self.sorted = None;
         if self.spare().saturating_sub(self.kept_spare) < self.log.bytes / LITTLE {
             return;
         }
+        self.sorted = None;
         self.kept_spare = 0;
         for _ in 0..2 * self.log.segments.len() {
             if self.used_bytes() <= max_bytes {

@@ -59,7 +59,7 @@ def test_every_truncation_and_every_flipped_bit_is_damage() -> None:
 @pytest.mark.parametrize("version", [1, 3])
 def test_a_record_of_another_release_is_not_guessed_at(version: int) -> None:
     data = encode_position(ONE)
-    with pytest.raises(StateCorruptedError, match=f"version {version}, and this release reads version 2"):
+    with pytest.raises(StateCorruptedError, match=f"another release: version {version}, 2 is read here"):
         decode_position(data[:3] + bytes((version,)) + data[4:])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.state.errors import EnvironmentFault, IncompatibleError, RetriableError, StateCorruptedError
 from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_errors import translate
+from penstock.state.rocksdb_errors import translate, translated
 from penstock.state.rocksdb_options import RocksDBOptions
 from penstock.state.rocksdb_sst import write_sst
 from penstock.state.store import StoreWrites
@@ -174,6 +174,14 @@ def test_the_text_of_a_fault_decides_who_acts(text: str, kind: type[Exception], 
     assert type(error) is kind
     assert text in str(error)
     assert remedy in str(error)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyError("k"), AssertionError()])
+def test_errors_of_python_say_nothing_of_the_files(tmp_path: Path, error: Exception) -> None:
+    damaged: list[StateCorruptedError] = []
+    with pytest.raises(type(error)), translated(tmp_path, "read", damaged.append):
+        raise error
+    assert damaged == []
 
 
 def test_reset_makes_a_store_new_and_leaves_the_others(tmp_path: Path) -> None:

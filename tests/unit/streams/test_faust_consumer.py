@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.state.errors import RetriableError
 from penstock.state.log import TopicPartition
 from penstock.streams.faust import consumer as module
 from penstock.streams.faust.consumer import Arrived, FaustConsumer
@@ -95,5 +96,20 @@ def test_a_partition_that_stays_through_a_rebalance_goes_on() -> None:
         await host.put(2, generation=1)
         await host.put(2, 3, generation=2)
         assert host.polled() == [0, 1, 2, 3]
+
+    asyncio.run(story())
+
+
+def test_a_partition_that_is_read_already_is_not_read_again_from_before() -> None:
+    """A task that is opened anew asks for it. What is on its way through Faust would come first, and pass for the next."""
+    host = Host()
+
+    async def story() -> None:
+        await host.rebalance()
+        host.consumer.assign_at({TP: 0})
+        await host.put(0, generation=1)
+        with pytest.raises(RetriableError, match="start the process again"):
+            host.consumer.assign_at({TP: 0})
+        assert host.polled() == [0]
 
     asyncio.run(story())

@@ -199,3 +199,19 @@ def test_without_the_compiled_part_decoded_entries_get_half_of_the_share(
 def test_a_cache_has_room_for_a_batch(wrong: int) -> None:
     with pytest.raises(SettingsError, match="state_cache_max_bytes"):
         WorkerSettings(application_id="a", state_cache_max_bytes=wrong)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PENSTOCK_SERVICE_HOST",
+        "PENSTOCK_SERVICE_PORT",
+        "PENSTOCK_WORKERS_SERVICE_PORT_METRICS",
+        "PENSTOCK_PORT",
+        "PENSTOCK_PORT_9400_TCP",
+        "PENSTOCK_WORKERS_PORT_9400_TCP_ADDR",
+    ],
+)
+def test_links_of_kubernetes_services_are_passed_over(name: str) -> None:
+    """A Service of that name beside the worker sets them."""
+    assert load_settings(env={"PENSTOCK_APPLICATION_ID": "a", name: "tcp://10.0.0.1:9400"}).application_id == "a"

@@ -39,6 +39,10 @@ class Flushes:
         if self.asked in self.late:
             raise RetriableError("records were not acknowledged")
 
+    def take_behind(self) -> list[Any]:
+        """Nothing is in doubt."""
+        return []
+
 
 def test_at_most_once_gives_up_after_time_outs_in_a_row_only() -> None:
     apart = Flushes(set(range(10, 1_000, 10)))
@@ -112,3 +116,37 @@ def test_what_is_damaged_in_the_log_is_not_mended() -> None:
     with pytest.raises(StateCorruptedError, match="metadata"):
         unit.abort(StateCorruptedError("the metadata of a commit cannot be read"))
     assert committer.aborted == []
+
+
+class Doubtful(Damaging):
+    """A commit that was found to have taken place for the last task only."""
+
+    def __init__(self, behind: list[Any]) -> None:
+        super().__init__([])
+        self.behind = behind
+
+    def take_behind(self) -> list[Any]:
+        """Once."""
+        behind, self.behind = self.behind, []
+        return behind
+
+
+def test_a_task_that_lacks_a_commit_is_reopened_unless_it_left() -> None:
+    unit, _, tasks, reopened = unit_of(0)
+    unit.committer = Doubtful(tasks[1:])  # type: ignore[assignment]  # the part that is used
+    del unit.tasks[tasks[1].id]
+    unit.commit()
+    assert reopened == [tasks[2]]
+
+
+def test_a_task_that_cannot_be_reopened_ends_the_run() -> None:
+    """It would be in no list any more."""
+    unit, _, tasks, _ = unit_of(0)
+    unit.committer = Doubtful(tasks[:1])  # type: ignore[assignment]  # the part that is used
+
+    def fails(task: Any) -> None:
+        raise RetriableError("no broker answers")
+
+    unit._reopen = fails
+    with pytest.raises(RetriableError):
+        unit.commit()

@@ -37,18 +37,16 @@ class DictOf:
 
 
 class Finite:
-    """The encoder of a serde that refuses inf and nan."""
+    """The encoder of a serde that refuses inf and nan. ``encode``: the same, which writes them as null."""
 
-    __slots__ = ("encode",)
+    __slots__ = ("_serialize", "encode")
 
-    def __init__(self, encode: Encode) -> None:
+    def __init__(self, serialize: Encode, encode: Encode) -> None:
+        self._serialize = serialize
         self.encode = encode
 
     def __call__(self, value: Any) -> bytes:
-        data = self.encode(value)
-        if b"null" in data:
-            check_finite(value)
-        return data
+        return self._serialize(value)
 
 
 def encoder_of(serde: Serde[Any]) -> Encode | None:
@@ -56,7 +54,7 @@ def encoder_of(serde: Serde[Any]) -> Encode | None:
     write = serde.encoder if serde.nulling is None else serde.nulling
     if write is not orjson.dumps and not writes_typed(write):
         return None
-    return write if serde.nulling is None else Finite(write)
+    return write if serde.nulling is None else Finite(serde.serialize, write)
 
 
 def writes_typed(encode: Encode) -> bool:
@@ -173,9 +171,10 @@ def _each(values: list[Any], encode: Encode) -> list[str]:
     """The text of each value. Raises for inf and nan where the encoder refuses them."""
     if isinstance(encode, Finite):
         texts = _each(values, encode.encode)
-        for value, text in zip(values, texts, strict=True):
-            if value is not None and "null" in text:
-                check_finite(value)
+        if "null" in "\n".join(texts):
+            for value, text in zip(values, texts, strict=True):
+                if value is not None and "null" in text:
+                    check_finite(value)
         return texts
     encoder = _MSGSPEC if encode is msgspec.json.encode else getattr(encode, "__self__", None)
     if isinstance(encoder, msgspec.json.Encoder):

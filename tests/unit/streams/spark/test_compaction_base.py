@@ -53,3 +53,18 @@ def test_a_snapshot_is_no_base_for_a_store_with_other_segments(tmp_path: Path, g
     assert [(t.base, t.start) for t in planned(world, tmp_path, grace_ms).targets] == [(None, 0)]
     world.log.partition(target.log).delete_before(1)  # it has expired
     assert [(t.base, t.start) for t in planned(world, tmp_path, grace_ms).targets] == [(None, 1)]
+
+
+def test_a_snapshot_that_holds_all_that_was_committed_is_kept_when_the_log_has_expired(tmp_path: Path) -> None:
+    """What would be made of the log now would hold less."""
+    world = World(sessions(0), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
+    node = world.node("a")
+    world.log.append(TopicPartition("in", 0), Entry(b"k", b"v", 1_000_000))
+    world.settle(node)
+    (target,) = planned(world, tmp_path, 0).targets
+    repository = SnapshotRepository(tmp_path)
+    manifest = write_snapshot(repository, target, iter([]), 1 << 20)
+    repository.publish(manifest)
+    log = world.log.partition(target.log)
+    log.delete_before(log.last_stable)
+    assert planned(world, tmp_path, 0).fresh == (manifest,)

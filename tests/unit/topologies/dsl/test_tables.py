@@ -279,6 +279,23 @@ def test_a_row_whose_group_cannot_be_told_belongs_to_none() -> None:
     assert letters == 2
 
 
+def test_a_row_whose_group_cannot_be_written_belongs_to_none() -> None:
+    """Neither when it comes nor when it goes."""
+    updates = [("a", 1), ("a", 13), ("a", 2), ("b", 13), ("b", None)]
+    changes = (("t", k, n, at) for at, (k, n) in enumerate(updates))
+    out, letters = grouped_under_skip(
+        lambda k, n: (n if n == 13 else "all", n), lambda key, n, sum_: sum_ + n, *changes
+    )
+    assert out == [("all", 1), ("all", 0), ("all", 2)]
+    assert letters == 2
+
+
+def test_no_policy_skips_a_change_that_cannot_be_written() -> None:
+    """It would be taken out of a group in which it never was."""
+    with pytest.raises(ProcessingError, match="cannot write"):
+        grouped_under_skip(lambda k, n: ("all", "text"), lambda key, n, sum_: sum_ + n, ("t", "b", 13, 1))
+
+
 def test_no_policy_skips_a_row_that_cannot_be_added() -> None:
     """It would be taken out of a group in which it never was."""
     with pytest.raises(ProcessingError, match="division"):

@@ -66,6 +66,11 @@ def test_a_remainder_has_the_sign_of_the_dividend(query: Query, expression: str,
     assert (found, type(found)) == (expected, type(expected))
 
 
+def test_rounding_keeps_all_digits_before_the_place(query: Query) -> None:
+    digits = "9" * 36
+    assert one(query, f"ROUND(CAST('{digits}.25' AS DECIMAL(38,2)), 1)") == Decimal(f"{digits}.3")
+
+
 def test_nothing_is_left_of_an_infinite_dividend(query: Query) -> None:
     """As with ``%`` of Python; an infinite divisor leaves all."""
     assert one(query, "(1e308 * 10) % 2 = 0") is False

@@ -148,8 +148,9 @@ impl HeaderLists {
                     let (name, value): (Bound<'_, PyString>, Option<Bound<'_, PyBytes>>) = header.extract()?;
                     let name =
                         CString::new(name.to_str()?).map_err(|_| PyValueError::new_err("a header's name holds a 0"))?;
-                    if name.as_c_str() != ZERO_NAME {
-                        lists.add(call, &name, value.as_ref().map(|v| v.as_bytes()))?;
+                    let value = value.as_ref().map(|v| v.as_bytes());
+                    if name.as_c_str() != ZERO_NAME || value != Some(ZERO_VALUE) {
+                        lists.add(call, &name, value)?;
                     }
                 }
             }

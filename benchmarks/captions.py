@@ -141,7 +141,10 @@ def latency(points: Sequence[Result]) -> str:
     said = LATENCY.format(since=since, points=len(points), cores=CALM_CORES)
     if not handed:
         return said
-    files = ", ".join(dict.fromkeys(r.get("file", "") for r in handed if r.get("file")))
+    # of a file with both, the series say which
+    newer = {r.get("file") for r in due}
+    names = (f"{r['file']} ({r['series']})" if r["file"] in newer else r["file"] for r in handed if r.get("file"))
+    files = ", ".join(dict.fromkeys(names))
     which = f"in {files} " if files and len(handed) < len(points) else ""
     return (
         f"{said}\n\nThe waits {which}count from handing over, so a sender that falls behind is not in them, and clicks that "

@@ -82,6 +82,8 @@ def test_waits_say_from_when_they_count() -> None:
     assert "handing over" not in captions.latency([due, latency(void="late")])
     assert captions.latency([handed]).startswith("From handing a click")
     assert "The waits in older count from handing over" in " ".join(captions.latency([due, handed]).split())
+    of_both = [latency(since="due", file="both"), latency(file="both", series="Quix Streams")]
+    assert "The waits in both (Quix Streams) count from handing over" in " ".join(captions.latency(of_both).split())
 
 
 def test_a_session_in_the_seconds_of_a_restore_is_told() -> None:

@@ -142,7 +142,7 @@ def latency(points: Sequence[Result]) -> str:
     if not handed:
         return said
     # of a file with both, the series say which
-    newer = {r.get("file") for r in due}
+    newer = {r.get("file") for r in due if not r["void"]}
     names = (f"{r['file']} ({r['series']})" if r["file"] in newer else r["file"] for r in handed if r.get("file"))
     files = ", ".join(dict.fromkeys(names))
     which = f"in {files} " if files and len(handed) < len(points) else ""

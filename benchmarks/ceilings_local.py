@@ -17,7 +17,7 @@ from rocksdict import IngestExternalFileOptions, Rdict, SstFileWriter, WriteBatc
 from benchmarks import data
 from benchmarks.measured import Ceiling, best, measure
 from benchmarks.stateless import Event
-from penstock.state.rocksdb_options import RocksDBOptions, database_options, table_options, unlogged_writes
+from penstock.state.rocksdb.tuning import RocksDBOptions, database_options, table_options, unlogged_writes
 
 BASE_MS = 1_795_219_200_000
 VALUE = b"v" * 80

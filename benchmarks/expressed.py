@@ -6,12 +6,12 @@ from __future__ import annotations
 import msgspec
 
 from penstock.state.log import Windowed
+from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.examples.ysb import Ad, Event
+from penstock.topologies.examples.ysb import Ad, AdEvent
 from penstock.topologies.expressions.functions import col, left, lit, right, struct, value
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission
-from penstock.topologies.texts import words
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import tumbling
 
 
@@ -42,7 +42,7 @@ def ysb(events: str, ads: str, out: str, window_ms: int, emission: Emission) -> 
     """Views per campaign and window."""
     builder = StreamsBuilder("ysb", key=str, emission=emission)
     campaigns = builder.table(ads, value=Ad)
-    views = builder.stream(events, value=Event).filter_values(col("event_type") == "view")
+    views = builder.stream(events, value=AdEvent).filter_values(col("event_type") == "view")
     by_campaign = views.join(campaigns, right("campaign_id"), value=str).select_key(value(), key=str)
     grouped = by_campaign.map_values(lit(b""), value=bytes).group_by_key()
     counts = grouped.windowed_by(tumbling(window_ms, grace="1h")).count(name="windows")

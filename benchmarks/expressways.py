@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from benchmarks.linear_road_generator import Line, Traffic, former_tolls, lines
 from penstock.state.log import Record
-from penstock.state.partitioner import partition_for
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.examples.linear_road.generator import Line, Traffic, former_tolls, lines
+from penstock.state.serdes.partitioner import partition_for
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.linear_road.model import line
 from penstock.topologies.examples.linear_road.topology import build
 

@@ -17,7 +17,7 @@ from benchmarks.harness import add_common, open_bench, say
 from benchmarks.report import markdown
 from benchmarks.systems import GUARANTEES, KAFKA_STREAMS, PENSTOCK, System
 from benchmarks.workloads import WORKLOADS
-from penstock.streams.memory_parts import LEAST_BYTES
+from penstock.streams.runtime.memory_budget import LEAST_BYTES
 
 FIRST_MB, LEAST_MB = 2_048, 16
 HEAPS_MB = [LEAST_MB << step for step in range(7)]

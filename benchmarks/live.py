@@ -24,8 +24,8 @@ from benchmarks import penstock_app
 from benchmarks.bench import Bench
 from benchmarks.systems import GUARANTEES, ROOT
 from benchmarks.topics import arrived
-from penstock.streams.worker import Worker
-from penstock.topologies.graph import Topology
+from penstock.streams.worker.worker import Worker
+from penstock.topologies.graph.topology import Topology
 
 TICK_S = 0.005
 CHUNK = 2_000

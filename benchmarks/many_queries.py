@@ -31,10 +31,10 @@ from benchmarks.report import markdown
 from benchmarks.systems import ROOT
 from benchmarks.topics import Log
 from benchmarks.workloads import Variant
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.worker import Worker
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 TEXT = """One worker that runs all the queries in one topology reads and decodes the topic once; beside it a worker with one
 query, and the sum over a worker for each. A query is a filter and a projection in Python functions; CPU of the worker's

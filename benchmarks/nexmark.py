@@ -21,14 +21,14 @@ from benchmarks.bench import Bench
 from benchmarks.drain import QUIET_S, watch
 from benchmarks.harness import add_common, open_bench, say
 from benchmarks.live import run_worker, start_worker
+from benchmarks.nexmark_generator import records, side_input
 from benchmarks.processes import stop
 from benchmarks.report import markdown
 from benchmarks.steady import Steady, steady
 from benchmarks.systems import PENSTOCK
 from benchmarks.workloads import Variant
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.examples.nexmark.generator import records, side_input
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.nexmark.suite import QUERIES
 
 EVENTS = 500_000

@@ -16,11 +16,11 @@ from typing import cast
 
 from benchmarks import data
 from benchmarks.workloads import WORKLOADS, Functions, Orders
-from penstock.streams.load_settings import load_settings
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.worker import Worker
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 
 _CHILD = "PENSTOCK_BENCHMARK_CHILD"
 

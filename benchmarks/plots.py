@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from penstock.streams.demo.svg import LEFT, WIDTH, Plot, number, ticks
+from demo.svg import LEFT, WIDTH, Plot, number, ticks
 
 HEIGHT = 300
 LEGEND_COLUMNS, LEGEND_STEP = 3, 20

@@ -27,7 +27,7 @@ from benchmarks.measured import Ceiling
 from benchmarks.plots import Line
 from benchmarks.report import markdown
 from benchmarks.workloads import WORKLOADS, Variant
-from penstock.streams.demo.svg import number
+from demo.svg import number
 
 HERE = Path(__file__).parent
 CURVES = {

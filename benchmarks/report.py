@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.steady import spread
 from benchmarks.workloads import Variant
-from penstock.streams.demo.svg import number
+from demo.svg import number
 
 REFERENCE = "kafka-streams"
 Row = dict[str, Any]

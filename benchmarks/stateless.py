@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

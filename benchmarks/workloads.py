@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from benchmarks import data, expressed, oracle, stateless
 from benchmarks.oracle import Answer, Verdict
 from penstock.topologies.examples import enrich, keyed_count, word_count, ysb
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 
 
 @dataclasses.dataclass(frozen=True)

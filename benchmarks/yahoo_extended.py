@@ -27,12 +27,12 @@ from benchmarks.report import markdown
 from benchmarks.steady import Steady, steady
 from benchmarks.systems import GUARANTEES, SYSTEMS
 from benchmarks.yahoo_events import Live, Window
-from penstock.state.directory import StateDirectory
-from penstock.state.rocksdb import RocksDBBackend
+from penstock.state.machine.state_directory import StateDirectory
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.examples.ysb import Ad, Event
+from penstock.topologies.examples.ysb import Ad, AdEvent
 from penstock.topologies.expressions.functions import col, lit, right, value
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 TEXT = """Views per campaign and ten seconds, kept in a window store and its changelog, with no output topic. *Drain*:
@@ -48,7 +48,7 @@ def build(events: str, ads: str) -> Topology:
     """Views per campaign and window, in the store ``STORE`` alone."""
     builder = StreamsBuilder("ysb-state", key=str, emission="per_commit")
     campaigns = builder.table(ads, value=Ad)
-    views = builder.stream(events, value=Event).filter_values(col("event_type") == "view")
+    views = builder.stream(events, value=AdEvent).filter_values(col("event_type") == "view")
     by_campaign = views.join(campaigns, right("campaign_id"), value=str).select_key(value(), key=str)
     grouped = by_campaign.map_values(lit(b""), value=bytes).group_by_key()
     grouped.windowed_by(tumbling(data.WINDOW_MS, grace="1h")).count(name=STORE)

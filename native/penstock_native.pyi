@@ -87,7 +87,7 @@ class Writer:
         """Give the topics back. Idempotent."""
 
 class EntryMap:
-    """See ``penstock.state.entries.EntryMap``."""
+    """See ``penstock.state.stores.entry_cache.EntryMap``."""
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
@@ -127,8 +127,9 @@ class Interner:
         """int32 codes, and the batch's distinct values in the order of first appearance."""
 
 class Tally:
-    """See ``penstock.state.tally.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored value that is no
-    count, or too high for 64 bits with what was counted: its key stays unbased, all others have what the store holds."""
+    """See ``penstock.state.stores.count_store.Tally``. ``base`` and ``base_from`` raise ``ValueError`` for a stored
+    value that is no count, or too high for 64 bits with what was counted: its key stays unbased, all others have what
+    the store holds."""
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OFFENCES = {
-    "rooms": ("topologies/planted.py", "import penstock.streams.ports"),
+    "rooms": ("topologies/planted.py", "import penstock.streams.ports.log"),
     "hosts": ("streams/kafka/planted.py", "import penstock.streams.cli"),
     "core": ("topologies/planted.py", "import time"),
     "home-confluent-kafka": ("streams/cli/planted.py", "import confluent_kafka"),

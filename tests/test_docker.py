@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 
 from penstock.streams.cli.main import build_parser
 from penstock.streams.cli.worker import SETTINGS
-from penstock.streams.load_settings import load_settings
-from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.streams.worker.load_settings import load_settings
+from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = ROOT / "docker" / "compose.yaml"
@@ -93,7 +93,7 @@ def test_workers_run_a_topology_that_exists_on_topics_that_are_made(services: di
     read_or_written = {
         endpoint.topic
         for endpoint in topology.operators.values()
-        if isinstance(endpoint, Source | Sink) and not endpoint.internal
+        if isinstance(endpoint, SourceSpec | SinkSpec) and not endpoint.internal
     }
     assert services["worker-a"]["command"] == services["worker-b"]["command"]
     assert set(made.split()) == read_or_written

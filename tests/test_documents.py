@@ -14,13 +14,13 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.state.errors import SettingsError
-from penstock.state.rocksdb_options import RocksDBOptions
-from penstock.streams import metrics
+from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.streams.kafka.client_config import admin_config, producer_config
-from penstock.streams.load_settings import load_settings
-from penstock.streams.policies import Policies
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.runtime import metric_values
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[1]
 
@@ -130,7 +130,7 @@ def operating() -> str:
 
 
 def test_the_metrics_that_are_named_are_those_that_are_given() -> None:
-    source = Path(metrics.__file__).read_text()
+    source = Path(metric_values.__file__).read_text()
     given = set(re.findall(r'"(penstock_[a-z_]+)"', source))
     assert set(re.findall(r"^\| `(penstock_[a-z_]+)` \|", operating(), re.MULTILINE)) == given
 

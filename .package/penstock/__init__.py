@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import penstock.topologies.aggregators as aggregators
     import penstock.topologies.expressions.functions as expressions
     import penstock.topologies.triggers as triggers
-    from penstock.state.access_log import AccessLine, access_log
     from penstock.state.errors import (
         EnvironmentFault,
         IncompatibleError,
@@ -28,28 +27,31 @@ if TYPE_CHECKING:
         TopologyError,
         UserError,
     )
-    from penstock.state.facade import key_value_store, key_window_store, session_store, window_store
     from penstock.state.log import Record, Windowed
-    from penstock.state.serde import Serde, serde_of, typed_json
-    from penstock.state.text_serdes import TEXT_LINE, csv_row, delimited, regex_line
-    from penstock.streams.settings import WorkerSettings
-    from penstock.streams.test_driver import TopologyTestDriver
-    from penstock.streams.worker import Worker
+    from penstock.state.serdes.access_log import AccessLine, access_log
+    from penstock.state.serdes.serde import Serde, serde_of, typed_json
+    from penstock.state.serdes.text_serdes import TEXT_LINE, csv_row, delimited, regex_line
+    from penstock.state.stores.typed_stores import key_value_store, key_window_store, session_store, window_store
+    from penstock.streams.testing.test_driver import TopologyTestDriver
+    from penstock.streams.worker.settings import WorkerSettings
+    from penstock.streams.worker.worker import Worker
     from penstock.topologies.aggregators.base import Aggregator, agg
-    from penstock.topologies.batch import Batch
+    from penstock.topologies.columnar.word_splitting import words
     from penstock.topologies.dsl.builder import StreamsBuilder
     from penstock.topologies.dsl.global_table import GlobalKTable
     from penstock.topologies.dsl.stream import KStream
     from penstock.topologies.dsl.table import KTable
-    from penstock.topologies.edges import is_retraction
     from penstock.topologies.expressions.functions import col, header, key, lit, struct, timestamp, value, when
-    from penstock.topologies.graph import GraphBuilder, Topology
-    from penstock.topologies.operators.feedback import iteration_of
-    from penstock.topologies.operators.keyed_timers import Timer
-    from penstock.topologies.operators.processor import Processor, ProcessorContext
-    from penstock.topologies.operators.shed import rate_of
-    from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
-    from penstock.topologies.panes import PaneInfo, pane_of
+    from penstock.topologies.graph.topology import GraphBuilder, Topology
+    from penstock.topologies.operator_api.batch import Batch
+    from penstock.topologies.operator_api.edge_kinds import is_retraction
+    from penstock.topologies.operator_api.pane_info import PaneInfo, pane_of
+    from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness, punctuated
+    from penstock.topologies.operators.processors.keyed_timers import Timer
+    from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
+    from penstock.topologies.operators.records.feedback_loop import iteration_of
+    from penstock.topologies.operators.records.load_shedding import rate_of
+    from penstock.topologies.operators.tables.suppress import until_time_limit, until_window_closes
     from penstock.topologies.patterns.pattern import Pattern, pattern
     from penstock.topologies.patterns.skip import (
         no_skip,
@@ -58,8 +60,6 @@ if TYPE_CHECKING:
         skip_to_last,
         skip_to_next,
     )
-    from penstock.topologies.texts import words
-    from penstock.topologies.watermarks import bounded_out_of_orderness, punctuated
     from penstock.topologies.windows import (
         TumblingWindows,
         calendar,
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "penstock.state.access_log": (
+    "penstock.state.serdes.access_log": (
         "AccessLine",
         "access_log",
     ),
@@ -97,7 +97,7 @@ _HOMES = {
         "TopologyError",
         "UserError",
     ),
-    "penstock.state.facade": (
+    "penstock.state.stores.typed_stores": (
         "key_value_store",
         "key_window_store",
         "session_store",
@@ -107,30 +107,30 @@ _HOMES = {
         "Record",
         "Windowed",
     ),
-    "penstock.state.serde": (
+    "penstock.state.serdes.serde": (
         "Serde",
         "serde_of",
         "typed_json",
     ),
-    "penstock.state.text_serdes": (
+    "penstock.state.serdes.text_serdes": (
         "TEXT_LINE",
         "csv_row",
         "delimited",
         "regex_line",
     ),
-    "penstock.streams.settings": ("WorkerSettings",),
-    "penstock.streams.test_driver": ("TopologyTestDriver",),
-    "penstock.streams.worker": ("Worker",),
+    "penstock.streams.worker.settings": ("WorkerSettings",),
+    "penstock.streams.testing.test_driver": ("TopologyTestDriver",),
+    "penstock.streams.worker.worker": ("Worker",),
     "penstock.topologies.aggregators.base": (
         "Aggregator",
         "agg",
     ),
-    "penstock.topologies.batch": ("Batch",),
+    "penstock.topologies.operator_api.batch": ("Batch",),
     "penstock.topologies.dsl.builder": ("StreamsBuilder",),
     "penstock.topologies.dsl.global_table": ("GlobalKTable",),
     "penstock.topologies.dsl.stream": ("KStream",),
     "penstock.topologies.dsl.table": ("KTable",),
-    "penstock.topologies.edges": ("is_retraction",),
+    "penstock.topologies.operator_api.edge_kinds": ("is_retraction",),
     "penstock.topologies.expressions.functions": (
         "col",
         "header",
@@ -141,22 +141,22 @@ _HOMES = {
         "value",
         "when",
     ),
-    "penstock.topologies.operators.keyed_timers": ("Timer",),
-    "penstock.topologies.graph": (
+    "penstock.topologies.operators.processors.keyed_timers": ("Timer",),
+    "penstock.topologies.graph.topology": (
         "GraphBuilder",
         "Topology",
     ),
-    "penstock.topologies.operators.feedback": ("iteration_of",),
-    "penstock.topologies.operators.processor": (
+    "penstock.topologies.operators.records.feedback_loop": ("iteration_of",),
+    "penstock.topologies.operators.processors.processor": (
         "Processor",
         "ProcessorContext",
     ),
-    "penstock.topologies.operators.shed": ("rate_of",),
-    "penstock.topologies.operators.suppress": (
+    "penstock.topologies.operators.records.load_shedding": ("rate_of",),
+    "penstock.topologies.operators.tables.suppress": (
         "until_time_limit",
         "until_window_closes",
     ),
-    "penstock.topologies.panes": (
+    "penstock.topologies.operator_api.pane_info": (
         "PaneInfo",
         "pane_of",
     ),
@@ -171,8 +171,8 @@ _HOMES = {
         "skip_to_last",
         "skip_to_next",
     ),
-    "penstock.topologies.texts": ("words",),
-    "penstock.topologies.watermarks": (
+    "penstock.topologies.columnar.word_splitting": ("words",),
+    "penstock.topologies.operator_api.watermark_strategies": (
         "bounded_out_of_orderness",
         "punctuated",
     ),

@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check; 1 when something was found."""
     from penstock.streams.determinism.check import check, read_records
-    from penstock.streams.loading import load_topology
+    from penstock.streams.topology_loading import load_topology
 
     topology = load_topology(args.topology)
     path = Path(args.records)

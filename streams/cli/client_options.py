@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.errors import SettingsError
 
 if TYPE_CHECKING:
-    from penstock.streams.settings import WorkerSettings
+    from penstock.streams.worker.settings import WorkerSettings
 
 BOOTSTRAP_ENV = "PENSTOCK_BOOTSTRAP_SERVERS"
 SETTINGS_SERVERS = (
@@ -85,7 +85,7 @@ def settings_of(config: str | None, **given: Any) -> WorkerSettings:
     """A worker's settings where the servers are those of the option, the environment, the file, the cluster that ``penstock
     up`` started, or the default: the first that there is."""
     from penstock.streams.kafka.embedded import running_bootstrap_servers
-    from penstock.streams.load_settings import load_settings
+    from penstock.streams.worker.load_settings import load_settings
 
     return load_settings(config, unset={"bootstrap_servers": running_bootstrap_servers}, **given)
 

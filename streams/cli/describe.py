@@ -24,7 +24,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it."""
-    from penstock.streams.loading import load_topology
+    from penstock.streams.topology_loading import load_topology
 
     topology = load_topology(args.topology)
     print(topology.mermaid() if args.mermaid else topology.describe(plan=args.plan))

@@ -14,7 +14,7 @@ from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_f
 if TYPE_CHECKING:
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import SparkSettings
-    from penstock.streams.task import TaskOptions
+    from penstock.streams.task.task import TaskOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,10 +92,10 @@ def require_spark() -> None:
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
     from penstock.streams.cli.client_options import pairs, settings_of
-    from penstock.streams.loading import load_topology
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
-    from penstock.streams.task import STATE_CACHE_BYTES, TaskOptions
+    from penstock.streams.task.task import STATE_CACHE_BYTES, TaskOptions
+    from penstock.streams.topology_loading import load_topology
 
     # First of all, because it is quick, and because it puts this folder on the path that executors get.
     load_topology(args.topology)

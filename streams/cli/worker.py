@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
     from penstock.state.errors import SettingsError
     from penstock.streams.cli.client_options import settings_of
-    from penstock.streams.loading import load_topology
+    from penstock.streams.topology_loading import load_topology
 
     settings = settings_of(args.config, **{name: getattr(args, name) for name in SETTINGS})
     partitions = _partitions(args.partitions)
@@ -112,12 +112,12 @@ def run(args: argparse.Namespace) -> int:
                 f"group_instance_id={settings.group_instance_id!r} is of one process and --processes {args.processes} are "
                 "more, which would fence each other; start workers one by one, each with its own id, or leave it out"
             )
-        from penstock.streams.supervisor import supervise
+        from penstock.streams.worker.supervisor import supervise
 
         return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions)
-    from penstock.streams.progress import RestoreBars
-    from penstock.streams.supervisor import on_supervisor_gone
-    from penstock.streams.worker import Worker
+    from penstock.streams.worker.restore_progress import RestoreBars
+    from penstock.streams.worker.supervisor import on_supervisor_gone
+    from penstock.streams.worker.worker import Worker
 
     with RestoreBars() as bars:
         worker = Worker(topology, settings, partitions=partitions, on_progress=bars.update)

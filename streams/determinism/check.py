@@ -13,12 +13,12 @@ import msgspec
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import Record
 from penstock.streams.determinism.trace import RunPlan, Trace
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class RunVariant:
     """One way to run the same: a hash seed, and the plan."""
 
     name: str
@@ -27,21 +27,21 @@ class Way:
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Divergence:
     """An operator, and what is wrong with it."""
 
     operator: str
     problem: str
 
 
-def ways(records: int) -> tuple[Way, ...]:
+def ways(records: int) -> tuple[RunVariant, ...]:
     """The reference, watched, and what must give the same."""
     return (
-        Way("one record per batch", 0, RunPlan(1, 0, watch=True)),
-        Way("another hash seed", 1, RunPlan(1, 0)),
-        Way("batches of 1,000 records", 0, RunPlan(1_000, 0)),
-        Way("a second run in the same process", 0, RunPlan(1, 0, again=True)),
-        Way("batches of 7 records, a third hash seed and restarts", 2, RunPlan(7, max(records // 5, 1))),
+        RunVariant("one record per batch", 0, RunPlan(1, 0, watch=True)),
+        RunVariant("another hash seed", 1, RunPlan(1, 0)),
+        RunVariant("batches of 1,000 records", 0, RunPlan(1_000, 0)),
+        RunVariant("a second run in the same process", 0, RunPlan(1, 0, again=True)),
+        RunVariant("batches of 7 records, a third hash seed and restarts", 2, RunPlan(7, max(records // 5, 1))),
     )
 
 
@@ -78,12 +78,12 @@ def read_records(path: Path) -> list[tuple[str, Record]]:
 
 def check(
     topology_ref: str, topology: Topology, records: Path, count: int, partitions: int
-) -> tuple[list[Finding], list[Trace]]:
+) -> tuple[list[Divergence], list[Trace]]:
     """Run every way; what differs, and what the operators touched. Raises ``EnvironmentFault`` when a run fails."""
     chosen = ways(count)
     traces = [_run(topology_ref, records, way, partitions) for way in chosen]
     findings = [
-        Finding(operator, f"{touch}; take it from ctx, or ask by lookup(…), so that it can be replayed")
+        Divergence(operator, f"{touch}; take it from ctx, or ask by lookup(…), so that it can be replayed")
         for operator, touches in traces[0].touches.items()
         for touch in touches
     ]
@@ -95,16 +95,18 @@ def check(
     return findings, traces
 
 
-def _differences(topology: Topology, explained: set[str], reference: Trace, way: Way, trace: Trace) -> list[Finding]:
+def _differences(
+    topology: Topology, explained: set[str], reference: Trace, way: RunVariant, trace: Trace
+) -> list[Divergence]:
     """The operators at which differences begin: what follows them only hands those on. ``explained``: those of which it
     is known why."""
     differing = {n for n in topology.operators if _of(reference.emitted, n) != _of(trace.emitted, n)}
     inherited = {child for n in differing for child in _fed_by(topology, n)}
     begun = [n for n in topology.operators if n in differing - inherited - explained]
-    findings = [Finding(n, f"gives another answer with {way.name}: {_hint(way)}") for n in begun]
+    findings = [Divergence(n, f"gives another answer with {way.name}: {_hint(way)}") for n in begun]
     if not differing:
         findings += [
-            Finding(f"the sink of {topic}", f"writes other bytes with {way.name}: its serde is not deterministic")
+            Divergence(f"the sink of {topic}", f"writes other bytes with {way.name}: its serde is not deterministic")
             for topic in reference.written
             if reference.written[topic] != trace.written.get(topic)
         ]
@@ -117,8 +119,8 @@ def _fed_by(topology: Topology, operator: str) -> set[str]:
     for _, child, _ in topology.children(operator):
         fed.add(child)
         spec = topology.operators[child]
-        if isinstance(spec, Sink) and spec.internal:
-            fed |= {n for n, s in topology.operators.items() if isinstance(s, Source) and s.topic == spec.topic}
+        if isinstance(spec, SinkSpec) and spec.internal:
+            fed |= {n for n, s in topology.operators.items() if isinstance(s, SourceSpec) and s.topic == spec.topic}
     return fed
 
 
@@ -126,7 +128,7 @@ def _of(emitted: dict[str, str], operator: str) -> dict[str, str]:
     return {k: v for k, v in emitted.items() if k.rpartition("@")[0].rpartition(".")[0] == operator}
 
 
-def _hint(way: Way) -> str:
+def _hint(way: RunVariant) -> str:
     if way.plan.again:
         return "it keeps something outside its stores"
     if way.plan.restart_every:
@@ -136,7 +138,7 @@ def _hint(way: Way) -> str:
     return "it iterates a set, or uses hash() or id()"
 
 
-def _run(topology_ref: str, records: Path, way: Way, partitions: int) -> Trace:
+def _run(topology_ref: str, records: Path, way: RunVariant, partitions: int) -> Trace:
     plan = msgspec.json.encode(dataclasses.asdict(way.plan)).decode()
     done = subprocess.run(
         [sys.executable, "-m", "penstock.streams.determinism.probe", topology_ref, str(records), plan, str(partitions)],

@@ -11,7 +11,7 @@ import msgspec
 from penstock.state.errors import PenstockError
 from penstock.streams.determinism.check import read_records
 from penstock.streams.determinism.trace import RunPlan, run
-from penstock.streams.loading import load_topology
+from penstock.streams.topology_loading import load_topology
 
 
 def main(topology: str, records: str, plan: str, partitions: str) -> None:

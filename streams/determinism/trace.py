@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from penstock.state.log import Record
-from penstock.streams.task import Task, TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
-from penstock.topologies.graph import Topology
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
 
 _CLOCKS = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}

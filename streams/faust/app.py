@@ -25,9 +25,9 @@ from penstock.state.log import TIMESTAMP_ZERO, TopicPartition
 from penstock.streams.faust.consumer import Arrived, FaustConsumer
 from penstock.streams.kafka.client_config import consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.worker import Worker
-from penstock.topologies.graph import Topology
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
+from penstock.topologies.graph.topology import Topology
 
 CALL_TIMEOUT_S = 5.0
 

@@ -25,9 +25,9 @@ from typing import Any, Literal
 
 from penstock.state.errors import RetriableError
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.chunk import Chunk
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.ports import Committed, Fetched
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import Committed, Fetched
 
 BUFFERED_MAX = 50_000
 """Records that wait here before agents are held back."""

@@ -21,8 +21,8 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, says
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
-from penstock.streams.log_errors import UnknownTopicError
-from penstock.streams.ports import Committed, Deletion, TopicSpec
+from penstock.streams.ports.log import Committed, Deletion, TopicSpec
+from penstock.streams.ports.log_errors import UnknownTopicError
 
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})

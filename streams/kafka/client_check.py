@@ -20,12 +20,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from penstock.state.errors import PenstockError
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.chunk import Chunk
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.columns import Gathered
 from penstock.streams.kafka.native_reader import NativeReader
 from penstock.streams.kafka.outgoing import Outgoing
-from penstock.topologies.columns import BytesColumn, CodedColumn
+from penstock.streams.ports.chunk import Chunk
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 
 CLIENT_ID = "penstock-check"
 TIMEOUT_S = 5.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.state.errors import SettingsError
-from penstock.streams.memory_parts import RECEIVED_MAX_BYTES, SENT_MAX_BYTES
+from penstock.streams.runtime.memory_budget import RECEIVED_MAX_BYTES, SENT_MAX_BYTES
 
 _ALIASES = {
     "metadata.broker.list": "bootstrap.servers",

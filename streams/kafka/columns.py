@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import Message
 
 from penstock.state.log import TIMESTAMP_ZERO, Headers, TopicPartition
-from penstock.streams.chunk import Chunk
+from penstock.streams.ports.chunk import Chunk
 
 AT_A_TIME: Final = 2_000
 """So many messages are best taken at once; see the module."""

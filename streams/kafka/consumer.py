@@ -23,7 +23,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from penstock.state.errors import PenstockError, RetriableError
 from penstock.state.log import TopicPartition
-from penstock.streams.chunk import Chunk
 from penstock.streams.kafka import columns
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
@@ -32,7 +31,8 @@ from penstock.streams.kafka.leaving import EVENTS_MAX, settle
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.kafka.reading_errors import failure_of, place_of, translating, unreadable
-from penstock.streams.ports import Committed, Fetched
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import Committed, Fetched
 
 REQUEST_TIMEOUT_S = 60.0
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed

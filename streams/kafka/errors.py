@@ -16,7 +16,7 @@ from penstock.state.errors import (
     TaskMigratedError,
     UserError,
 )
-from penstock.streams.ports import AbortableError, ProducerRetiredError
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError
 
 FENCED = frozenset(
     {

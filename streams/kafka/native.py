@@ -26,7 +26,7 @@ from confluent_kafka import cimpl
 from penstock.state import native
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.streams.kafka import client_check
-from penstock.topologies.kernel_check import why_not_trusted
+from penstock.topologies.operators.columnar.kernel_check import why_not_trusted
 
 if TYPE_CHECKING:
     import penstock_native

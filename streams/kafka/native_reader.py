@@ -33,8 +33,8 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from penstock.state.log import TopicPartition
-from penstock.streams.chunk import Chunk
-from penstock.topologies.columns import BytesColumn
+from penstock.streams.ports.chunk import Chunk
+from penstock.topologies.operator_api.columns import BytesColumn
 
 if TYPE_CHECKING:
     import penstock_native
@@ -46,7 +46,7 @@ table took 32 CPU-us each from lists and 50 from columns where a batch had 9 of 
 400."""
 
 
-class Event(NamedTuple):
+class ReaderEvent(NamedTuple):
     """The end of a partition, or an error."""
 
     tp: TopicPartition
@@ -60,7 +60,7 @@ class Drained(NamedTuple):
     offset, and no chunk reaches it."""
 
     chunks: list[Chunk]
-    events: list[Event]
+    events: list[ReaderEvent]
     disordered: list[TopicPartition]
     unreadable: dict[TopicPartition, int]
 
@@ -96,7 +96,7 @@ class NativeReader:
                 out.unreadable[TopicPartition(topic or "", partition)] = offset
             elif not _is_for_callback(topic, partition, text):
                 err = KafkaError(code, text) if text else KafkaError(code)
-                out.events.append(Event(TopicPartition(topic or "", partition), offset, err))
+                out.events.append(ReaderEvent(TopicPartition(topic or "", partition), offset, err))
         return out
 
     def close(self) -> None:

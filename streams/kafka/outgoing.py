@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.log import TIMESTAMP_ZERO, Headers
-from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Ints
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Ints
 
 ANY_PARTITION = -1
 

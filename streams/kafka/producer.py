@@ -28,8 +28,8 @@ from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
 from penstock.streams.kafka.native import open_writer
 from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
-from penstock.streams.ports import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
-from penstock.topologies.columns import Column, Ints
+from penstock.streams.ports.log import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
+from penstock.topologies.operator_api.columns import Column, Ints
 
 _FULL_QUEUE_POLL_S = 0.01
 _SOCKET_TIMEOUT_MS = 60_000

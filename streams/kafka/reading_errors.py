@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from penstock.state.errors import SerdeError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.errors import translate, translated
-from penstock.streams.log_errors import OffsetOutOfRangeError, UnknownTopicError
+from penstock.streams.ports.log_errors import OffsetOutOfRangeError, UnknownTopicError
 
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 _UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})

@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.state.restore import ChangelogFacts
-from penstock.streams import metadata
+from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.metadata import CommitMetadata
-from penstock.streams.ports import LogAdmin, LogConsumer
+from penstock.streams.ports.log import LogAdmin, LogConsumer
 from penstock.streams.spark.read import KafkaSource, java_options
+from penstock.streams.task import commit_metadata
+from penstock.streams.task.commit_metadata import CommitMetadata
 
 _DELETE_RETENTION_MS = 24 * 3600 * 1000
 _RETRY_FOR_S = 30.0
@@ -94,7 +94,9 @@ class Cluster:
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedInput]:
         """Stable committed positions; partitions without one are left out."""
         found = retried(lambda: self._consumer.committed(list(partitions)))
-        return {tp: CommittedInput(c.offset, metadata.decode(c.metadata)) for tp, c in found.items() if c is not None}
+        return {
+            tp: CommittedInput(c.offset, commit_metadata.decode(c.metadata)) for tp, c in found.items() if c is not None
+        }
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's effective settings."""

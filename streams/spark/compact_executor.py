@@ -15,18 +15,18 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from penstock.state.changelog import History, chooses, from_changelog_columns
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TopicPartition
-from penstock.state.manifest import Manifest, StorePartition
-from penstock.state.position import Position, encode_position
-from penstock.state.restore import ChangelogFacts
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_options import LEAST, RocksDBOptions
-from penstock.state.rocksdb_sst import write_ssts
-from penstock.state.serde import BYTES
-from penstock.state.snapshot import SnapshotRepository, new_attempt
-from penstock.state.store import StoreKind, StoreSpec
+from penstock.state.recovery.changelog import History, chooses, from_changelog_columns
+from penstock.state.recovery.position import Position, encode_position
+from penstock.state.recovery.restore_decision import ChangelogFacts
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.table_files import write_ssts
+from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
+from penstock.state.serdes.serde import BYTES
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.stores.store import StoreKind, StoreSpec
 
 ENTRY_SCHEMA = "place int, store_key binary, change long, value binary"
 """``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``

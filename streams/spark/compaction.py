@@ -23,15 +23,13 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from penstock.state.changelog import changelog_topic, expires
 from penstock.state.errors import IncompatibleError, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.state.manifest import Manifest, StorePartition
-from penstock.state.restore import ChangelogFacts, why_not
-from penstock.state.snapshot import SnapshotRepository, new_attempt
-from penstock.state.store import StoreSpec
-from penstock.streams import metadata
-from penstock.streams.loading import load_topology
+from penstock.state.recovery.changelog import changelog_topic, expires
+from penstock.state.recovery.restore_decision import ChangelogFacts, why_not
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.stores.store import StoreSpec
 from penstock.streams.spark.cluster import Cluster, CommittedInput, Connection, open_cluster
 from penstock.streams.spark.compact_executor import (
     ENTRY_SCHEMA,
@@ -47,7 +45,9 @@ from penstock.streams.spark.read import KafkaSource, read_ranges
 from penstock.streams.spark.savepoint import SavedInput, SavedStore, Savepoint, SavepointRepository
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import TopologyRef
-from penstock.topologies.graph import Subtopology, Topology
+from penstock.streams.task import commit_metadata
+from penstock.streams.topology_loading import load_topology
+from penstock.topologies.graph.topology import Subtopology, Topology
 
 At = Literal["committed", "end"]
 FILE_BYTES = 64 << 20
@@ -295,7 +295,7 @@ def _savepoint(
         cluster_id=cluster_id,
         name=new_attempt(now_ms),
         inputs=tuple(
-            SavedInput(tp.topic, tp.partition, c.offset, metadata.encode(c.metadata))
+            SavedInput(tp.topic, tp.partition, c.offset, commit_metadata.encode(c.metadata))
             for tp, c in sorted(inputs.items())
         ),
         stores=(),

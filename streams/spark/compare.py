@@ -18,7 +18,7 @@ _SUBJECT = "topic"
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class RowDifference:
     """One subject's comparison. ``first``: the row at the first difference, ``None`` when there is none. Its columns are
     those of the sort order, then ``live`` and ``made``, structs that are null where that side has no row."""
 
@@ -29,7 +29,7 @@ class Finding:
     first: Row | None
 
 
-def by_partition(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
+def by_partition(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifference]:
     """Row by row in each partition, where one task alone writes it. ``tail``: the stream may have gone on."""
     lane = ("topic", "partition")
     left = live.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("offset")))
@@ -37,7 +37,7 @@ def by_partition(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Findin
     return _findings(_joined(left, right, (*lane, "idx")), ("idx", "partition"), tail)
 
 
-def by_key(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
+def by_key(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifference]:
     """Row by row for each key, where one task alone writes the key; keys of several tasks and null keys are left out."""
     keys = single_writer_keys(made)
     lane = ("topic", "key")
@@ -54,7 +54,7 @@ def single_writer_keys(made: DataFrame) -> DataFrame:
     return made.where(F.col("key").isNotNull()).groupBy("topic", "key").agg(writers.alias("w")).where("w = 1").drop("w")
 
 
-def as_bags(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
+def as_bags(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifference]:
     """The same records in any order, over all partitions of a topic. ``live`` and ``made`` count records here."""
     keys = ["topic", *_CONTENT]
     left = live.groupBy(*keys).agg(F.count("*").alias("n"), F.min("offset").alias("offset"))
@@ -86,7 +86,7 @@ def as_bags(live: DataFrame, made: DataFrame, *, tail: bool) -> list[Finding]:
     return _aggregated(both, different, order, F.sum("n"), F.sum("m"))
 
 
-def last_values(live: DataFrame, made: DataFrame) -> list[Finding]:
+def last_values(live: DataFrame, made: DataFrame) -> list[RowDifference]:
     """The last record of each key, where one task alone writes the key."""
     keys = single_writer_keys(made)
     content = F.struct("value", "timestamp_ms", "headers")
@@ -111,7 +111,7 @@ def last_values(live: DataFrame, made: DataFrame) -> list[Finding]:
     return _findings(_joined(left, right, ("topic", "key")), ("key",), tail=False)
 
 
-def entries(live: DataFrame, made: DataFrame, *, shortened: Sequence[str] = ()) -> list[Finding]:
+def entries(live: DataFrame, made: DataFrame, *, shortened: Sequence[str] = ()) -> list[RowDifference]:
     """Stores: ``topic`` (the store), ``partition``, ``key`` (the store key) and ``value`` (the stored bytes). Of the
     ``shortened`` stores the stream's side may lack rows."""
     on = ("topic", "partition", "key")
@@ -139,7 +139,7 @@ def _joined(live: DataFrame, made: DataFrame, on: Sequence[str]) -> DataFrame:
     return left.join(right, list(on), "full_outer")
 
 
-def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[Finding]:
+def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[RowDifference]:
     fields = set(both.select("live.*").columns)
     same = F.lit(True)
     for name in ("key", "value", "timestamp_ms", "headers"):
@@ -153,7 +153,7 @@ def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[Finding
     return _aggregated(both, different, first, F.count("live"), F.count("made"))
 
 
-def _aggregated(both: DataFrame, different: Column, order: Column, live: Column, made: Column) -> list[Finding]:
+def _aggregated(both: DataFrame, different: Column, order: Column, live: Column, made: Column) -> list[RowDifference]:
     rows = (
         both.groupBy(_SUBJECT)
         .agg(
@@ -164,4 +164,4 @@ def _aggregated(both: DataFrame, different: Column, order: Column, live: Column,
         )
         .collect()
     )
-    return [Finding(r[_SUBJECT], r["live_rows"], r["made_rows"], r["differences"], r["first"]) for r in rows]
+    return [RowDifference(r[_SUBJECT], r["live_rows"], r["made_rows"], r["differences"], r["first"]) for r in rows]

@@ -18,8 +18,8 @@ import hashlib
 import msgspec
 
 from penstock.state.errors import SettingsError, StateCorruptedError
-from penstock.state.manifest import Manifest
-from penstock.state.snapshot_storage import open_storage
+from penstock.state.snapshots.manifest import Manifest
+from penstock.state.snapshots.storage import open_storage
 
 VERSION = 1
 CURRENT = "current.json"

@@ -13,14 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.state.directory import safe_name
 from penstock.state.log import TaskId
-from penstock.state.partitioner import partition_for
-from penstock.state.snapshot_storage import open_storage
-from penstock.state.store import StoreSpec
-from penstock.streams.output import Output
-from penstock.streams.sink import BY_KEY
+from penstock.state.machine.state_directory import safe_name
+from penstock.state.serdes.partitioner import partition_for
+from penstock.state.snapshots.storage import open_storage
+from penstock.state.stores.store import StoreSpec
 from penstock.streams.spark.published import OutputFile
+from penstock.streams.task.output import Output
+from penstock.streams.task.sink_operator import BY_KEY
 
 ANY_PARTITION = -1
 _ROWS_PER_GROUP = 50_000

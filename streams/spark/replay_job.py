@@ -20,14 +20,11 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from penstock.state.changelog import journal_topic
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.snapshot import SnapshotRepository, new_attempt
-from penstock.streams import journal
-from penstock.streams.journal import Entry
-from penstock.streams.loading import load_topology
-from penstock.streams.prepare import needs_journal
+from penstock.state.recovery.changelog import journal_topic
+from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.streams.runtime.topic_setup import needs_journal
 from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
 from penstock.streams.spark.compact_executor import CompactTarget
 from penstock.streams.spark.failures import translated
@@ -46,8 +43,11 @@ from penstock.streams.spark.replay_rows import END_OF_TASK, ORDER, ORDERED_SCHEM
 from penstock.streams.spark.replay_task import REPORT_SCHEMA, ReplayJob, run_tasks
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ShippedTopology, TopologyRef, ship
-from penstock.streams.task import TaskOptions
-from penstock.topologies.graph import Subtopology
+from penstock.streams.task import journal
+from penstock.streams.task.journal import JournalEntry
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.topology_loading import load_topology
+from penstock.topologies.graph.topology import Subtopology
 
 SNAPSHOTS = "snapshots"
 
@@ -153,7 +153,7 @@ def make_job(
     shipped: ShippedTopology,
     output: str,
     options: TaskOptions,
-    entries: Mapping[TaskId, tuple[Entry, ...]],
+    entries: Mapping[TaskId, tuple[JournalEntry, ...]],
     snapshots: Mapping[tuple[TaskId, str], CompactTarget],
     repository: str | None,
 ) -> ReplayJob:
@@ -272,14 +272,14 @@ def read_journals(
     source: KafkaSource,
     plan: ReplayPlan,
     ranges: Mapping[TopicPartition, tuple[int, int]],
-) -> dict[TaskId, tuple[Entry, ...]]:
+) -> dict[TaskId, tuple[JournalEntry, ...]]:
     """The journal of each task within the replay. With ``recompute`` it is of no use: it speaks of other offsets."""
     if plan.recomputed or not any(a < b for a, b in ranges.values()):
         return {}
     subs = {journal_topic(plan.application_id, s.number): s.number for s in plan.topology.subtopologies}
     with translated("reading the journal"):
         rows = read_ranges(spark, source, ranges).select("topic", "partition", "offset", "value").collect()
-    found: dict[TaskId, list[Entry]] = {}
+    found: dict[TaskId, list[JournalEntry]] = {}
     for row in sorted(rows, key=lambda r: (r["topic"], r["partition"], r["offset"])):
         task = TaskId(subs[row["topic"]], row["partition"])
         found.setdefault(task, []).extend(journal.decode(bytes(row["value"])))

@@ -7,17 +7,17 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from penstock.state.changelog import changelog_topic
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.manifest import Manifest, StorePartition
-from penstock.streams.journal import Answers, ClockFiring, Entry
-from penstock.streams.metadata import CommitMetadata
-from penstock.streams.prepare import layout_of
+from penstock.state.recovery.changelog import changelog_topic
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.spark.cluster import Cluster, CommittedInput
 from penstock.streams.spark.compact_executor import CompactTarget, StoreForm
 from penstock.streams.spark.savepoint import Savepoint, SavepointRepository
-from penstock.topologies.graph import Subtopology, Topology
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.journal import Answers, ClockFiring, JournalEntry
+from penstock.topologies.graph.topology import Subtopology, Topology
 
 START = "start"
 """``from``: where the application began to read each input, which need not be offset 0."""
@@ -249,14 +249,14 @@ def _cautions(topology: Topology, application_id: str, cluster: Cluster, counts:
 # -- the journal -------------------------------------------------------------------------------------------------
 
 
-def journal_within(plan: ReplayPlan, task: TaskId, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def journal_within(plan: ReplayPlan, task: TaskId, entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
     """The task's journal entries between the replay's begin and end, in order."""
     start = plan.starts[task]
     began_ms = max((m.wall_ms for _, m in start.values()), default=-1)
     stops = {t: plan.ranges[TopicPartition(t, task.partition)][1] for t in start}
     ended = [plan.ends[tp] for t in start if (tp := TopicPartition(t, task.partition)) in plan.ends]
     ended_ms = max((c.metadata.wall_ms for c in ended), default=None)
-    out: list[Entry] = []
+    out: list[JournalEntry] = []
     for entry in entries:
         if set(entry.offsets) != set(start):
             raise IncompatibleError(

@@ -22,12 +22,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.chunk import Chunk
-from penstock.streams.event_time import with_event_times
-from penstock.streams.intake import check_timestamps
-from penstock.streams.policies import Policies
+from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.shipping import ShippedTopology
-from penstock.topologies.operator import NO_TIME
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.event_time import with_event_times
+from penstock.streams.task.timestamp_checks import check_timestamps
+from penstock.topologies.operator_api.operator import NO_TIME
 
 _NEVER = -(1 << 62)
 ORDERED_SCHEMA = (

@@ -14,25 +14,25 @@ import pyarrow.compute as pc
 
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId
-from penstock.state.manifest import Manifest
-from penstock.state.memory import MemoryBackend
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_options import LEAST, RocksDBOptions
-from penstock.state.snapshot import SnapshotRepository
-from penstock.state.store import StateBackend, StoreSpec
-from penstock.streams import journal
-from penstock.streams.asking import InlineAsker
-from penstock.streams.journal import ClockFiring, Entry
-from penstock.streams.metadata import CommitMetadata
-from penstock.streams.output import Output
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
+from penstock.state.snapshots.manifest import Manifest
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StateBackend, StoreSpec
 from penstock.streams.spark.compact_executor import CompactTarget, write_snapshot
 from penstock.streams.spark.published import StoreFile, TaskReport
 from penstock.streams.spark.replay_files import OutputFiles, store_file
 from penstock.streams.spark.replay_rows import END_OF_TASK, chunk_of
 from penstock.streams.spark.shipping import ShippedTopology
-from penstock.streams.task import Task, TaskOptions
-from penstock.streams.task_commit import CommitWork
-from penstock.topologies.graph import Topology
+from penstock.streams.task import journal
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.commit_work import CommitWork
+from penstock.streams.task.external_calls import InlineCallExecutor
+from penstock.streams.task.journal import ClockFiring, JournalEntry
+from penstock.streams.task.output import Output
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.topologies.graph.topology import Topology
 
 REPORT_SCHEMA = "report string"
 _REPORT_ARROW = pa.schema([("report", pa.string())])
@@ -50,7 +50,7 @@ class ReplayJob:
     options: TaskOptions
     partition_counts: Mapping[str, int]
     starts: Mapping[TaskId, Mapping[str, tuple[int, CommitMetadata]]]
-    entries: Mapping[TaskId, tuple[Entry, ...]]
+    entries: Mapping[TaskId, tuple[JournalEntry, ...]]
     output: str
     run: str
     bases: Mapping[tuple[TaskId, str], Manifest]
@@ -115,7 +115,9 @@ class ReplayTask:
         journaled = job.entries.get(task_id, ())
         self._entries = journal.ordering_of(journaled)
         self._range = 0
-        options = dataclasses.replace(job.options, live=False, max_task_idle_ms=0, announces=False, asker=InlineAsker())
+        options = dataclasses.replace(
+            job.options, live=False, max_task_idle_ms=0, announces=False, asker=InlineCallExecutor()
+        )
         start = job.starts[task_id]
         self.task = Task(
             task_id,

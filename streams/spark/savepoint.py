@@ -11,14 +11,14 @@ import re
 
 import msgspec
 
-from penstock.state.directory import safe_name
 from penstock.state.errors import SettingsError, StateCorruptedError
 from penstock.state.log import TopicPartition
-from penstock.state.manifest import Manifest, StorePartition
-from penstock.state.snapshot import SnapshotRepository
-from penstock.state.snapshot_storage import Storage, open_storage
-from penstock.streams import metadata
+from penstock.state.machine.state_directory import safe_name
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.storage import Storage, open_storage
 from penstock.streams.spark.cluster import CommittedInput
+from penstock.streams.task import commit_metadata
 
 VERSION = 1
 LATEST = "latest"
@@ -56,7 +56,7 @@ class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
     def committed(self) -> dict[TopicPartition, CommittedInput]:
         """The positions, decoded."""
         return {
-            TopicPartition(i.topic, i.partition): CommittedInput(i.offset, metadata.decode(i.metadata))
+            TopicPartition(i.topic, i.partition): CommittedInput(i.offset, commit_metadata.decode(i.metadata))
             for i in self.inputs
         }
 

@@ -17,8 +17,8 @@ from typing import Any
 from pyspark import cloudpickle
 
 from penstock.state.errors import TopologyError
-from penstock.streams.loading import load_topology
-from penstock.topologies.graph import Topology
+from penstock.streams.topology_loading import load_topology
+from penstock.topologies.graph.topology import Topology
 
 TopologyRef = str | Callable[[], Any]
 """``"package.module:name"`` of a topology, of a builder, or of a function that makes either; or such a function."""

@@ -12,10 +12,10 @@ import msgspec
 import pyarrow as pa
 
 from penstock.state.log import TaskId
-from penstock.streams.output import Output
 from penstock.streams.spark.replay_rows import END_OF_TASK
 from penstock.streams.spark.replay_task import ReplayJob, ReplayTask, task_runs
-from penstock.topologies.graph import Topology
+from penstock.streams.task.output import Output
+from penstock.topologies.graph.topology import Topology
 
 SIGHTING_SCHEMA = "sighting string"
 _ARROW = pa.schema([("sighting", pa.string())])
@@ -33,7 +33,7 @@ class Watch:
     entries: frozenset[tuple[str, bytes]] = frozenset()
 
 
-class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+class TracedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Something watched was seen. ``value`` of an entry: the stored bytes. The input record is the last one that was
     processed; ``None`` before the first."""
 
@@ -70,7 +70,7 @@ def trace_tasks(
                 current.close()
 
 
-def _sighted(sightings: Sequence[Sighting]) -> pa.RecordBatch:
+def _sighted(sightings: Sequence[TracedRecord]) -> pa.RecordBatch:
     texts = [msgspec.json.encode(s).decode() for s in sightings]
     return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=_ARROW)
 
@@ -84,7 +84,7 @@ class _TracedTask(ReplayTask):
         self._commits = bool(watch.keys or watch.entries)
         self._counts: dict[str, int] = {}
         self._input: tuple[str, int, int] | None = None
-        self._seen: list[Sighting] = []
+        self._seen: list[TracedRecord] = []
 
     def feed(self, number: int, rows: pa.RecordBatch) -> None:
         # Timers that the journal has before these records belong to the one before.
@@ -117,7 +117,7 @@ class _TracedTask(ReplayTask):
     def _saw(self, name: str, seq: int | None, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
         if len(self._seen) < SIGHTINGS_MAX:
             self._seen.append(
-                Sighting(
+                TracedRecord(
                     subtopology=self.id.subtopology,
                     task=self.id.partition,
                     name=name,
@@ -129,14 +129,16 @@ class _TracedTask(ReplayTask):
                 )
             )
 
-    def finish(self) -> list[Sighting]:
+    def finish(self) -> list[TracedRecord]:
         """Everything is processed."""
         self.end()
         self.close()
         return self._seen
 
 
-def departure(live: Sequence[tuple[bytes | None, int | None]], made: Sequence[Sighting]) -> tuple[str, int, int] | None:
+def departure(
+    live: Sequence[tuple[bytes | None, int | None]], made: Sequence[TracedRecord]
+) -> tuple[str, int, int] | None:
     """The input record at which the stream left what the batch made of one key.
 
     ``live``: what the stream wrote for the key, as (value, timestamp; ``None``: not compared), in order: some of

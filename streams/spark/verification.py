@@ -25,13 +25,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from penstock.state.changelog import from_changelog, to_changelog_columns
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.loading import load_topology
+from penstock.state.recovery.changelog import from_changelog, to_changelog_columns
 from penstock.streams.spark import compare
 from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
 from penstock.streams.spark.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
-from penstock.streams.spark.compare import Finding
+from penstock.streams.spark.compare import RowDifference
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.published import Replay
 from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, Ranges, read_ranges
@@ -48,9 +47,10 @@ from penstock.streams.spark.replay_plan import START, ReplayPlan, plan_replay, s
 from penstock.streams.spark.replay_task import ReplayJob
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import TopologyRef, ship
-from penstock.streams.spark.trace import SIGHTING_SCHEMA, Sighting, Watch, departure, trace_tasks
-from penstock.streams.task import TaskOptions
-from penstock.topologies.graph import Subtopology, Topology
+from penstock.streams.spark.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.topology_loading import load_topology
+from penstock.topologies.graph.topology import Subtopology, Topology
 
 Mode = Literal["sequence", "key sequence", "bag", "last value"]
 InputRecord = tuple[str, int, int]
@@ -239,7 +239,7 @@ class _Run:
         alone = [t for t in exact if self._one_writer_each(t)]
         shared = [t for t in exact if t not in alone]
         tail = self._facts.running
-        comparisons: tuple[tuple[Mode, list[str], Callable[[DataFrame, DataFrame], list[Finding]]], ...] = (
+        comparisons: tuple[tuple[Mode, list[str], Callable[[DataFrame, DataFrame], list[RowDifference]]], ...] = (
             ("sequence", alone, partial(compare.by_partition, tail=tail)),
             ("bag", shared, partial(compare.as_bags, tail=tail)),
             ("key sequence", shared, partial(compare.by_key, tail=tail)),
@@ -282,13 +282,13 @@ class _Run:
         )
         return self._spark.createDataFrame([], schema)
 
-    def _output(self, topic: str, mode: Mode, found: Finding | None) -> Comparison:
+    def _output(self, topic: str, mode: Mode, found: RowDifference | None) -> Comparison:
         if found is None:
             return Comparison("topic", topic, mode, 0, 0, 0, None)
         first = self._output_difference(topic, mode, found) if found.first is not None else None
         return Comparison("topic", topic, mode, found.live_rows, found.made_rows, found.differences, first)
 
-    def _output_difference(self, topic: str, mode: Mode, found: Finding) -> Difference:
+    def _output_difference(self, topic: str, mode: Mode, found: RowDifference) -> Difference:
         row = found.first
         assert row is not None
         live, made = row["live"], row["made"]
@@ -385,7 +385,7 @@ class _Run:
             rows = rows.unionByName(part)
         return rows
 
-    def _store(self, name: str, found: Finding | None) -> Comparison:
+    def _store(self, name: str, found: RowDifference | None) -> Comparison:
         if found is None:
             return Comparison("store", name, "last value", 0, 0, 0, None)
         first = None
@@ -417,7 +417,7 @@ class _Run:
 
     # -- tracing
 
-    def _trace(self, watches: Mapping[TaskId, Watch]) -> list[Sighting]:
+    def _trace(self, watches: Mapping[TaskId, Watch]) -> list[TracedRecord]:
         rows = ordered_rows(
             self._spark,
             self._source,
@@ -428,7 +428,7 @@ class _Run:
             only=list(watches),
         )
         found = rows.mapInArrow(partial(trace_tasks, self._job, dict(watches)), SIGHTING_SCHEMA).collect()
-        return [msgspec.json.decode(r["sighting"], type=Sighting) for r in found]
+        return [msgspec.json.decode(r["sighting"], type=TracedRecord) for r in found]
 
 
 def _bytes(value: bytearray | bytes | None) -> bytes | None:

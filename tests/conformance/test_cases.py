@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams.conform.cases import Case, read_cases
-from penstock.streams.conform.drive import DriverPlayer
-from penstock.streams.conform.suite import judge
-from penstock.topologies.operators.columnar import parts
+from penstock.topologies.columnar import column_parts
+from tests.conformance.case_format import Case, read_cases
+from tests.conformance.drive import DriverPlayer
+from tests.conformance.suite import judge
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.jsonl"))
 CASES = [case for file in FILES for case in read_cases(file.read_text().splitlines(), file.name)]
@@ -29,6 +29,6 @@ PLAYERS = {"1": DriverPlayer(1), "1000": DriverPlayer(1000), "1000-columns": Dri
 @pytest.mark.parametrize("player", PLAYERS)
 @pytest.mark.parametrize("case", BOUND, ids=lambda case: case.id)
 def test_case(case: Case, player: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "FEWEST", 1)  # cases are short
+    monkeypatch.setattr(column_parts, "FEWEST", 1)  # cases are short
     wrong = judge(case, PLAYERS[player])
     assert wrong == [], "\n".join(wrong)

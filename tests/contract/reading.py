@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.chunk import Chunk
-from penstock.streams.ports import LogConsumer
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import LogConsumer
 from tests.contract.worlds import World
 
 LIMIT_S = 120.0

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.state.errors import IncompatibleError, PenstockError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
-from penstock.streams.chunk import Chunk
-from penstock.streams.ports import Committed, TopicSpec
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import Committed, TopicSpec
 from tests.contract.reading import Membership, Read, poll_into, until
 from tests.contract.worlds import World, topic
 

@@ -15,7 +15,7 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports import Committed
+from penstock.streams.ports.log import Committed
 from tests.contract.reading import Membership, until
 from tests.contract.worlds import NATIVE_MODES, KafkaWorld, topic
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
-from penstock.streams.ports import LogConsumer, LogProducer
+from penstock.streams.ports.log import LogConsumer, LogProducer
 from tests.contract.reading import Read, poll_into, until
 from tests.contract.worlds import World, topic
 

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.state.errors import UserError
 from penstock.state.log import TopicPartition
-from penstock.state.partitioner import partition_for
-from penstock.streams.chunk import Chunk
-from penstock.streams.log_errors import OffsetOutOfRangeError
-from penstock.streams.ports import AbortableError, ProducerRetiredError
+from penstock.state.serdes.partitioner import partition_for
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError
+from penstock.streams.ports.log_errors import OffsetOutOfRangeError
 from tests.contract.reading import Read, poll_into, read_to_end, until
 from tests.contract.worlds import BROKER_MAX_BYTES, MESSAGE_MAX_BYTES, QUEUE_MAX_RECORDS, TOO_LARGE, World, topic
 

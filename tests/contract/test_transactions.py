@@ -6,7 +6,7 @@ import pytest
 
 from penstock.state.errors import TaskMigratedError
 from penstock.state.log import TopicPartition
-from penstock.streams.ports import AbortableError, Committed, LogProducer, ProducerRetiredError
+from penstock.streams.ports.log import AbortableError, Committed, LogProducer, ProducerRetiredError
 from tests.contract.reading import Membership, Read, poll_into, read_to_end, read_values, until
 from tests.contract.worlds import BROKER_MAX_BYTES, MESSAGE_MAX_BYTES, TOO_LARGE, World, topic
 

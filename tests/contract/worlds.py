@@ -14,9 +14,9 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
-from penstock.streams.memory_log import MemoryLog
-from penstock.streams.ports import LogAdmin, LogConsumer, LogProducer, TopicSpec
+from penstock.streams.ports.log import LogAdmin, LogConsumer, LogProducer, TopicSpec
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.testing.memory_log import MemoryLog
 
 HASTY_MS = 3_000
 """After so long without a poll a hasty member is given up; any other has a minute, so that no stall of the machine takes

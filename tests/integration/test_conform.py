@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.streams.conform.cases import Case, read_cases
-from penstock.streams.conform.on_spark import SparkPlayer
-from penstock.streams.conform.scenario import Played
-from penstock.streams.conform.suite import judge, kind_of
+from tests.conformance.case_format import Case, read_cases
+from tests.conformance.on_spark import SparkPlayer
+from tests.conformance.scenario import Played
+from tests.conformance.suite import judge, kind_of
 
 CASES = Path(__file__).parents[1] / "conformance" / "cases"
 SAMPLES = {

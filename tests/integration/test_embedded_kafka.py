@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 import penstock
 from penstock.state.errors import EnvironmentFault, SettingsError, UserError
-from penstock.state.partitioner import partition_for
+from penstock.state.serdes.partitioner import partition_for
 from penstock.streams.cli.main import main
 from penstock.streams.kafka.console import produce_lines
 from penstock.streams.kafka.embedded import (

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.chunk import Chunk
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports import Committed, TopicSpec
-from penstock.topologies.columns import BytesColumn, CodedColumn
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import Committed, TopicSpec
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 
 pytestmark = pytest.mark.integration
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.topologies.operators.columnar import parts
+from penstock.topologies.columnar import column_parts
 
 
 @pytest.fixture(autouse=True)
 def _columns_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "FEWEST", 1)
+    monkeypatch.setattr(column_parts, "FEWEST", 1)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 
 SIZES = (1, 2, 7, 10_000)
 COMMIT, RESTART, RESTORE = "commit", "restart", "restore"

@@ -9,11 +9,11 @@ import dataclasses
 import random
 from collections.abc import Sequence
 
-from penstock.state.memory import MemoryBackend
-from penstock.streams import journal
-from penstock.streams.output import Output
-from penstock.streams.ports import Committed
-from penstock.topologies.graph import Topology
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.streams.ports.log import Committed
+from penstock.streams.task import journal
+from penstock.streams.task.output import Output
+from penstock.topologies.graph.topology import Topology
 from tests.properties.oracle import Input, Oracle, Written, merged
 from tests.properties.running import Runner, chunk_of
 
@@ -126,10 +126,10 @@ class LiveRun:
         if self.rng.random() < 0.5:
             self.runner.open()
         else:
-            from penstock.streams import metadata
+            from penstock.streams.task import commit_metadata
 
             committed = self.runner.committed
-            self.runner.task.discard({t: (c.offset, metadata.decode(c.metadata)) for t, c in committed.items()})
+            self.runner.task.discard({t: (c.offset, commit_metadata.decode(c.metadata)) for t, c in committed.items()})
         self._feed_all_again()
 
     def _feed_all_again(self) -> None:
@@ -153,7 +153,7 @@ def replayed(
     topology: Topology,
     part: int,
     log: Rows,
-    entries: Sequence[journal.Entry],
+    entries: Sequence[journal.JournalEntry],
     batch: int,
     at: Saved,
 ) -> tuple[Outputs, dict[str, dict[bytes, bytes]]]:
@@ -175,7 +175,7 @@ def replayed(
     return result.outputs, result.stores
 
 
-def told_by_the_journal(oracle: Oracle, log: Rows, entries: Sequence[journal.Entry]) -> None:
+def told_by_the_journal(oracle: Oracle, log: Rows, entries: Sequence[journal.JournalEntry]) -> None:
     """Feed the oracle as the journal says: range by range, each merged by the rule, with the clock's firings between."""
     position = dict.fromkeys(log, 0)
     for entry in (*entries, None):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from penstock.state.log import Headers, Record, Windowed
-from penstock.topologies.batch import Batch
+from penstock.topologies.operator_api.batch import Batch
 from tests.properties import programs as p
 
 Row = tuple[Any, Any, int, Headers]

@@ -12,15 +12,15 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from penstock.state.facade import key_value_store
 from penstock.state.log import Record, Windowed
-from penstock.state.store import StoreSpec
-from penstock.topologies.batch import Batch
+from penstock.state.stores.store import StoreSpec
+from penstock.state.stores.typed_stores import key_value_store
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.processor import Processor, TimeKind
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.processors.processor import Processor, TimeKind
 from penstock.topologies.windows import tumbling
 
 KEYS = ("a", "b", "c", "dd", "")

@@ -10,19 +10,19 @@ from typing import Any
 
 import orjson
 
-from penstock.state.changelog import from_changelog_columns
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.memory import MemoryBackend
-from penstock.state.partitioner import partition_for
-from penstock.state.store import StoreWrites
-from penstock.streams import journal, metadata
-from penstock.streams.chunk import Chunk
-from penstock.streams.output import Output
-from penstock.streams.policies import Policies
-from penstock.streams.ports import Committed
-from penstock.streams.sink import BY_KEY
-from penstock.streams.task import Task, TaskOptions
-from penstock.topologies.graph import Topology
+from penstock.state.recovery.changelog import from_changelog_columns
+from penstock.state.serdes.partitioner import partition_for
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StoreWrites
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import Committed
+from penstock.streams.task import commit_metadata, journal
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.output import Output
+from penstock.streams.task.sink_operator import BY_KEY
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.topologies.graph.topology import Topology
 from tests.properties import programs as p
 from tests.properties.oracle import Input, Written
 
@@ -114,7 +114,7 @@ class Runner:
         *,
         partition: int = 0,
         partitions: int = 1,
-        replay: Sequence[journal.Entry] = (),
+        replay: Sequence[journal.JournalEntry] = (),
         cache_bytes: int = 1 << 26,
     ) -> None:
         self.topology = topology
@@ -122,7 +122,7 @@ class Runner:
         self.id = TaskId(part, partition)
         self.backend = MemoryBackend(self.sub.stores)
         self.result = Result()
-        self.journal: list[journal.Entry] = []
+        self.journal: list[journal.JournalEntry] = []
         self._options = TaskOptions(policies=POLICIES, state_cache_max_bytes=cache_bytes)
         self._replay = replay
         self._counts = {topology.sink(n).topic_name(APP): partitions for n in self.sub.sinks}
@@ -133,7 +133,7 @@ class Runner:
 
     def open(self) -> None:
         """A new task, from what is committed; the backend stays."""
-        start = {t: (c.offset, metadata.decode(c.metadata)) for t, c in self.committed.items()}
+        start = {t: (c.offset, commit_metadata.decode(c.metadata)) for t, c in self.committed.items()}
         self.task = Task(
             self.id, APP, self.topology, self.sub, self.backend, start, self._options, self._counts, self._replay
         )

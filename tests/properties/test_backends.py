@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.state import rocksdb
-from penstock.state.entries import EntryMap
 from penstock.state.errors import StateCorruptedError
-from penstock.state.memory import MemoryBackend
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_options import RocksDBOptions, SharedBound
-from penstock.state.rocksdb_sst import write_ssts
-from penstock.state.store import PackedPuts, StateBackend, StoreWrites
-from penstock.topologies.columns import BytesColumn
+from penstock.state.rocksdb import rocksdb_backend
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.table_files import write_ssts
+from penstock.state.rocksdb.tuning import RocksDBOptions, SharedBound
+from penstock.state.stores.entry_cache import EntryMap
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import PackedPuts, StateBackend, StoreWrites
+from penstock.topologies.operator_api.columns import BytesColumn
 
 STORES = ["a", "b"]
 KEYS = st.binary(max_size=3) | st.sampled_from([b"\x00", b"\x01", b"\xff", b"\xff\xff", b"position"])
@@ -78,10 +78,10 @@ class Backends(RuleBasedStateMachine):
     )
     def open(self, file_entries: int, direct_commits: int, buffer_bytes: int) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(rocksdb, "FILE_ENTRIES_MIN", file_entries)
-        self.patch.setattr(rocksdb, "DIRECT_COMMITS", direct_commits)
+        self.patch.setattr(rocksdb_backend, "FILE_ENTRIES_MIN", file_entries)
+        self.patch.setattr(rocksdb_backend, "DIRECT_COMMITS", direct_commits)
         self.bound = SharedBound(buffer_bytes)
-        self.patch.setattr(rocksdb, "shared_bound", lambda total: self.bound)
+        self.patch.setattr(rocksdb_backend, "shared_bound", lambda total: self.bound)
         self.path = Path(tempfile.mkdtemp(prefix="penstock-backends-"))
         self.model = MemoryBackend(STORES, keep_flushed=True)
         self.real = RocksDBBackend(self.path / "rocksdb", STORES)
@@ -215,8 +215,8 @@ TestBackends = Backends.TestCase
 
 COMMIT_IN_A_LOOP = """
 import sys
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_options import RocksDBOptions
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.tuning import RocksDBOptions
 from tests.properties.test_backends import commit_number
 
 backend = RocksDBBackend(sys.argv[1], ["a", "b"], RocksDBOptions(memtable_bytes=64 << 10))

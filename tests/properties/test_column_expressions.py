@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.topologies.batch import Batch, ColumnBatch
-from penstock.topologies.columns import CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.errors import ExpressionError
-from penstock.topologies.expressions.inference import Scope, infer, scope_of
+from penstock.topologies.expressions.inference import ExpressionScope, infer, scope_of
 from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.expressions.vectors import Vectors
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn, StructColumn
 from tests.properties.test_expressions import ROWS, Row, as_dicts, as_object, expressions
 
 DTYPES: dict[str, Any] = {"i": np.int64, "j": np.int64, "x": np.float64, "y": np.float64, "b": np.bool_, "c": np.bool_}
@@ -77,7 +77,7 @@ def by_row(run: Any, rows: list[Any], times: list[int]) -> list[Any]:
     return out
 
 
-def check(expression: Expression, scope: Scope, rows: list[Any], batch: Batch) -> None:
+def check(expression: Expression, scope: ExpressionScope, rows: list[Any], batch: Batch) -> None:
     """The column is that of the rows; there is none if and only if a row fails, or holds what cannot be shared."""
     expected = by_row(compile_row(expression, scope), rows, batch.timestamps)
     vectors = Vectors(expression, scope)
@@ -107,18 +107,18 @@ def test_undeclared_columns_have_the_answers_of_the_rows(
     expression: Expression, drawn: tuple[list[Any], Batch]
 ) -> None:
     rows, batch = drawn
-    check(expression, Scope(), rows, batch)
+    check(expression, ExpressionScope(), rows, batch)
 
 
 def test_the_time_and_the_key_are_columns_too() -> None:
     key = CodedColumn.of(["a", "b", None, "a"])
     batch = ColumnBatch(key, [None] * 4, np.array([1, 2, 3, 9_000]), np.arange(4))
     condition = (f.key() == "a") & (f.timestamp() > 5)
-    assert Vectors(condition, Scope()).mask(batch).tolist() == [False, False, False, True]  # type: ignore[union-attr]  # there is one
-    late = Vectors(f.timestamp() + 1, Scope()).column(batch)
+    assert Vectors(condition, ExpressionScope()).mask(batch).tolist() == [False, False, False, True]  # type: ignore[union-attr]  # there is one
+    late = Vectors(f.timestamp() + 1, ExpressionScope()).column(batch)
     assert isinstance(late, NumberColumn)
     assert late.to_list() == [2, 3, 4, 9_001]
-    floored = Vectors(f.timestamp().floor_time("1s"), Scope()).column(batch)
+    floored = Vectors(f.timestamp().floor_time("1s"), ExpressionScope()).column(batch)
     assert floored is not None and floored.to_list() == [0, 0, 0, 9_000]
 
 

@@ -14,22 +14,22 @@ import pytest
 
 from penstock.state.log import Record
 from penstock.state.native import compiled
-from penstock.state.tally import CountState
-from penstock.streams import sink
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.stores.count_store import CountStoreView
+from penstock.streams.task import sink_operator
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.errors import ResultError
 from penstock.topologies.expressions.functions import col, left, lit, right, struct
 from penstock.topologies.expressions.functions import count as count_of_rows
-from penstock.topologies.operator import Emission
-from penstock.topologies.operators import join as join_operator
-from penstock.topologies.operators import window_aggregate
-from penstock.topologies.operators.aggregate import Aggregates
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates.aggregate import AggregateOperator
 from penstock.topologies.operators.columnar import hopping as hopping_columns
 from penstock.topologies.operators.columnar.folding import ColumnFold
 from penstock.topologies.operators.columnar.join_fields import JoinedFields
+from penstock.topologies.operators.joins import stream_table_join as join_operator
+from penstock.topologies.operators.windows import window_aggregate
 from penstock.topologies.windows import HoppingWindows, Windows, hopping, tumbling
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy would say what rows do not
@@ -247,16 +247,16 @@ def _outcome(build: Build, seed: int, batch: int, *, columns: bool) -> dict[str,
 def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often batches were taken as columns."""
     seen: Counter[str] = Counter()
-    count_columns, meet = Aggregates.count_columns, join_operator.meet
-    joined, write = JoinedFields.joined, sink.written_json
-    count = CountState.count
+    count_columns, meet = AggregateOperator.count_columns, join_operator.meet
+    joined, write = JoinedFields.joined, sink_operator.written_json
+    count = CountStoreView.count
 
     def tallied(self: Any, *args: Any) -> bool:
         done = count(self, *args)
         seen["tally"] += done
         return done
 
-    monkeypatch.setattr(CountState, "count", tallied)
+    monkeypatch.setattr(CountStoreView, "count", tallied)
     folded = ColumnFold.folded
 
     def fold(self: Any, *args: Any) -> Any:
@@ -293,8 +293,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return found
 
     monkeypatch.setattr(JoinedFields, "joined", joined_fields)
-    monkeypatch.setattr(sink, "written_json", wrote)
-    monkeypatch.setattr(Aggregates, "count_columns", counted)
+    monkeypatch.setattr(sink_operator, "written_json", wrote)
+    monkeypatch.setattr(AggregateOperator, "count_columns", counted)
     monkeypatch.setattr(join_operator, "meet", met)
     return seen
 

@@ -14,20 +14,20 @@ import orjson
 import pytest
 
 from penstock.state.log import Record
-from penstock.state.serde import INT
-from penstock.streams.metadata import decode
-from penstock.streams.output import Output
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import INT
+from penstock.streams.task.commit_metadata import decode
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.output import Output
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, max_, sum_
+from penstock.topologies.columnar.packing import unpack
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.combine import Combine, Combines, CombinesByWatermark
-from penstock.topologies.packing import unpack
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.aggregates.combine import CombineOperator, CombineSpec, WatermarkCombineOperator
 from penstock.topologies.windows import CalendarWindows, UnlimitedWindows, Windows, global_window, hopping, tumbling
 from tests.properties.oracle import Input
 from tests.properties.running import Runner, chunk_of
@@ -184,7 +184,7 @@ def run(trial: Trial, size: int, *, combine: bool, ways: int | None = None, colu
 def test_one_task_answers_as_without_combining(seed: int) -> None:
     """With one upstream task there is one order, so that even what is late is the same."""
     trial = random_trial(random.Random(seed), 1)
-    assert any(isinstance(s, Combine) for s in topology(trial, combine=True).operators.values())
+    assert any(isinstance(s, CombineSpec) for s in topology(trial, combine=True).operators.values())
     expected = run(trial, 10_000, combine=False)
     for size in SIZES:
         assert run(trial, size, combine=True) == expected, (trial, size)
@@ -208,7 +208,7 @@ def test_keys_that_are_split_answer_as_whole_ones(seed: int) -> None:
     while trial.windows is not None and trial.windows.horizon_ms is not None and trial.delay_ms is None:
         trial = random_trial(rng, 3)
     split = topology(trial, combine=True, ways=3)
-    assert sum(isinstance(s, Combine) for s in split.operators.values()) == 1
+    assert sum(isinstance(s, CombineSpec) for s in split.operators.values()) == 1
     assert len(split.subtopologies) == 3
     expected = run(trial, 10_000, combine=False)
     for size in SIZES:
@@ -238,20 +238,20 @@ def _differing(trials: list[Trial]) -> int:
 def test_a_mark_that_overtakes_partials_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = [t for t in (random_trial(random.Random(s), 1) for s in range(60)) if t.delay_ms is not None and t.windows]
     assert _differing(trials) == 0
-    monkeypatch.setattr(CombinesByWatermark, "_due", lambda self, place, limit_ms: False)
+    monkeypatch.setattr(WatermarkCombineOperator, "_due", lambda self, place, limit_ms: False)
     assert _differing(trials) > 0
 
 
 def test_a_record_that_overtakes_partials_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = [t for t in (random_trial(random.Random(s), 1) for s in range(60)) if t.delay_ms is None and t.windows]
     assert _differing(trials) == 0
-    whole = Combines.__init__
+    whole = CombineOperator.__init__
 
-    def never_closing(self: Combines, ctx: Any, spec: Any) -> None:
+    def never_closing(self: CombineOperator, ctx: Any, spec: Any) -> None:
         whole(self, ctx, spec)
         self._closed_by_records = False
 
-    monkeypatch.setattr(Combines, "__init__", never_closing)
+    monkeypatch.setattr(CombineOperator, "__init__", never_closing)
     assert _differing(trials) > 0
 
 

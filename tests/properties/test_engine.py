@@ -153,7 +153,7 @@ def run_oracle(program: p.Program, log: Log, partitions: int) -> dict[tuple[int,
 
 def destination(row: Written, producer: int, partitions: int) -> int:
     """Where a repartition topic takes a record: by key, nulls to the producer's own partition."""
-    from penstock.state.partitioner import partition_for
+    from penstock.state.serdes.partitioner import partition_for
 
     return producer % partitions if row[0] is None else partition_for(row[0], partitions)
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.state.entries import EntryMap, WrittenEntries
 from penstock.state.native import compiled
-from penstock.topologies.columns import BytesColumn
+from penstock.state.stores.entry_cache import EntryMap, WrittenEntries
+from penstock.topologies.operator_api.columns import BytesColumn
 
 MAKERS: list[Callable[[], EntryMap]] = [WrittenEntries]
 if (made := getattr(compiled(), "EntryMap", None)) is not None:

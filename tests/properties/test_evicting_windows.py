@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.windows import EvictingWindows, evicting, policies
-from penstock.topologies.windows.evicting import Count, Delta, Policy, Punctuation, Span
+from penstock.topologies.windows.evicting import CountPolicy, Delta, Policy, Punctuation, TimePolicy
 
 Row = tuple[str, list[int], int]
 Step = tuple[str, int, int] | int | str
@@ -102,19 +102,19 @@ class Oracle:
 
     def _look(self, key: str, window: Window, now: int) -> None:
         evict, trigger = self._evict, self._trigger
-        if isinstance(evict, Span) and trigger is None:
+        if isinstance(evict, TimePolicy) and trigger is None:
             if now == window.opened + evict.ms:
                 self._emit(key)
                 del self._keys[key]
             return
-        if isinstance(evict, Span):
+        if isinstance(evict, TimePolicy):
             kept = [i for i in window.items if i[0] > now - evict.ms]
             window.fresh |= len(kept) < len(window.items)
             window.items = kept
             if not kept:
                 del self._keys[key]
                 return
-        if isinstance(trigger, Span) and window.fresh and (now - window.opened) % trigger.ms == 0:
+        if isinstance(trigger, TimePolicy) and window.fresh and (now - window.opened) % trigger.ms == 0:
             self._emit(key)
 
     def _put(self, key: str, value: int, ts: int) -> None:
@@ -135,14 +135,14 @@ class Oracle:
         window = window or Window(self._time, value, [])
         self._keys[key] = window
         window.items.append((ts, value))
-        full = isinstance(evict, Count) and len(window.items) == evict.n
+        full = isinstance(evict, CountPolicy) and len(window.items) == evict.n
         if full or (isinstance(evict, Punctuation) and closes and evict.inclusive):
             self._emit(key)
             del self._keys[key]
 
     def _slide(self, key: str, value: int, ts: int, trigger: Policy) -> None:
         evict = self._evict
-        if isinstance(evict, Span) and ts <= self._time - evict.ms:
+        if isinstance(evict, TimePolicy) and ts <= self._time - evict.ms:
             return  # late
         window = self._keys.setdefault(key, Window(self._time, value, []))
         fires = isinstance(trigger, Punctuation) and ends(value)
@@ -153,11 +153,11 @@ class Oracle:
         if isinstance(evict, Delta):
             window.items = [i for i in window.items if abs(i[1] - value) <= evict.distance]
         window.items.append((ts, value))
-        if isinstance(evict, Count):
+        if isinstance(evict, CountPolicy):
             window.items = window.items[-evict.n :]
         window.since, window.fresh = window.since + 1, True
         moved = isinstance(trigger, Delta) and abs(value - window.anchor) > trigger.distance
-        counted = isinstance(trigger, Count) and window.since >= trigger.n
+        counted = isinstance(trigger, CountPolicy) and window.since >= trigger.n
         if moved or counted or (isinstance(trigger, Punctuation) and fires and trigger.inclusive):
             self._emit(key)
             window.anchor = value

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state.log import TIMESTAMP_ZERO_HEADER, TopicPartition
-from penstock.streams.chunk import Chunk
 from penstock.streams.kafka.columns import Gathered
+from penstock.streams.ports.chunk import Chunk
 
 ZERO = (TIMESTAMP_ZERO_HEADER, b"0")
 PLACES = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2))

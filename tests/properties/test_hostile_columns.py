@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.state.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.expressions import functions as f
+from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.columnar.source import Decoder
 from penstock.topologies.windows import Windows, hopping, tumbling
 

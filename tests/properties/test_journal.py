@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from penstock.streams import journal
+from penstock.streams.task import journal
 from tests.properties import programs as p
 from tests.properties.live import LiveRun, Rows, Saved, replayed, told_by_the_journal, with_gaps
 from tests.properties.oracle import Oracle

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state import native
-from penstock.topologies.columns import BytesColumn
-from penstock.topologies.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.operator_api.columns import BytesColumn
 from tests.properties.json_records import INTERESTING, batch
 
 

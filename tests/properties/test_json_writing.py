@@ -18,9 +18,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.state.errors import SerdeError
-from penstock.state.serde import JSON, Serde, finite
-from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
-from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.state.serdes.serde import JSON, Serde, finite
+from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 
 
 class Colour(enum.Enum):

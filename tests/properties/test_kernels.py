@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.state import native
-from penstock.state.partitioner import partition_for
-from penstock.topologies.columns import BytesColumn
-from penstock.topologies.kernels import (
+from penstock.state.serdes.partitioner import partition_for
+from penstock.topologies.columnar.kernels import (
     Coder,
     counted_so_far,
     grouped,
@@ -23,6 +22,7 @@ from penstock.topologies.kernels import (
     split_words,
     summed,
 )
+from penstock.topologies.operator_api.columns import BytesColumn
 
 KEYS = st.lists(st.none() | st.binary(max_size=9) | st.sampled_from([b"a", b"b", b"\x00", b"\xff" * 40]), max_size=40)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-3, 3)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.state.errors import TopologyError
-from penstock.streams.task import TaskOptions
-from penstock.topologies.operators.feedback import iteration_of
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.streams.task.task import TaskOptions
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.records.feedback_loop import iteration_of
 
 BATCH_SIZES = (1, 2, 7, 10_000)
 

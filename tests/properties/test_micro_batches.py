@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, count_distinct, max_, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.micro_batches import MicroBatches
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 BATCHES = (1, 2, 7, 10_000)

@@ -15,24 +15,24 @@ import pytest
 
 from penstock.state import native
 from penstock.state.log import Record, TaskId
-from penstock.state.memory import MemoryBackend
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.rocksdb_options import RocksDBOptions
-from penstock.state.serde import JSON, STRING, serde_of, typed_json
-from penstock.state.store import StateBackend, StoreSpec, StoreWrites
-from penstock.state.views import KeyValueState
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.state.serdes.serde import JSON, STRING, serde_of, typed_json
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.columnar.encoded_columns import WrittenColumn
+from penstock.topologies.columnar.json_columns import written_form
+from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.encoded import WrittenColumn
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.expressions.functions import col, left, right, struct
-from penstock.topologies.json_columns import written_form
-from penstock.topologies.kernels import Coder
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 from penstock.topologies.operators.columnar import row_fields
-from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
 from penstock.topologies.operators.columnar.row_fields import RowFields
 from penstock.topologies.operators.columnar.row_texts import RowTexts, WrittenTexts, row_texts
 from tests.properties.json_records import INTERESTING, INTS, TEXTS, batch, integer, text
@@ -127,11 +127,11 @@ def test_types_that_can_be_written_in_other_ways_have_no_form() -> None:
     assert (row_texts(typed_json(Profile)) is not None) == THERE
 
 
-def stored(kind: str, path: Path) -> tuple[KeyValueState, StateBackend]:
+def stored(kind: str, path: Path) -> tuple[KeyValueStoreView, StateBackend]:
     spec = StoreSpec("rows", "key_value", STRING, serde_of(Profile))
     small = RocksDBOptions(entries_bytes=1 << 20)
     backend: StateBackend = MemoryBackend([spec]) if kind == "memory" else RocksDBBackend(path, [spec], small)
-    return KeyValueState(spec, backend), backend
+    return KeyValueStoreView(spec, backend), backend
 
 
 @pytest.mark.parametrize("kind", ["memory", "rocksdb"])
@@ -169,7 +169,7 @@ def written_row(rng: random.Random) -> bytes | None:
     return b"\x00" * 8 + (raw if rng.random() < 0.9 else raw.replace(b":", b" : "))
 
 
-def check_rows(texts: RowTexts, state: KeyValueState, keys: list[bytes]) -> None:
+def check_rows(texts: RowTexts, state: KeyValueStoreView, keys: list[bytes]) -> None:
     column = BytesColumn.of([b"before", *keys]).slice(1, len(keys) + 1)
     rows = texts.of(column, state)
     assert rows is not None

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.operators.timers import LAST_MS
+from penstock.topologies.operators.base.store_timers import LAST_MS
 from penstock.topologies.patterns import skip
 from penstock.topologies.patterns.compiler import compile_pattern
 from penstock.topologies.patterns.matcher import Match, Matcher

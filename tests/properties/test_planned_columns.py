@@ -14,13 +14,13 @@ import orjson
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.expressions import functions as f
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 LETTERS = "letters"
 BATCHES = (1, 2, 7, 10_000)

@@ -13,28 +13,24 @@ import orjson
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.engine import Engine
-from penstock.streams.sink import SinkOperator
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.streams.task.engine import Engine
+from penstock.streams.task.sink_operator import SinkOperator
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.expressions import functions as f
-from penstock.topologies.operators import (
-    aggregate,
-    children,
-    endpoints,
-    join,
-    pane_aggregate,
-    stateless,
-    window_aggregate,
-)
+from penstock.topologies.graph.lockstep_plan import plan_of
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.aggregates import aggregate
+from penstock.topologies.operators.aggregates.combine import CombineOperator
+from penstock.topologies.operators.base import flat_map_children
 from penstock.topologies.operators.columnar import source
-from penstock.topologies.operators.combine import Combines
-from penstock.topologies.operators.stateless import Merge
-from penstock.topologies.plan import plan_of
-from penstock.topologies.texts import words
+from penstock.topologies.operators.joins import stream_table_join
+from penstock.topologies.operators.records import source_sink, stateless
+from penstock.topologies.operators.records.stateless import MergeSpec
+from penstock.topologies.operators.windows import pane_aggregate, window_aggregate
 from penstock.topologies.windows import Windows, hopping, tumbling
 
 
@@ -137,7 +133,7 @@ class Seen:
         if isinstance(operator, SinkOperator):
             rows = not operator._spec.packs and ("columns" not in noted or listed)
         else:
-            rows = "rows" in noted or (isinstance(engine.plan.specs[node], Merge) and listed)
+            rows = "rows" in noted or (isinstance(engine.plan.specs[node], MergeSpec) and listed)
         if len(batch):
             self.ways.setdefault(engine.plan.names[node], set()).add("rows" if rows else "columns")
 
@@ -147,7 +143,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     found = Seen()
     walk = Engine._walk
     monkeypatch.setattr(Engine, "_walk", lambda *args: found.walk(walk, *args))
-    monkeypatch.setattr(children, "FEWEST", 1)
+    monkeypatch.setattr(flat_map_children, "FEWEST", 1)
 
     def noted(owner: Any, name: str, what: Callable[..., str | None]) -> None:
         whole = getattr(owner, name)
@@ -162,14 +158,14 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     for module, name in (
         (stateless, "map_rows"),
-        (join, "map_rows"),
+        (stream_table_join, "map_rows"),
         (aggregate, "serialize_keys"),
         (window_aggregate, "serialize_keys"),
         (pane_aggregate, "serialize_keys"),
-        (Combines, "_grouping_keys"),
+        (CombineOperator, "_grouping_keys"),
     ):
         noted(module, name, lambda *_: "rows")
-    for module in (endpoints, source):
+    for module in (source_sink, source):
         noted(module, "decode_column", lambda out, *args: "rows" if args[-1] == "value" else None)
     noted(SinkOperator, "_in_columns", lambda out, *_: None if out is None else "columns")
     return found

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 
 SEEDS = 300

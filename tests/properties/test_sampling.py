@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record, Windowed
-from penstock.state.partitioner import murmur2
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.partitioner import murmur2
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 BATCHES = (1, 2, 7, 10_000)

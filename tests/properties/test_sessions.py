@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Windowed
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import SessionWindows, session
 from tests.properties.following import RESTART, SIZES, Put, Shown, Step, Wait, play, random_steps, with_olds
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import count
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.grouped import KGroupedStream
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.tables.suppress import until_time_limit, until_window_closes
 from penstock.topologies.patterns.pattern import pattern
 from penstock.topologies.triggers import after_count, after_watermark
-from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import custom, evicting, hopping, policies, session, sliding, tumbling
 
 KEYS = 7

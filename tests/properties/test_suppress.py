@@ -11,13 +11,13 @@ import pytest
 
 from penstock.state.errors import UserError
 from penstock.state.log import Windowed
-from penstock.state.serde import STRING
-from penstock.state.window_keys import windowed_serde
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import STRING
+from penstock.state.serdes.window_keys import windowed_serde
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.suppress import until_time_limit, until_window_closes
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.tables.suppress import until_time_limit, until_window_closes
 from penstock.topologies.windows import Windows, session, sliding, tumbling
 from tests.properties.following import RESTART, RESTORE, SIZES, Put, Shown, Step, play, random_steps, with_olds
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from penstock.state import native
 from penstock.state.log import TaskId
-from penstock.state.memory import MemoryBackend
-from penstock.streams.metadata import VERSION, CommitMetadata
-from penstock.streams.task import Task, TaskOptions
-from penstock.topologies.columns import BytesColumn
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.streams.task.commit_metadata import VERSION, CommitMetadata
+from penstock.streams.task.task import Task, TaskOptions
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.columns import BytesColumn
 from tests.properties.oracle import Input
 from tests.properties.running import chunk_of
 

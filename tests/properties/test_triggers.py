@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies import triggers
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.edges import is_retraction
-from penstock.topologies.graph import Topology
-from penstock.topologies.panes import pane_of
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.edge_kinds import is_retraction
+from penstock.topologies.operator_api.pane_info import pane_of
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import hopping, session, tumbling
 from tests.properties.trigger_oracle import How, Oracle, Trigger
 

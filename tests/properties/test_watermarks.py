@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from penstock.state.log import Record, TaskId
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.streams.watermarks import mark_of
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_watermarks import mark_of
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.triggers import after_watermark
-from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 from tests.properties.oracle import Input
 from tests.properties.running import Runner, chunk_of, cut_up

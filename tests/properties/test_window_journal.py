@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.streams import journal
+from penstock.streams.task import journal
 from penstock.topologies import windows as w
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import policies
 from tests.properties.live import LiveRun, Rows, Saved, replayed, with_gaps
 from tests.properties.running import random_inputs

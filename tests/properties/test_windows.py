@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Operator, OperatorContext, OperatorSpec
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import (
     Bounds,
     CalendarWindows,

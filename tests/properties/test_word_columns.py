@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.columns import BytesColumn
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import value
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.columns import BytesColumn
 from penstock.topologies.operators.columnar import splitting
-from penstock.topologies.texts import words
 
 PARTS = [
     "the",

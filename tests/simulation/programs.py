@@ -8,7 +8,7 @@ import orjson
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 from tests.simulation.world import World
 

@@ -11,17 +11,17 @@ import pytest
 
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId
-from penstock.state.serde import INT
-from penstock.streams.commit import Step
+from penstock.state.serdes.serde import INT
+from penstock.streams.runtime.commit_protocol import CommitStep
 from tests.simulation.programs import REGIONS, clicks, combined_world, windowed_clicks
 from tests.simulation.world import Disk, World
 
-STEPS: tuple[Step, ...] = get_args(Step)
+STEPS: tuple[CommitStep, ...] = get_args(CommitStep)
 EACH = {region.encode(): str(sum(n % 3 == i for n in range(120))).encode() for i, region in enumerate(REGIONS)}
 
 
 @cache
-def undisturbed(guarantee: str) -> tuple[dict[tuple[TaskId, str], dict[bytes, bytes]], Counter[Step]]:
+def undisturbed(guarantee: str) -> tuple[dict[tuple[TaskId, str], dict[bytes, bytes]], Counter[CommitStep]]:
     """Stores and steps of the run that nothing happens to."""
     world = combined_world(guarantee)
     node = world.node("a")
@@ -30,7 +30,7 @@ def undisturbed(guarantee: str) -> tuple[dict[tuple[TaskId, str], dict[bytes, by
     return world.stores(node), Counter(node.steps)
 
 
-def crashed(guarantee: str, step: Step, nth: int) -> tuple[World, Any]:
+def crashed(guarantee: str, step: CommitStep, nth: int) -> tuple[World, Any]:
     world = combined_world(guarantee)
     node = world.node("a")
     node.crash_at(step, nth)
@@ -44,7 +44,7 @@ def crashed(guarantee: str, step: Step, nth: int) -> tuple[World, Any]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_exactly_once_ends_as_the_undisturbed_run(step: Step) -> None:
+def test_exactly_once_ends_as_the_undisturbed_run(step: CommitStep) -> None:
     stores, steps = undisturbed("exactly_once")
     assert steps[step] > 2
     for nth in range(1, steps[step] + 1):
@@ -56,7 +56,7 @@ def test_exactly_once_ends_as_the_undisturbed_run(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", [s for s in STEPS if s not in ("begun", "offsets_added")])
-def test_at_least_once_loses_nothing(step: Step) -> None:
+def test_at_least_once_loses_nothing(step: CommitStep) -> None:
     _, steps = undisturbed("at_least_once")
     for nth in range(1, steps[step] + 1):
         world, node = crashed("at_least_once", step, nth)

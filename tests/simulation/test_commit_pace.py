@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from penstock.streams.commit import Step
+from penstock.streams.runtime.commit_protocol import CommitStep
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.test_crashes import OUTPUTS, undisturbed
 from tests.simulation.world import TURN_MS, Node, World
@@ -18,7 +18,7 @@ def begins(world: World, node: Node) -> list[tuple[int, int]]:
     """Of every commit of the run: when it began, and how many records were not acknowledged then."""
     found: list[tuple[int, int]] = []
 
-    def look(step: Step) -> None:
+    def look(step: CommitStep) -> None:
         if step == "prepared":
             found.append((world.log.now_ms, node.producers[-1].unacknowledged()))
 

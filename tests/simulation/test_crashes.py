@@ -9,17 +9,17 @@ from typing import Any, get_args
 import pytest
 
 from penstock.state.log import TaskId
-from penstock.streams.commit import Step
+from penstock.streams.runtime.commit_protocol import CommitStep
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import Disk, Node, World
 
 OUTPUTS = ("joined", "counted")
-STEPS: tuple[Step, ...] = get_args(Step)
+STEPS: tuple[CommitStep, ...] = get_args(CommitStep)
 Stores = dict[tuple[TaskId, str], dict[bytes, bytes]]
 
 
 @cache
-def undisturbed(guarantee: str) -> tuple[dict[str, Counter[Any]], Stores, Counter[Step]]:
+def undisturbed(guarantee: str) -> tuple[dict[str, Counter[Any]], Stores, Counter[CommitStep]]:
     """Outputs, stores and steps of the run that nothing happens to."""
     world = clicks_world(guarantee)
     node = world.node("a")
@@ -27,7 +27,7 @@ def undisturbed(guarantee: str) -> tuple[dict[str, Counter[Any]], Stores, Counte
     return {t: world.rows(t) for t in OUTPUTS}, world.stores(node), Counter(node.steps)
 
 
-def crashed(guarantee: str, step: Step, nth: int, *, lose_unflushed: bool, other: bool) -> tuple[World, Node]:
+def crashed(guarantee: str, step: CommitStep, nth: int, *, lose_unflushed: bool, other: bool) -> tuple[World, Node]:
     """Run to the nth passage of the step, be gone, and let this worker or another one run to the end."""
     world = clicks_world(guarantee)
     node = world.node("a")
@@ -43,7 +43,7 @@ def crashed(guarantee: str, step: Step, nth: int, *, lose_unflushed: bool, other
 
 @pytest.mark.parametrize("how", ["same worker", "power cut", "another worker"])
 @pytest.mark.parametrize("step", STEPS)
-def test_exactly_once_equals_the_undisturbed_run(step: Step, how: str) -> None:
+def test_exactly_once_equals_the_undisturbed_run(step: CommitStep, how: str) -> None:
     outputs, stores, steps = undisturbed("exactly_once")
     assert steps[step] > 3
     for nth in range(1, steps[step] + 1):
@@ -56,7 +56,7 @@ def test_exactly_once_equals_the_undisturbed_run(step: Step, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["same worker", "power cut", "another worker"])
 @pytest.mark.parametrize("step", [s for s in STEPS if s not in ("begun", "offsets_added")])
-def test_at_least_once_loses_nothing(step: Step, how: str) -> None:
+def test_at_least_once_loses_nothing(step: CommitStep, how: str) -> None:
     outputs, _, steps = undisturbed("at_least_once")
     assert steps[step] > 3
     for nth in range(1, steps[step] + 1):

@@ -11,12 +11,12 @@ import pytest
 
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TaskId
-from penstock.state.memory import MemoryBackend
-from penstock.state.store import StateBackend, StoreSpec, StoreWrites
-from penstock.streams.assignment import Start
-from penstock.streams.runtime import Runtime
-from penstock.streams.task import Task
-from penstock.streams.unit import ABORTS_MAX
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
+from penstock.streams.runtime.assignment import Start
+from penstock.streams.runtime.commit_group import ABORTS_MAX
+from penstock.streams.runtime.runtime import Runtime
+from penstock.streams.task.task import Task
 from tests.simulation.programs import clicks_world
 from tests.simulation.world import Disk, World
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.state.directory import StateDirectory
 from penstock.state.errors import RetriableError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.store import StoreSpec
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
-from penstock.streams.memory_log import Entry
-from penstock.streams.restoring import TaskOpener
-from penstock.streams.task_state import Reached, TaskState
-from penstock.topologies.graph import Topology
+from penstock.state.machine.state_directory import StateDirectory
+from penstock.state.stores.store import StoreSpec
+from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
+from penstock.streams.testing.memory_log import LogEntry
+from penstock.streams.worker.restorer import TaskOpener
+from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import APP, Node, World
 
 TASK = TaskId(0, 0)
@@ -39,8 +39,8 @@ class Opened:
     def cancel(self, task: TaskId) -> None:
         self.jobs.pop(task, None)
 
-    def finished(self) -> list[tuple[TaskId, TaskState | BaseException]]:
-        out: list[tuple[TaskId, TaskState | BaseException]] = []
+    def finished(self) -> list[tuple[TaskId, TaskStores | BaseException]]:
+        out: list[tuple[TaskId, TaskStores | BaseException]] = []
         for task, (stores, reached) in list(self.jobs.items()):
             try:
                 state = self.opener.open(task, stores, reached)
@@ -73,7 +73,7 @@ def node_on(world: World, path: Path, name: str) -> tuple[Opened, Node]:
 def test_a_flipped_bit_is_mended_in_the_same_process(tmp_path: Path, second: int) -> None:
     world = World(summed(), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
     for i in range(KEYS):
-        world.log.append(IN, Entry(b"%06d" % i, (i).to_bytes(8, "big"), 1_000 + i))
+        world.log.append(IN, LogEntry(b"%06d" % i, (i).to_bytes(8, "big"), 1_000 + i))
     opened, node = node_on(world, tmp_path, "a")
     world.settle(node)
     node.stop()
@@ -84,7 +84,7 @@ def test_a_flipped_bit_is_mended_in_the_same_process(tmp_path: Path, second: int
     file.write_bytes(data)
     opened, node = node_on(world, tmp_path, "a")
     for i in range(KEYS):
-        world.log.append(IN, Entry(b"%06d" % i, (1).to_bytes(8, "big"), 10_000 + i))
+        world.log.append(IN, LogEntry(b"%06d" % i, (1).to_bytes(8, "big"), 10_000 + i))
     world.settle(node)
     last = {e.key: e.value for _, _, e in world.log.read("out")}
     assert last == {b"%06d" % i: (i + 1).to_bytes(8, "big") for i in range(KEYS)}

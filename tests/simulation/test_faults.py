@@ -10,9 +10,9 @@ import pytest
 
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
 from penstock.state.log import TaskId
-from penstock.streams.memory_log import FaultAction
-from penstock.streams.ports import AbortableError, ProducerRetiredError, UnknownOutcomeError
-from penstock.streams.unit import MEND_MAX_S
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.runtime.commit_group import MEND_MAX_S
+from penstock.streams.testing.memory_log import FaultAction
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import APP, World
 

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams import metadata
-from penstock.streams.memory_producer import MemoryProducer
-from penstock.streams.ports import AbortableError, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.task import commit_metadata
+from penstock.streams.testing.memory_producer import MemoryProducer
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import APP, POLL_INTERVAL_MS, Disk, Node, World
 
@@ -234,8 +234,8 @@ def test_committed_positions_carry_what_a_restart_needs() -> None:
     node = world.node("a")
     world.settle(node)
     for tp, committed in world.log.group(APP).offsets.items():
-        noted = metadata.decode(committed.metadata)
-        assert noted.version == metadata.VERSION
+        noted = commit_metadata.decode(committed.metadata)
+        assert noted.version == commit_metadata.VERSION
         if tp.topic.endswith("-repartition"):
             log = world.log.partition(TopicPartition(f"{APP}-counts-changelog", tp.partition))
             assert noted.changelogs["counts"] == max(o for o, _ in log.committed(0)) + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.streams.memory_parts import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from tests.simulation.programs import clicks_world
 from tests.simulation.world import Row
 

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.memory import MemoryBackend
-from penstock.streams import journal
-from penstock.streams.chunk import Chunk
-from penstock.streams.metadata import CommitMetadata
-from penstock.streams.task import Task, TaskOptions
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.task import journal
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.task import Task, TaskOptions
 from tests.simulation.programs import clicks_per_region
 from tests.simulation.world import APP, Crash, Node, World
 
@@ -52,7 +52,7 @@ def live(seed: int) -> tuple[World, Node]:
     return world, node
 
 
-def replayed(world: World, entries: list[journal.Entry], batch: int) -> Written:
+def replayed(world: World, entries: list[journal.JournalEntry], batch: int) -> Written:
     """What a task makes of the whole input, in the order that the journal tells."""
     sub = world.topology.subtopologies[0]
     task = Task(

@@ -8,14 +8,14 @@ from typing import get_args
 
 import pytest
 
-from penstock.streams.commit import Step
+from penstock.streams.runtime.commit_protocol import CommitStep
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import Disk, Node, World
 
 Rows = dict[str, str]
 Updates = list[tuple[bytes | None, bytes | None, int]]
-STEPS: tuple[Step, ...] = get_args(Step)
+STEPS: tuple[CommitStep, ...] = get_args(CommitStep)
 
 
 def orders_of_customers() -> Topology:

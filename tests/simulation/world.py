@@ -10,26 +10,26 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from penstock.state.changelog import changelog_topic, from_changelog_columns, journal_topic
 from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.memory import MemoryBackend
-from penstock.state.partitioner import partition_for
-from penstock.state.position import Position, decode_position, encode_position
-from penstock.state.store import StoreSpec, StoreWrites
-from penstock.streams import journal
-from penstock.streams.assignment import Restoring
-from penstock.streams.commit import Committer, Guarantee, Step
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
-from penstock.streams.memory_log import Entry, MemoryLog
-from penstock.streams.memory_parts import BUFFERED_MAX_BYTES
-from penstock.streams.policies import Policies
-from penstock.streams.ports import LogConsumer, LogProducer, TopicSpec
-from penstock.streams.prepare import Layout, prepare_topics
-from penstock.streams.runtime import Runtime, RuntimeOptions
-from penstock.streams.task import Task, TaskOptions
-from penstock.streams.task_state import Reached, TaskState
-from penstock.topologies.graph import Topology
+from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, journal_topic
+from penstock.state.recovery.position import Position, decode_position, encode_position
+from penstock.state.serdes.partitioner import partition_for
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
+from penstock.streams.runtime.assignment import Restoring
+from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
+from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
+from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
+from penstock.streams.task import journal
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.topologies.graph.topology import Topology
 
 APP = "app"
 TURN_MS = 20
@@ -81,8 +81,8 @@ class SimRestoring:
     def cancel(self, task: TaskId) -> None:
         self._jobs.pop(task, None)
 
-    def finished(self) -> list[tuple[TaskId, TaskState | BaseException]]:
-        out: list[tuple[TaskId, TaskState | BaseException]] = []
+    def finished(self) -> list[tuple[TaskId, TaskStores | BaseException]]:
+        out: list[tuple[TaskId, TaskStores | BaseException]] = []
         for task, (turns, stores, reached) in list(self._jobs.items()):
             if turns:
                 self._jobs[task] = (turns - 1, stores, reached)
@@ -95,7 +95,7 @@ class SimRestoring:
                 backend = self._restored(task, stores, reached)
             except StateCorruptedError:
                 backend = self._restored(task, stores, reached)
-            out.append((task, TaskState(backend)))
+            out.append((task, TaskStores(backend)))
         return out
 
     def _restored(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> MemoryBackend:
@@ -176,13 +176,13 @@ class World:
         self.buffered_max_bytes = buffered_max_bytes
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
-        self.layout: Layout = prepare_topics(topology, APP, MemoryAdmin(self.log))
+        self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
         """Input from outside, by key."""
         for i, (key, value, at) in enumerate(rows):
             p = i % self.partitions if key is None else partition_for(key, self.partitions)
-            self.log.append(TopicPartition(topic, p), Entry(key, value, at))
+            self.log.append(TopicPartition(topic, p), LogEntry(key, value, at))
 
     def node(self, name: str, disk: Disk | None = None, *, fixed: tuple[int, ...] | None = None) -> Node:
         """A started worker."""
@@ -192,7 +192,7 @@ class World:
         """Committed records of a topic, as a multiset."""
         return Counter((e.key, e.value) for _, _, e in self.log.read(topic))
 
-    def journal_of(self, sub: int, partition: int) -> list[journal.Entry]:
+    def journal_of(self, sub: int, partition: int) -> list[journal.JournalEntry]:
         """The journal of one task."""
         return [
             entry
@@ -229,8 +229,8 @@ class Node:
         self.world = world
         self.name = name
         self.disk = disk
-        self.steps: list[Step] = []
-        self.on_step: Callable[[Step], None] = lambda step: None
+        self.steps: list[CommitStep] = []
+        self.on_step: Callable[[CommitStep], None] = lambda step: None
         self.alive = True
         log = world.log
         self.restoring = SimRestoring(log, disk, world.rng)
@@ -285,7 +285,7 @@ class Node:
             yields=partition is not None,
         )
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: CommitStep) -> None:
         self.steps.append(step)
         self.on_step(step)
 
@@ -295,11 +295,11 @@ class Node:
         offset = ends.get(store, 0) if spec.source_topic is None else positions[spec.source_topic]
         return _position(self.world.log, offset, spec)
 
-    def crash_at(self, step: Step, nth: int) -> None:
+    def crash_at(self, step: CommitStep, nth: int) -> None:
         """Be gone at the nth time that this step was done."""
         left = nth
 
-        def look(done: Step) -> None:
+        def look(done: CommitStep) -> None:
             nonlocal left
             left -= done == step
             if done == step and left == 0:

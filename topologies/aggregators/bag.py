@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-Pair = tuple[bytes, int]
+CountedValue = tuple[bytes, int]
 RUN_MAX = 256
 """Pairs in a run at most; a longer one is split in two."""
 _PAIR_BYTES = 150
@@ -25,18 +25,18 @@ class Bag:
 
     __slots__ = ("_heads", "_length", "_runs")
 
-    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+    def __init__(self, pairs: Iterable[CountedValue] = ()) -> None:
         """Of pairs that are sorted, each value once, with counts of at least 1."""
         rows = tuple(pairs)
         step = RUN_MAX // 2
-        self._runs: tuple[tuple[Pair, ...], ...] = tuple(rows[i : i + step] for i in range(0, len(rows), step))
+        self._runs: tuple[tuple[CountedValue, ...], ...] = tuple(rows[i : i + step] for i in range(0, len(rows), step))
         self._heads = tuple([run[0][0] for run in self._runs])
         self._length = len(rows)
 
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[CountedValue]:
         return chain.from_iterable(self._runs)
 
     def __eq__(self, other: object) -> bool:

@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import Serde
+from penstock.state.serdes.serde import Serde
 from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.state.errors import SerdeError
-from penstock.state.serde import Serde, finite
+from penstock.state.serdes.serde import Serde, finite
 
 _DECIMAL: Final = 1
 _BIG: Final = 2

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import INT, Serde, serde_of, taking_dicts
+from penstock.state.serdes.serde import INT, Serde, serde_of, taking_dicts
 from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import FLOAT, INT, Serde, serde_of
+from penstock.state.serdes.serde import FLOAT, INT, Serde, serde_of
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe, scalar
 

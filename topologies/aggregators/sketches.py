@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES, INT, Serde, serde_of
+from penstock.state.serdes.serde import BYTES, INT, Serde, serde_of
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON
 

@@ -6,16 +6,16 @@ import dataclasses
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES, STRING
-from penstock.state.store import StoreSpec
-from penstock.state.window_keys import windowed_serde
+from penstock.state.serdes.serde import BYTES, STRING
+from penstock.state.serdes.window_keys import windowed_serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import as_emission
-from penstock.topologies.operator import Emission
-from penstock.topologies.operators.aggregate_all import AllPartial, AllTotal, partial_store
-from penstock.topologies.operators.batch_aggregates import PARTIAL
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates.stream_aggregate import StreamPartialSpec, StreamTotalSpec, partial_store
+from penstock.topologies.operators.micro_batches.batch_aggregates import PARTIAL
 from penstock.topologies.windows import Windows, duration_ms
 
 DAY_MS = 86_400_000
@@ -55,7 +55,7 @@ class AggregateAllMethods(Handle):
             kept_ms = least_ms + DAY_MS if retention is None else duration_ms(retention)
             if kept_ms < least_ms:
                 raise TopologyError(f"operator {name!r}: retention={retention!r}; give at least {least_ms} ms")
-        partial = AllPartial(
+        partial = StreamPartialSpec(
             stores=(partial_store(f"{name}-partial", aggregator),),
             aggregator=aggregator,
             windows=windows,
@@ -75,7 +75,7 @@ class AggregateAllMethods(Handle):
             retention_ms=kept_ms,
         )
         partials = StoreSpec(f"{name}-partials", "key_value", BYTES, BYTES)
-        wiring.add(name, AllTotal(stores=(partials, store), aggregator=aggregator, windows=windows), flow)
+        wiring.add(name, StreamTotalSpec(stores=(partials, store), aggregator=aggregator, windows=windows), flow)
         made = dataclasses.replace(flow, operator=name, key=key, value=aggregator.result_serde)
         return KTable(made, store)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import Flow
-from penstock.topologies.operators.fold import Aggregation, Made
-from penstock.topologies.operators.table_views import view_of_results
+from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
+from penstock.topologies.operators.tables.table_views import view_of_results
 from penstock.topologies.windows import (
     CalendarWindows,
     CustomWindows,
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
 
 _OPERATORS = "penstock.topologies.operators"
-_FOR_A_TIME = f"{_OPERATORS}.expiring_aggregate:made"
-_SPANS = f"{_OPERATORS}.window_specs:made"
+_FOR_A_TIME = f"{_OPERATORS}.aggregates.expiring_aggregate:build_operator"
+_SPANS = f"{_OPERATORS}.windows.window_operator_choice:build_operator"
 MAKERS: dict[type[Windows], str] = {
     TumblingWindows: _SPANS,
     HoppingWindows: _SPANS,
     CalendarWindows: _SPANS,
     UnlimitedWindows: _SPANS,
     GlobalWindow: _SPANS,
-    CustomWindows: f"{_OPERATORS}.custom_windows:made",
-    SessionWindows: f"{_OPERATORS}.session:made",
-    SlidingWindows: f"{_OPERATORS}.sliding:made",
-    EvictingWindows: f"{_OPERATORS}.evicting_windows:made",
+    CustomWindows: f"{_OPERATORS}.windows.custom_windows:build_operator",
+    SessionWindows: f"{_OPERATORS}.windows.session_windows:build_operator",
+    SlidingWindows: f"{_OPERATORS}.windows.sliding_windows:build_operator",
+    EvictingWindows: f"{_OPERATORS}.windows.evicting_windows:build_operator",
 }
 """By kind of windows: the module and function ``(Aggregation) -> Made`` of its operator."""
 
@@ -79,11 +79,11 @@ def checked_windows(windows: object, retention: int | str | None, what: str) -> 
 
 def _maker(windows: Windows | None) -> str:
     if windows is None:
-        return f"{_OPERATORS}.aggregate:made"
+        return f"{_OPERATORS}.aggregates.aggregate:build_operator"
     if isinstance(windows, HoppingWindows) and windows.before_epoch:
         return MAKERS[CustomWindows]  # whose store takes any start
     if isinstance(windows, CustomWindows) and windows.merging:
-        return f"{_OPERATORS}.merging_windows:made"
+        return f"{_OPERATORS}.windows.merging_windows:build_operator"
     return MAKERS[type(windows)]
 
 
@@ -91,7 +91,7 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> KTable:
     """Add the operator and connect one flow to each of its in ports."""
     first, windows = flows[0], request.windows
     module, function = (_maker(windows) if request.ttl_ms is None else _FOR_A_TIME).split(":")
-    make = cast(Callable[[Aggregation], Made], getattr(import_module(module), function))
+    make = cast(Callable[[Aggregation], BuiltOperator], getattr(import_module(module), function))
     made = make(request)
     wiring = first.wiring
     if len(flows) == 1:

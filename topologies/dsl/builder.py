@@ -22,19 +22,19 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import optional
-from penstock.state.store import StoreSpec
+from penstock.state.serdes.serde import optional
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.global_table import GlobalKTable
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.to_table import keep_rows
 from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission, OperatorSpec
-from penstock.topologies.operators.endpoints import Source, TableSource
-from penstock.topologies.operators.table_ops import KeepRows
-from penstock.topologies.operators.versioned import VersionedTableSource
-from penstock.topologies.watermarks import WatermarkStrategy
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission, OperatorSpec
+from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
+from penstock.topologies.operators.records.source_sink import SourceSpec, TableSourceSpec
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec
+from penstock.topologies.operators.tables.versioned_table import VersionedTableSourceSpec
 from penstock.topologies.windows import duration_ms
 
 
@@ -79,7 +79,7 @@ class StreamsBuilder:
         has records, the others wait. The operator is called ``name``, or as the topic; who reads a topic again in the
         same way gets the same operator, so that it is read and decoded once for all."""
         flow = self._flow(topic, key, value, name)
-        spec = Source(
+        spec = SourceSpec(
             topic=topic,
             key_serde=flow.key,
             value_serde=flow.value,
@@ -104,10 +104,10 @@ class StreamsBuilder:
         name: str | None = None,
     ) -> KTable:
         """The last value per key of a topic, which is also the store's changelog. ``history``: the table is versioned and
-        knows what its rows were for so long (``penstock.topologies.operators.versioned``). ``ttl``: a row that was
-        not updated for so long, of stream time, is deleted, with a tombstone downstream; the store then has a changelog
-        of its own, as the topic does not know. ``bootstrap``, ``priority``: as for ``stream``. Operator and store are
-        called ``name``, or as the topic."""
+        knows what its rows were for so long (``penstock.topologies.operators.tables.versioned_table``). ``ttl``: a row
+        that was not updated for so long, of stream time, is deleted, with a tombstone downstream; the store then has a
+        changelog of its own, as the topic does not know. ``bootstrap``, ``priority``: as for ``stream``. Operator and
+        store are called ``name``, or as the topic."""
         flow = self._flow(topic, key, value, name)
         first: dict[str, Any] = {"bootstrap": bootstrap, "priority": priority}
         if history is not None:
@@ -117,12 +117,12 @@ class StreamsBuilder:
         if ttl is not None:
             return self._for_a_time(topic, flow, ttl, first)
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value, source_topic=topic)
-        spec = TableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
+        spec = TableSourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
         self._wiring.add_source(flow.operator, spec)
         return KTable(flow, store)
 
     def _for_a_time(self, topic: str, flow: Flow, ttl: int | str, first: dict[str, Any]) -> KTable:
-        source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert", **first)
+        source = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert", **first)
         self._wiring.add_source(flow.operator, source)
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value)
         rows = f"{flow.operator}-rows"
@@ -137,14 +137,16 @@ class StreamsBuilder:
         store = StoreSpec(
             flow.operator, "versioned", flow.key, optional(flow.value), source_topic=topic, retention_ms=history_ms
         )
-        spec = VersionedTableSource(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
+        spec = VersionedTableSourceSpec(
+            topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first
+        )
         self._wiring.add_source(flow.operator, spec)
         return KTable(flow, store)
 
     def global_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> GlobalKTable:
         """A table of which every task has all rows: see ``penstock.topologies.dsl.global_table``."""
         flow = self._flow(topic, key, value, name)
-        self._wiring.add_source(flow.operator, Source(topic=topic, key_serde=flow.key, value_serde=flow.value))
+        self._wiring.add_source(flow.operator, SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value))
         return GlobalKTable(flow)
 
     def changelog_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
@@ -152,10 +154,10 @@ class StreamsBuilder:
         topic that another application's table writes. The table gets a store, with a changelog of its own, when an
         operator must look rows up. Null keys are dropped and counted."""
         flow = self._flow(topic, key, value, name)
-        source = Source(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert")
+        source = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert")
         self._wiring.add_source(flow.operator, source)
         rows = f"{flow.operator}-rows"
-        self._wiring.add(rows, KeepRows(), flow)
+        self._wiring.add(rows, MaterializeSpec(), flow)
         return KTable(dataclasses.replace(flow, operator=rows))
 
     def _flow(self, topic: str, key: Any, value: Any, name: str | None) -> Flow:

@@ -10,8 +10,8 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
-from penstock.topologies.operator import Emission
-from penstock.topologies.operators.fold import Adder, Aggregation, Fold
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates.fold import Adder, Aggregation, Fold
 from penstock.topologies.windows import Windows
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """Which aggregations combine before their repartition topic, and how the DSL wires them: see
-``penstock.topologies.operators.combine``."""
+``penstock.topologies.operators.aggregates.combine``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES
-from penstock.state.window_keys import WindowedSerde
+from penstock.state.serdes.serde import BYTES
+from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.topologies.dsl.wiring import Flow
-from penstock.topologies.edges import ANY_KIND
-from penstock.topologies.internal_names import REPARTITION
-from penstock.topologies.operators.combine import Combine
-from penstock.topologies.operators.endpoints import Source, Split
-from penstock.topologies.operators.fold import Aggregation, Fold
+from penstock.topologies.operator_api.edge_kinds import ANY_KIND
+from penstock.topologies.operator_api.internal_names import REPARTITION
+from penstock.topologies.operators.aggregates.combine import CombineSpec
+from penstock.topologies.operators.aggregates.fold import Aggregation, Fold
+from penstock.topologies.operators.records.source_sink import SourceSpec, Split
 from penstock.topologies.windows import SpanWindows
 
 LEAST_GRACE_MS: Final = 10_000
@@ -148,7 +148,7 @@ def _combined(
     wiring = flow.wiring
     assert request.windows is None or isinstance(request.windows, SpanWindows)
     topic = f"{request.name}-partials{REPARTITION}"
-    spec = Combine(
+    spec = CombineSpec(
         topic=topic,
         fold=request.fold,
         key_serde=flow.key,
@@ -164,7 +164,7 @@ def _combined(
     written = partials if spec.keeps_keys else dataclasses.replace(partials, key=BYTES)
     sink = dataclasses.replace(wiring.internal_sink(topic, written, grouping.partitions), packs=True)
     wiring.add(f"{topic}-sink", sink, partials)
-    source = Source(
+    source = SourceSpec(
         topic=topic,
         key_serde=flow.key,
         value_serde=request.value,

@@ -16,7 +16,7 @@ from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.typed import result_serde, row_function, scope_of_flow, selection
 from penstock.topologies.expressions.text import default_name
 from penstock.topologies.expressions.tree import Expression, Extend, Field, Input, as_expression
-from penstock.topologies.operators.stateless import MapValues
+from penstock.topologies.operators.records.stateless import MapValuesSpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -84,6 +84,6 @@ class ExpressionMethods(Handle):
 
     def _mapped(self, operator: str, expression: Expression, value: Any) -> KStream:
         fn = row_function(expression, operator, self._flow, record=True)
-        spec = MapValues(fn=fn, with_key=True)
+        spec = MapValuesSpec(fn=fn, with_key=True)
         self._flow.wiring.add(operator, spec, self._flow)
         return self._stream(self._behind(operator, value=result_serde(fn, operator, value)))

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.store import StoreSpec
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.typed import join_function, result_serde, row_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.internal_names import REPARTITION
-from penstock.topologies.operators.endpoints import Sink, TableSource
-from penstock.topologies.operators.join import StreamTableJoin
+from penstock.topologies.operator_api.internal_names import REPARTITION
+from penstock.topologies.operators.joins.stream_table_join import StreamTableJoinSpec
+from penstock.topologies.operators.records.source_sink import SinkSpec, TableSourceSpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -67,7 +67,9 @@ class GlobalTableJoinMethods(Handle):
         checked = join_function(joiner, name, (self._flow, table._flow), nulls=(False, left), into=value)
         row_key = row_function(key_fn, name, self._flow)
         value = result_serde(checked, name, value)
-        spec = StreamTableJoin(stores=(global_rows(table, f"{name}-rows"),), joiner=checked, left=left, key_fn=row_key)
+        spec = StreamTableJoinSpec(
+            stores=(global_rows(table, f"{name}-rows"),), joiner=checked, left=left, key_fn=row_key
+        )
         wiring.add(name, spec, self._flow)
         return self._stream(self._behind(name, value=value))
 
@@ -79,11 +81,11 @@ def global_rows(table: GlobalKTable, name: str) -> StoreSpec:
     topic = f"{name}{REPARTITION}"
     wiring.add(
         f"{topic}-sink",
-        Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route="broadcast"),
+        SinkSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route="broadcast"),
         flow,
     )
     store = StoreSpec(name, "key_value", flow.key, flow.value)
-    source = TableSource(
+    source = TableSourceSpec(
         topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, bootstrap=True, stores=(store,)
     )
     wiring.add_source(name, source)

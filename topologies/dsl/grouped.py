@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import INT, taking_dicts
+from penstock.state.serdes.serde import INT, taking_dicts
 from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.aggregation import add_aggregation, checked_windows
 from penstock.topologies.dsl.cogrouped import CogroupedKStream
 from penstock.topologies.dsl.combining import Grouping, input_of
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
-from penstock.topologies.expressions.aggregates import aggregator_of_one
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operator import Emission
-from penstock.topologies.operators.fold import COUNTING, Aggregation, Fold
-from penstock.topologies.operators.row_expiry import checked_ttl
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.aggregates.fold import COUNTING, Aggregation, Fold
+from penstock.topologies.operators.base.row_expiry import checked_ttl
 from penstock.topologies.triggers import Trigger
 from penstock.topologies.windows import Windows
 

@@ -13,10 +13,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.state.serde import Serde
+from penstock.state.serdes.serde import Serde
 from penstock.topologies.dsl.typed import result_serde, row_function
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
-from penstock.topologies.operator import OperatorSpec
+from penstock.topologies.operator_api.operator import OperatorSpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow, check_function
-from penstock.topologies.internal_names import REPARTITION
-from penstock.topologies.operators.endpoints import Source
-from penstock.topologies.operators.feedback import GoAround
-from penstock.topologies.operators.stateless import Merge
+from penstock.topologies.operator_api.internal_names import REPARTITION
+from penstock.topologies.operators.records.feedback_loop import FeedbackSpec
+from penstock.topologies.operators.records.source_sink import SourceSpec
+from penstock.topologies.operators.records.stateless import MergeSpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -56,7 +56,7 @@ class LoopMethods(Handle):
         check_function(body, name)
         flow = self._flow
         topic = f"{name}{REPARTITION}"
-        source = Source(
+        source = SourceSpec(
             topic=topic,
             key_serde=flow.key,
             value_serde=flow.value,
@@ -66,7 +66,7 @@ class LoopMethods(Handle):
         )
         wiring.add_source(f"{name}-again", source)
         back = dataclasses.replace(flow, operator=f"{name}-again", port=None, rekeyed=False)
-        wiring.add(f"{name}-entry", Merge(), wiring.by_key(flow), back)
+        wiring.add(f"{name}-entry", MergeSpec(), wiring.by_key(flow), back)
         entry = dataclasses.replace(flow, operator=f"{name}-entry", port=None, rekeyed=False)
         made: Any = body(self._stream(entry))
         if not (isinstance(made, tuple) and len(made) == 2 and all(isinstance(m, Handle) for m in made)):
@@ -75,7 +75,7 @@ class LoopMethods(Handle):
             )
         again, done = made
         self._check_serdes(again._flow, name)
-        wiring.add(name, GoAround(most=max_iterations), again._flow)
+        wiring.add(name, FeedbackSpec(most=max_iterations), again._flow)
         around = dataclasses.replace(again._flow, operator=name, port="out")
         wiring.add(f"{name}-back", wiring.internal_sink(topic, flow, partitions), around)
         return Loop(done, self._stream(dataclasses.replace(around, port="exhausted")))

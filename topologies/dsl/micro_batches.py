@@ -8,34 +8,34 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES, INT, JSON, STRING, Serde
-from penstock.state.store import StoreSpec
+from penstock.state.serdes.serde import BYTES, INT, JSON, STRING, Serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.keeping import reduce_
 from penstock.topologies.aggregators.numeric import count as counting
 from penstock.topologies.dsl.aggregate_all import DAY_MS, AggregateAllMethods
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
-from penstock.topologies.operators.batch_aggregates import (
+from penstock.topologies.operators.base.record_pairs import either_serde, pair_serde
+from penstock.topologies.operators.micro_batches.batch_aggregates import (
     PARTIAL,
-    BatchAggregate,
-    BatchPartial,
-    BatchTotal,
+    BatchAggregateSpec,
+    BatchPartialSpec,
+    BatchTotalSpec,
     aggregate_stores,
     total_stores,
 )
-from penstock.topologies.operators.micro_batches import (
-    BatchJoin,
-    BatchSeeds,
+from penstock.topologies.operators.micro_batches.micro_batches import (
+    BatchJoinSpec,
+    BatchSeedsSpec,
     BatchSpec,
-    BatchState,
-    BatchTransform,
+    BatchStateSpec,
+    BatchTransformSpec,
     Intervals,
-    Pair,
+    KeyValuePair,
     buffer_store,
 )
-from penstock.topologies.operators.pairs import either_serde, pair_serde
-from penstock.topologies.operators.stateless import Map, SelectKey
+from penstock.topologies.operators.records.stateless import MapSpec, SelectKeySpec
 from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ class MicroBatchMethods(AggregateAllMethods):
 
 
 class MicroBatches:
-    """A stream in batches: see ``KStream.micro_batches`` and ``penstock.topologies.operators.micro_batches``. Methods that
-    work on batches return batches of their results, at the interval's pace; those that work record by record (``map``…)
-    keep the batches as they are. ``stream`` is the stream behind it."""
+    """A stream in batches: see ``KStream.micro_batches`` and
+    ``penstock.topologies.operators.micro_batches.micro_batches``. Methods that work on batches return batches of their
+    results, at the interval's pace; those that work record by record (``map``…) keep the batches as they are.
+    ``stream`` is the stream behind it."""
 
     def __init__(self, stream: KStream, intervals: Intervals) -> None:
         self.stream = stream
@@ -82,13 +83,18 @@ class MicroBatches:
     # -- record by record ------------------------------------------------------------------------------------------
 
     def map(
-        self, fn: Callable[[Any, Any], Pair], *, key: Any = None, value: Any = None, name: str | None = None
+        self, fn: Callable[[Any, Any], KeyValuePair], *, key: Any = None, value: Any = None, name: str | None = None
     ) -> MicroBatches:
         """As ``KStream.map``."""
         return MicroBatches(self.stream.map(fn, key=key, value=value, name=name), self.intervals)
 
     def flat_map(
-        self, fn: Callable[[Any, Any], Iterable[Pair]], *, key: Any = None, value: Any = None, name: str | None = None
+        self,
+        fn: Callable[[Any, Any], Iterable[KeyValuePair]],
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
     ) -> MicroBatches:
         """As ``KStream.flat_map``."""
         return MicroBatches(self.stream.flat_map(fn, key=key, value=value, name=name), self.intervals)
@@ -126,7 +132,7 @@ class MicroBatches:
 
     def transform(
         self,
-        fn: Callable[[list[Pair]], Iterable[Pair]],
+        fn: Callable[[list[KeyValuePair]], Iterable[KeyValuePair]],
         *,
         key: Any = None,
         value: Any = None,
@@ -138,12 +144,12 @@ class MicroBatches:
         check_function(fn, name)
         return self._batches(name, self._transforming(flow, name, lambda end, pairs: fn(pairs)), flow, key, value)
 
-    def foreach(self, fn: Callable[[list[Pair]], Any], *, name: str | None = None) -> None:
+    def foreach(self, fn: Callable[[list[KeyValuePair]], Any], *, name: str | None = None) -> None:
         """Call ``fn(pairs)`` with every batch for its effect, which may repeat after a restart."""
         flow, name = self._gathered("foreach", name)
         check_function(fn, name)
 
-        def call(end_ms: int, pairs: list[Pair]) -> None:
+        def call(end_ms: int, pairs: list[KeyValuePair]) -> None:
             fn(pairs)
 
         flow.wiring.add(name, self._transforming(flow, name, call), flow)
@@ -185,7 +191,7 @@ class MicroBatches:
             )
         wiring.check_own(other.stream._flow, name)
         left, right = wiring.by_key(self.stream._flow), wiring.by_key(other.stream._flow)
-        spec = BatchJoin(
+        spec = BatchJoinSpec(
             stores=(buffer_store(name, left.key),),
             intervals=self._cut(left),
             joiner=_both if joiner is None else check_function(joiner, name),
@@ -231,11 +237,11 @@ class MicroBatches:
             raise TopologyError(f"operator {name!r} needs a ready aggregate that can be merged, not {aggregator!r:.60}")
         panes = dataclasses.replace(cut, size_ms=cut.pane_ms, slide_ms=cut.pane_ms)
         stores = aggregate_stores(f"{name}-partial", STRING, aggregator, totals=False)
-        wiring.add(f"{name}-partial", BatchPartial(stores=stores, intervals=panes, aggregator=aggregator), flow)
+        wiring.add(f"{name}-partial", BatchPartialSpec(stores=stores, intervals=panes, aggregator=aggregator), flow)
         sent = self.stream._behind(f"{name}-partial", key=STRING, value=PARTIAL)
         sent = wiring.repartition(sent, partitions=1, name=f"{name}-partial")
         subtracts = cut.size_ms > cut.slide_ms and _subtracts(aggregator)
-        spec = BatchTotal(
+        spec = BatchTotalSpec(
             stores=total_stores(name, aggregator, totals=subtracts),
             intervals=cut,
             aggregator=aggregator,
@@ -270,7 +276,7 @@ class MicroBatches:
         """How often each value is in a batch, under the value."""
         flow = self.stream._flow
         name = flow.wiring.name(flow, "batch-count-by-value", name)
-        flow.wiring.add(f"{name}-value", SelectKey(fn=lambda _, v: v), flow)
+        flow.wiring.add(f"{name}-value", SelectKeySpec(fn=lambda _, v: v), flow)
         keyed = self.stream._stream(self.stream._behind(f"{name}-value", key=flow.value, rekeyed=True))
         return MicroBatches(keyed, self.intervals).count_by_key(name=name)
 
@@ -291,7 +297,7 @@ class MicroBatches:
             )
         subtracts = cut.size_ms > cut.slide_ms and _subtracts(aggregator)
         stores = aggregate_stores(name, flow.key, aggregator, totals=subtracts)
-        spec = BatchAggregate(stores=stores, intervals=cut, aggregator=aggregator, key_serde=flow.key)
+        spec = BatchAggregateSpec(stores=stores, intervals=cut, aggregator=aggregator, key_serde=flow.key)
         wiring.add(name, spec, flow)
         return self._after(name, flow, None, aggregator.result_serde)
 
@@ -319,7 +325,7 @@ class MicroBatches:
         else:
             stores.append(StoreSpec(f"{name}-begun", "key_value", mine.key, BYTES))
             flow = self._seeded(name, initial_state, serde)
-        spec = BatchState(
+        spec = BatchStateSpec(
             stores=tuple(stores),
             intervals=self._cut(flow),
             fn=fn,
@@ -337,11 +343,11 @@ class MicroBatches:
         # as bytes, so that what one task changes in place no other one sees
         given = {flow.key.serialize(k): serde.serialize(v) for k, v in states.items()}
 
-        def seeds() -> Iterable[Pair]:
+        def seeds() -> Iterable[KeyValuePair]:
             return [(flow.key.deserialize(k), serde.deserialize(v)) for k, v in given.items()]
 
         sent = StoreSpec(f"{name}-seeded", "key_value", BYTES, BYTES)
-        flow.wiring.add(f"{name}-seeds", BatchSeeds(stores=(sent,), seeds=seeds), flow)
+        flow.wiring.add(f"{name}-seeds", BatchSeedsSpec(stores=(sent,), seeds=seeds), flow)
         made = self.stream._behind(f"{name}-seeds", value=either_serde(flow.value, serde))
         return flow.wiring.repartition(made, name=f"{name}-seeds")
 
@@ -363,17 +369,17 @@ class MicroBatches:
         """All records in one task, as pairs under one key."""
         flow = self.stream._flow
         name = flow.wiring.name(flow, f"batch-{kind}", name)
-        flow.wiring.add(f"{name}-gather", Map(fn=_as_pair), flow)
+        flow.wiring.add(f"{name}-gather", MapSpec(fn=_as_pair), flow)
         pairs = self.stream._behind(f"{name}-gather", key=STRING, value=pair_serde(flow.key, flow.value))
         return flow.wiring.repartition(pairs, partitions=1, name=f"{name}-gather"), name
 
     def _transforming(
-        self, flow: Flow, name: str, fn: Callable[[int, list[Pair]], Iterable[Pair] | None]
-    ) -> BatchTransform:
-        def of_pairs(end_ms: int, gathered: list[Pair]) -> Iterable[Pair] | None:
+        self, flow: Flow, name: str, fn: Callable[[int, list[KeyValuePair]], Iterable[KeyValuePair] | None]
+    ) -> BatchTransformSpec:
+        def of_pairs(end_ms: int, gathered: list[KeyValuePair]) -> Iterable[KeyValuePair] | None:
             return fn(end_ms, [pair for _, pair in gathered])
 
-        return BatchTransform(
+        return BatchTransformSpec(
             stores=(buffer_store(name, flow.key),),
             intervals=self._cut(flow),
             fn=of_pairs,
@@ -404,10 +410,10 @@ def _both(left: Any, right: Any) -> list[Any]:
     return [left, right]
 
 
-def _as_pair(key: Any, value: Any) -> Pair:
+def _as_pair(key: Any, value: Any) -> KeyValuePair:
     return "", (key, value)
 
 
-def _show(write: Callable[[str], Any], n: int, end_ms: int, pairs: list[Pair]) -> None:
+def _show(write: Callable[[str], Any], n: int, end_ms: int, pairs: list[KeyValuePair]) -> None:
     more = ["..."] if len(pairs) > n else []
     write("\n".join([f"--- {end_ms} ms ---", *(str(p) for p in pairs[:n]), *more]))

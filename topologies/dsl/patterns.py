@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import JSON, Serde
+from penstock.state.serdes.serde import JSON, Serde
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.typed import row_function
 from penstock.topologies.dsl.wiring import check_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.match import MatchPattern, match_stores
+from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, match_stores
 from penstock.topologies.patterns.conditions import User
 from penstock.topologies.patterns.pattern import Pattern
 
@@ -83,7 +83,7 @@ class PatternMethods(Handle):
                 return condition
             return User(row_function(condition.fn, name, flow, ("value",), condition=True), iterative=False)
 
-        spec = MatchPattern(
+        spec = MatchPatternSpec(
             stores=match_stores(name, flow.key, pattern),
             pattern=pattern.with_conditions(typed),
             value_serde=flow.value,

@@ -13,11 +13,11 @@ from penstock.topologies.dsl.typed import RECORD, scope_of_flow
 from penstock.topologies.dsl.wiring import as_serde, check_function
 from penstock.topologies.expressions.row_function import to_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operator import Question
-from penstock.topologies.operators.endpoints import Source
-from penstock.topologies.operators.lookup import Lookup
-from penstock.topologies.operators.records import MapRecords
-from penstock.topologies.operators.side_input import MapWithSide
+from penstock.topologies.operator_api.operator import ExternalCall
+from penstock.topologies.operators.joins.side_input import SideInputSpec
+from penstock.topologies.operators.records.external_lookup import LookupSpec
+from penstock.topologies.operators.records.record_functions import MapRecordsSpec
+from penstock.topologies.operators.records.source_sink import SourceSpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -39,14 +39,14 @@ class RecordMethods(Handle):
     ) -> KStream:
         """The records ``fn(record)``, with timestamp and headers; ``None`` drops one."""
         return self._then(
-            "map-records", name, lambda f: MapRecords(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
+            "map-records", name, lambda f: MapRecordsSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
         )
 
     def with_headers(self, fn: Callable[[Record], Headers], *, name: str | None = None) -> KStream:
         """The same records with the headers ``fn(record)``: pairs of a name and bytes."""
         checked = check_function(fn, name or "with-headers")
         return self._then(
-            "with-headers", name, lambda f: MapRecords(fn=f), lambda r: r._replace(headers=tuple(checked(r)))
+            "with-headers", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(headers=tuple(checked(r)))
         )
 
     def with_timestamp(self, fn: Callable[[Record], int] | Expression, *, name: str | None = None) -> KStream:
@@ -57,7 +57,7 @@ class RecordMethods(Handle):
             fn = lambda r: of_record(r.key, r.value, r.timestamp_ms, r.headers)  # noqa: E731  # stands for a function
         checked = check_function(fn, name or "with-timestamp")
         return self._then(
-            "with-timestamp", name, lambda f: MapRecords(fn=f), lambda r: r._replace(timestamp_ms=checked(r))
+            "with-timestamp", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(timestamp_ms=checked(r))
         )
 
     def map_with_side(
@@ -78,7 +78,7 @@ class RecordMethods(Handle):
         for side in sides:
             wiring.check_own(side._flow, name)
         stores = tuple(global_rows(s, f"{name}-side-{i}") for i, s in enumerate(sides, 1))
-        wiring.add(name, MapWithSide(stores=stores, fn=check_function(fn, name)), self._flow)
+        wiring.add(name, SideInputSpec(stores=stores, fn=check_function(fn, name)), self._flow)
         return self._stream(self._behind(name, value=value))
 
     def lookup(
@@ -94,17 +94,18 @@ class RecordMethods(Handle):
     ) -> KStream:
         """Ask the world outside about each record: ``fn(key, value)``, a plain function or ``async def``, at most
         ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``; ``answer`` is the serde by
-        which answers are journaled, so that a replay asks nobody. See ``penstock.topologies.operators.lookup``."""
+        which answers are journaled, so that a replay asks nobody. See
+        ``penstock.topologies.operators.records.external_lookup``."""
         name = self._flow.wiring.name(self._flow, "lookup", name)
         if concurrency < 1 or timeout_s <= 0:
             raise TopologyError(
                 f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0"
             )
         serde = as_serde(answer, f"the answers of operator {name!r}")
-        question = Question(
+        question = ExternalCall(
             fn=check_function(fn, name), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
         )
-        spec = Lookup(question=question, joiner=None if joiner is None else check_function(joiner, name))
+        spec = LookupSpec(question=question, joiner=None if joiner is None else check_function(joiner, name))
         self._flow.wiring.add(name, spec, self._flow)
         made = value if value is not None else (serde if joiner is None else None)
         return self._stream(self._behind(name, value=made))
@@ -119,7 +120,7 @@ class RecordMethods(Handle):
         self._stream(self._flow).to(topic, name=None if name is None else f"{name}-sink")
         flow = self._flow
         source = topic if name is None else name
-        spec = Source(topic=topic, key_serde=flow.key, value_serde=flow.value)
+        spec = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value)
         flow.wiring.add_source(source, spec)
         return self._stream(self._behind_source(source))
 

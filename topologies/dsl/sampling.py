@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.window_keys import windowed_serde
+from penstock.state.serdes.window_keys import windowed_serde
 from penstock.topologies.aggregators.encoding import RESULT_JSON
 from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.typed import row_function
 from penstock.topologies.dsl.wiring import as_serde
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.deduplicate import Deduplicate, dedup_stores
-from penstock.topologies.operators.pairs import pair_serde
-from penstock.topologies.operators.sampling import SampleKeys, SampleReservoir, reservoir_store
-from penstock.topologies.operators.stateless import Map
+from penstock.topologies.operators.base.record_pairs import pair_serde
+from penstock.topologies.operators.records.deduplicate import DeduplicateSpec, dedup_stores
+from penstock.topologies.operators.records.sampling import SampleKeysSpec, SampleReservoirSpec, reservoir_store
+from penstock.topologies.operators.records.stateless import MapSpec
 from penstock.topologies.windows import TumblingWindows, duration_ms
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ class SamplingMethods(Handle):
         else:
             fn = row_function(key, name, flow)
             ids, packed = as_serde(id_serde, f"the ids of operator {name!r}"), pair_serde(flow.key, flow.value)
-            wiring.add(f"{name}-id", Map(fn=lambda k, v: (fn(k, v), (k, v))), flow)
+            wiring.add(f"{name}-id", MapSpec(fn=lambda k, v: (fn(k, v), (k, v))), flow)
             flow = wiring.repartition(self._behind(f"{name}-id", key=ids, value=packed), name=f"{name}-id")
         stores = dedup_stores(name, flow.key)
-        wiring.add(name, Deduplicate(stores=stores, within_ms=within_ms, grace_ms=grace_ms), flow)
+        wiring.add(name, DeduplicateSpec(stores=stores, within_ms=within_ms, grace_ms=grace_ms), flow)
         behind = self._stream(flow)._behind(name)
         if key is None:
             return self._stream(behind)
-        wiring.add(f"{name}-record", Map(fn=_second), behind)
+        wiring.add(f"{name}-record", MapSpec(fn=_second), behind)
         mine = self._flow
         return self._stream(
             self._stream(behind)._behind(f"{name}-record", key=mine.key, value=mine.value, rekeyed=True)
@@ -73,7 +73,7 @@ class SamplingMethods(Handle):
             raise TopologyError(f"operator {name!r}: fraction={fraction}; it must be from 0 to 1")
         if not 0 <= seed < 1 << 64:
             raise TopologyError(f"operator {name!r}: seed={seed}; it must be from 0 to 2**64 - 1")
-        spec = SampleKeys(fraction=fraction, key_serde=self.key_serde, seed=seed)
+        spec = SampleKeysSpec(fraction=fraction, key_serde=self.key_serde, seed=seed)
         return self._stream(self._add("sample", name, lambda _: spec))
 
     def sample_reservoir(self, n: int, window: TumblingWindows | int | str, *, name: str | None = None) -> KStream:
@@ -88,7 +88,7 @@ class SamplingMethods(Handle):
         if windows.offset_ms or windows.time != "event":
             raise TopologyError(f"operator {name!r}: reservoirs have windows of event time without offset")
         flow = wiring.by_key(self._flow)
-        spec = SampleReservoir(
+        spec = SampleReservoirSpec(
             stores=(reservoir_store(name, flow.key),),
             n=n,
             size_ms=windows.size_ms,

@@ -9,8 +9,8 @@ from penstock.state.errors import TopologyError
 from penstock.topologies import estimates
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import check_function
-from penstock.topologies.operators.shed import Shed, rate_store
-from penstock.topologies.operators.weigh import Weigh
+from penstock.topologies.operators.aggregates.sample_weights import SampleWeightSpec
+from penstock.topologies.operators.records.load_shedding import LoadSheddingSpec, rate_store
 from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
@@ -24,13 +24,14 @@ class SheddingMethods(Handle):
     def shed(self, max_latency: int | str, *, settle: int | str = "1s", name: str | None = None) -> KStream:
         """All records while event time is at most ``max_latency`` behind the clock; else a sample of them, at a rate that
         is halved as long as that goes on, and doubled when it is over, at most once per ``settle``. Each record bears
-        its rate (``rate_of(headers)``); ``estimate`` reckons with it. See ``penstock.topologies.operators.shed``."""
+        its rate (``rate_of(headers)``); ``estimate`` reckons with it. See
+        ``penstock.topologies.operators.records.load_shedding``."""
         wiring = self._flow.wiring
         name = wiring.name(self._flow, "shed", name)
         max_latency_ms, settle_ms = duration_ms(max_latency), duration_ms(settle)
         if max_latency_ms < 1:
             raise TopologyError(f"operator {name!r}: max_latency={max_latency!r}; give at least 1 ms")
-        spec = Shed(stores=(rate_store(name),), max_latency_ms=max_latency_ms, settle_ms=settle_ms)
+        spec = LoadSheddingSpec(stores=(rate_store(name),), max_latency_ms=max_latency_ms, settle_ms=settle_ms)
         wiring.add(name, spec, self._flow)
         return self._stream(self._behind(name))
 
@@ -72,7 +73,7 @@ class SheddingMethods(Handle):
                 made["distinct"] = estimates.distinct(totals)
             return made
 
-        self._flow.wiring.add(f"{name}-weighed", Weigh(number=numbered, distinct=told), self._flow)
+        self._flow.wiring.add(f"{name}-weighed", SampleWeightSpec(number=numbered, distinct=told), self._flow)
         grouped = self._stream(self._behind(f"{name}-weighed", value=list)).group_by_key()
         if windows is not None:
             grouped = grouped.windowed_by(windows)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.batch import Batch
 from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.typed import row_function, selection
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
-from penstock.topologies.operators import stateless
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.records import stateless
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -28,20 +28,20 @@ class StatelessMethods(Handle):
 
     def filter(self, fn: Function | Expression, *, name: str | None = None) -> KStream:
         """The records for which ``fn(key, value)`` is true."""
-        return self._then("filter", name, lambda f: stateless.Filter(fn=f), fn, condition=True)
+        return self._then("filter", name, lambda f: stateless.FilterSpec(fn=f), fn, condition=True)
 
     def filter_not(self, fn: Function | Expression, *, name: str | None = None) -> KStream:
         """The records for which ``fn(key, value)`` is false; those for which an expression is null are dropped too."""
         if isinstance(fn, Expression):
-            return self._then("filter-not", name, lambda f: stateless.Filter(fn=f), ~fn, condition=True)
-        return self._then("filter-not", name, lambda f: stateless.Filter(fn=f, negate=True), fn)
+            return self._then("filter-not", name, lambda f: stateless.FilterSpec(fn=f), ~fn, condition=True)
+        return self._then("filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn)
 
     def filter_values(self, fn: Callable[[Any], Any] | Expression, *, name: str | None = None) -> KStream:
         """The records for which ``fn(value)`` is true."""
         return self._then(
             "filter-values",
             name,
-            lambda f: stateless.Filter(fn=f, values_only=not isinstance(f, ExpressionFunction)),
+            lambda f: stateless.FilterSpec(fn=f, values_only=not isinstance(f, ExpressionFunction)),
             fn,
             condition=True,
         )
@@ -56,7 +56,7 @@ class StatelessMethods(Handle):
         return self._then(
             "map-values",
             name,
-            lambda f: stateless.MapValues(fn=f, with_key=isinstance(f, ExpressionFunction)),
+            lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction)),
             fn,
             value=value,
             gives="value",
@@ -67,7 +67,7 @@ class StatelessMethods(Handle):
         return self._then(
             "map-values-with-key",
             name,
-            lambda f: stateless.MapValues(fn=f, with_key=True),
+            lambda f: stateless.MapValuesSpec(fn=f, with_key=True),
             fn,
             value=value,
             gives="value",
@@ -77,7 +77,9 @@ class StatelessMethods(Handle):
         self, fn: Callable[[Any], Iterable[Any]], *, value: Any = None, name: str | None = None
     ) -> KStream:
         """Each value of ``fn(value)``, under the same key."""
-        return self._then("flat-map-values", name, lambda f: stateless.FlatMap(fn=f, values_only=True), fn, value=value)
+        return self._then(
+            "flat-map-values", name, lambda f: stateless.FlatMapSpec(fn=f, values_only=True), fn, value=value
+        )
 
     def flat_map_values_with_key(
         self, fn: Callable[[Any, Any], Iterable[Any]], *, value: Any = None, name: str | None = None
@@ -86,18 +88,18 @@ class StatelessMethods(Handle):
         return self._then(
             "flat-map-values-with-key",
             name,
-            lambda f: stateless.FlatMap(fn=f, values_only=True, with_key=True),
+            lambda f: stateless.FlatMapSpec(fn=f, values_only=True, with_key=True),
             fn,
             value=value,
         )
 
     def peek(self, fn: Function, *, name: str | None = None) -> KStream:
         """The same records; ``fn(key, value)`` is called for its effect, which may repeat after a restart."""
-        return self._then("peek", name, lambda f: stateless.Peek(fn=f), fn)
+        return self._then("peek", name, lambda f: stateless.PeekSpec(fn=f), fn)
 
     def foreach(self, fn: Function, *, name: str | None = None) -> None:
         """Call ``fn(key, value)`` for its effect, which may repeat after a restart."""
-        self._then("foreach", name, lambda f: stateless.Peek(fn=f), fn)
+        self._then("foreach", name, lambda f: stateless.PeekSpec(fn=f), fn)
 
     # -- keys change -----------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class StatelessMethods(Handle):
         name: str | None = None,
     ) -> KStream:
         """The records ``fn(key, value)``, pairs of key and value."""
-        return self._then("map", name, lambda f: stateless.Map(fn=f), fn, key=key, value=value, rekeyed=True)
+        return self._then("map", name, lambda f: stateless.MapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
 
     def flat_map(
         self,
@@ -121,12 +123,14 @@ class StatelessMethods(Handle):
         name: str | None = None,
     ) -> KStream:
         """Each pair of key and value of ``fn(key, value)``."""
-        return self._then("flat-map", name, lambda f: stateless.FlatMap(fn=f), fn, key=key, value=value, rekeyed=True)
+        return self._then(
+            "flat-map", name, lambda f: stateless.FlatMapSpec(fn=f), fn, key=key, value=value, rekeyed=True
+        )
 
     def select_key(self, fn: Function | Expression, *, key: Any = None, name: str | None = None) -> KStream:
         """The same values under ``fn(key, value)``."""
         return self._then(
-            "select-key", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True, gives="key"
+            "select-key", name, lambda f: stateless.SelectKeySpec(fn=f), fn, key=key, rekeyed=True, gives="key"
         )
 
     def map_batch(
@@ -142,7 +146,7 @@ class StatelessMethods(Handle):
         return self._then(
             "map-batch",
             name,
-            lambda f: stateless.MapBatch(fn=f),
+            lambda f: stateless.MapBatchSpec(fn=f),
             fn,
             key=key,
             value=value,
@@ -178,7 +182,7 @@ class StatelessMethods(Handle):
                 "each branch a name of its own of letters, digits and '_'"
             )
         checked = tuple(row_function(p, name, self._flow, condition=True) for p in named.values())
-        wiring.add(name, stateless.Branch(predicates=checked, out_ports=ports), self._flow)
+        wiring.add(name, stateless.BranchSpec(predicates=checked, out_ports=ports), self._flow)
         streams = {p: self._stream(self._behind(name, port=p)) for p in ports}
         return streams if mapped else tuple(streams.values())
 
@@ -202,6 +206,6 @@ class StatelessMethods(Handle):
                 raise TopologyError(
                     f"operator {name!r} merges {flow.out!r} with itself, which would double its records; merge it once"
                 )
-        wiring.add(name, stateless.Merge(), *flows)
+        wiring.add(name, stateless.MergeSpec(), *flows)
         flow = self._behind(name, rekeyed=any(f.rekeyed for f in flows))
         return self._stream(dataclasses.replace(flow, watermarked=any(f.watermarked for f in flows)))

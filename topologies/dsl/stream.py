@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.state.errors import TopologyError
-from penstock.state.store import StoreSpec
-from penstock.state.window_keys import WindowedSerde
+from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.combining import Grouping
 from penstock.topologies.dsl.expressions import ExpressionMethods
 from penstock.topologies.dsl.global_table import GlobalTableJoinMethods
@@ -30,11 +30,11 @@ from penstock.topologies.dsl.stateless import StatelessMethods
 from penstock.topologies.dsl.stream_joins import StreamJoinMethods
 from penstock.topologies.dsl.to_table import ToTableMethods
 from penstock.topologies.dsl.wiring import Flow, check_function
-from penstock.topologies.edges import NO_RETRACTIONS, EdgeKind
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators import stateless
-from penstock.topologies.operators.endpoints import Route, Sink
-from penstock.topologies.operators.processor import Processor, ProcessorSpec, processor_spec
+from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind
+from penstock.topologies.operators.processors.processor import Processor, ProcessorSpec, processor_spec
+from penstock.topologies.operators.records import stateless
+from penstock.topologies.operators.records.source_sink import Route, SinkSpec
 
 OF_GROUPED = {
     "windowed_by": "windowed_by(…)",
@@ -126,7 +126,7 @@ class KStream(
     ) -> KGroupedStream:
         """Group by ``fn(key, value)``, always through a repartition topic."""
         keyed = self._then(
-            "group-by", name, lambda f: stateless.SelectKey(fn=f), fn, key=key, rekeyed=True, gives="key"
+            "group-by", name, lambda f: stateless.SelectKeySpec(fn=f), fn, key=key, rekeyed=True, gives="key"
         )
         flow = keyed._flow
         wiring = flow.wiring
@@ -165,7 +165,7 @@ class KStream(
         flow = self._behind(self._flow.operator, port=self._flow.port, key=key, value=value)
         inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
         accepts: frozenset[EdgeKind] = frozenset({"insert"}) if append_only else NO_RETRACTIONS
-        spec = Sink(
+        spec = SinkSpec(
             topic=topics[0] if callable(topic) else topic,
             topic_of=topic if callable(topic) else None,
             topics=tuple(topics),

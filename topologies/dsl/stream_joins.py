@@ -7,16 +7,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
 from penstock.state.errors import TopologyError
-from penstock.state.store import StoreSpec
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.stream_table_joins import StreamTableJoinMethods
 from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.as_of_join import AsOfJoin, Direction, as_of_stores
-from penstock.topologies.operators.many_join import ManyJoin
-from penstock.topologies.operators.stream_join import ResultTime, StreamStreamJoin, buffer_retention_ms, join_stores
-from penstock.topologies.operators.timers import timer_store
+from penstock.topologies.operators.base.store_timers import timer_store
+from penstock.topologies.operators.joins.as_of_join import AsOfJoinSpec, Direction, as_of_stores
+from penstock.topologies.operators.joins.multi_stream_join import MultiStreamJoinSpec
+from penstock.topologies.operators.joins.stream_stream_join import (
+    ResultTime,
+    StreamStreamJoinSpec,
+    buffer_retention_ms,
+    join_stores,
+)
 from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
@@ -138,7 +143,7 @@ class StreamJoinMethods(StreamTableJoinMethods):
         keep_ms = buffer_retention_ms(before_ms, after_ms, grace_ms)
         stores = join_stores(name, (left.key, right.key), (left.value, right.value), keep_ms)
         watermarked = left.watermarked or right.watermarked
-        spec = StreamStreamJoin(
+        spec = StreamStreamJoinSpec(
             stores=(*stores, timer_store(f"{name}-unmatched")) if any(keeps) and not eager else stores,
             joiner=checked,
             before_ms=before_ms,
@@ -170,7 +175,7 @@ class StreamJoinMethods(StreamTableJoinMethods):
         name: str | None = None,
     ) -> KStream:
         """``joiner(left, right)`` of each record with the one of ``other`` that is nearest in time, at most ``tolerance``
-        away (``penstock.topologies.operators.as_of_join``); ``left``: also with ``None`` when there is none."""
+        away (``penstock.topologies.operators.joins.as_of_join``); ``left``: also with ``None`` when there is none."""
         wiring = self._flow.wiring
         name = wiring.name(self._flow, "join-as-of", name)
         if direction not in get_args(Direction):
@@ -180,7 +185,7 @@ class StreamJoinMethods(StreamTableJoinMethods):
         _check_keys(mine, theirs, name)
         wiring.check_together((mine, theirs), name)
         watermarked = mine.watermarked or theirs.watermarked
-        spec = AsOfJoin(
+        spec = AsOfJoinSpec(
             stores=as_of_stores(name, mine.key, theirs.value, direction, tolerance_ms, grace_ms),
             joiner=check_function(joiner, name),
             direction=direction,
@@ -217,7 +222,7 @@ class StreamJoinMethods(StreamTableJoinMethods):
         watermarked = any(f.watermarked for f in flows)
         ports = tuple(f"in{i}" for i in range(len(flows)))
         kept_ms = max(within_ms + grace_ms, 1)
-        spec = ManyJoin(
+        spec = MultiStreamJoinSpec(
             in_ports=ports,
             stores=tuple(
                 StoreSpec(f"{name}-{p}", "list", f.key, f.value, retention_ms=kept_ms)

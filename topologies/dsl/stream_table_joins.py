@@ -11,12 +11,12 @@ from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import join_function, result_serde
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operator import OperatorSpec
-from penstock.topologies.operators.hold import Hold, hold_store
-from penstock.topologies.operators.join import StreamTableJoin
-from penstock.topologies.operators.table_views import StoreView
-from penstock.topologies.operators.versioned_join import StreamVersionedJoin
-from penstock.topologies.operators.view_join import StreamViewJoin
+from penstock.topologies.operator_api.operator import OperatorSpec
+from penstock.topologies.operators.base.grace_buffer import GraceBufferSpec, hold_store
+from penstock.topologies.operators.joins.stream_table_join import StreamTableJoinSpec
+from penstock.topologies.operators.joins.stream_versioned_join import StreamVersionedJoinSpec
+from penstock.topologies.operators.joins.stream_view_join import StreamViewJoinSpec
+from penstock.topologies.operators.tables.table_views import StoreView
 from penstock.topologies.windows import duration_ms
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class StreamTableJoinMethods(Handle):
                     f"{table.name!r} knows its history; give less grace or more history"
                 )
             held = f"{name}-hold"
-            spec = Hold(
+            spec = GraceBufferSpec(
                 stores=(hold_store(held, hold_ms),),
                 hold_ms=hold_ms,
                 key_serde=flow.key,
@@ -102,7 +102,9 @@ class StreamTableJoinMethods(Handle):
             wiring.add(held, spec, flow)
             flow = dataclasses.replace(flow, operator=held, port=None)
         view = table.view
-        join = StreamVersionedJoin(stores=view.stores, joiner=joiner, view=view, history_ms=table.history_ms, left=left)
+        join = StreamVersionedJoinSpec(
+            stores=view.stores, joiner=joiner, view=view, history_ms=table.history_ms, left=left
+        )
         wiring.add_ports(name, join, {"in": flow, "table": table._flow})
         return self._stream(self._stream(flow)._behind(name, value=value))
 
@@ -111,5 +113,5 @@ def _join_of_rows(table: KTable, joiner: Function, *, left: bool) -> OperatorSpe
     """The operator for a table with rows of its own, or for one whose rows are computed."""
     view = table.view
     if isinstance(view, StoreView):
-        return StreamTableJoin(stores=(view.store,), joiner=joiner, left=left)
-    return StreamViewJoin(stores=view.stores, view=view, joiner=joiner, left=left)
+        return StreamTableJoinSpec(stores=(view.store,), joiner=joiner, left=left)
+    return StreamViewJoinSpec(stores=view.stores, view=view, joiner=joiner, left=left)

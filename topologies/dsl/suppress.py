@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, get_args
 
 from penstock.state.errors import TopologyError
-from penstock.state.store import StoreSpec
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.table_handle import TableHandle
-from penstock.topologies.graph import GraphBuilder
-from penstock.topologies.operators.closing import Clock
-from penstock.topologies.operators.suppress import BUFFERED, Suppress, Until, WhenFull
+from penstock.topologies.graph.topology import GraphBuilder
+from penstock.topologies.operators.tables.suppress import BUFFERED, SuppressSpec, Until, WhenFull
+from penstock.topologies.operators.windows.window_closing import ClosingTime
 from penstock.topologies.windows import SessionWindows, Windows
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class SuppressMethods(TableHandle):
         ``until_window_closes()``, which lets each window's result go once, when it is final. The buffer may be bounded by
         keys and bytes; ``when_full`` is ``emit_early`` (default for a time limit) or ``shut_down`` (the only one for
         window close, whose results would not be final otherwise). Buffer and operator are called ``name``. See
-        ``penstock.topologies.operators.suppress``."""
+        ``penstock.topologies.operators.tables.suppress``."""
         flow = self._flow
         name = flow.wiring.name(flow, "suppress", name)
         if not isinstance(until, Until):
@@ -46,7 +46,7 @@ class SuppressMethods(TableHandle):
         if until.closes:
             limit_ms, clock = self._closing(name, until)
         assert limit_ms is not None
-        spec = Suppress(
+        spec = SuppressSpec(
             stores=(StoreSpec(name, "key_value", flow.key, BUFFERED),),
             limit_ms=limit_ms,
             closes=until.closes,
@@ -63,7 +63,7 @@ class SuppressMethods(TableHandle):
         flow.wiring.add(name, spec, flow)
         return self._table(self._behind(name), inputs=(self._itself(),))
 
-    def _closing(self, name: str, until: Until) -> tuple[int, Clock]:
+    def _closing(self, name: str, until: Until) -> tuple[int, ClosingTime]:
         """How long after a window's end it is final, and by what time."""
         if not self.windowed:
             raise TopologyError(
@@ -71,7 +71,7 @@ class SuppressMethods(TableHandle):
                 "use until_time_limit, or windowed_by(…) before the aggregation"
             )
         made = list(_windows_behind(self._flow.wiring.graph, self.name))
-        clock: Clock = "watermark" if self._flow.watermarked else "stream_time"
+        clock: ClosingTime = "watermark" if self._flow.watermarked else "stream_time"
         if any(w.time == "processing" for w in made):
             clock = "wall"
         if until.limit_ms is not None:
@@ -84,7 +84,7 @@ class SuppressMethods(TableHandle):
         return max(_closes_after_ms(w, name) for w in made), clock
 
 
-_STREAM_TIME: Clock = "stream_time"
+_STREAM_TIME: ClosingTime = "stream_time"
 
 
 def _windows_behind(graph: GraphBuilder, operator: str) -> Iterable[Windows]:

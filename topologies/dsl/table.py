@@ -15,7 +15,7 @@ from penstock.topologies.dsl.table_ops import TableOpMethods
 from penstock.topologies.dsl.typed import result_serde, row_function
 from penstock.topologies.dsl.wiring import as_serde
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.stateless import SelectKey
+from penstock.topologies.operators.records.stateless import SelectKeySpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.stream import KStream
@@ -36,7 +36,7 @@ class KTable(TableOpMethods, TableJoinMethods, TableGroupMethods, SuppressMethod
         checked = row_function(key_fn, name, flow, record=True)
         key = result_serde(checked, name, key)
         serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
-        wiring.add(name, SelectKey(fn=checked), flow)
+        wiring.add(name, SelectKeySpec(fn=checked), flow)
         return self._stream(dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True))
 
     @property

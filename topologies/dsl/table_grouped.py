@@ -6,20 +6,20 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.change_serde import change_serde
 from penstock.state.errors import TopologyError
-from penstock.state.serde import INT, Serde
-from penstock.state.store import StoreSpec
+from penstock.state.serdes.change_serde import change_serde
+from penstock.state.serdes.serde import INT, Serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
-from penstock.topologies.expressions.aggregates import aggregator_of_one
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operator import Emission
-from penstock.topologies.operators.row_expiry import checked_ttl, expiry_store
-from penstock.topologies.operators.table_aggregate import Regroup, TableAggregate
-from penstock.topologies.operators.table_views import view_of_results
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
+from penstock.topologies.operators.tables.table_aggregate import RegroupSpec, TableAggregateSpec
+from penstock.topologies.operators.tables.table_views import view_of_results
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
@@ -45,7 +45,7 @@ class TableGroupMethods(TableHandle):
         table = self.readable()
         table.request_olds()
         flow = table._behind(name, key=key, value=value, rekeyed=True)
-        wiring.add(name, Regroup(fn=check_function(fn, name), key_serde=flow.key), table._flow)
+        wiring.add(name, RegroupSpec(fn=check_function(fn, name), key_serde=flow.key), table._flow)
         changes = dataclasses.replace(flow, value=change_serde(flow.value))
         return KGroupedTable(wiring.repartition(changes, partitions=partitions), flow.value)
 
@@ -177,7 +177,7 @@ class KGroupedTable:
                 "emission='every_update'"
             )
         store = StoreSpec(name, "key_value", self._flow.key, value)
-        spec = TableAggregate(
+        spec = TableAggregateSpec(
             stores=(store,) if self._ttl_ms is None else (store, expiry_store(name)),
             emission=emission,
             order_sensitive=self._ttl_ms is not None,

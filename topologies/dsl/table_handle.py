@@ -2,7 +2,7 @@
 
 A table of a topic or of an aggregation has a store. A filtered, mapped or joined one keeps no rows unless it is named or
 materialized: who must look its rows up computes them from the stores behind it
-(``penstock.topologies.operators.table_views``).
+(``penstock.topologies.operators.tables.table_views``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.store import StoreSpec
-from penstock.state.window_keys import WindowedSerde
+from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow
-from penstock.topologies.operators.row_expiry import expiry_store
-from penstock.topologies.operators.table_ops import KeepRows
-from penstock.topologies.operators.table_views import TableView, view_of_store
+from penstock.topologies.operators.base.row_expiry import expiry_store
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec
+from penstock.topologies.operators.tables.table_views import TableView, view_of_store
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
@@ -83,7 +83,7 @@ class TableHandle(Handle):
 
     def _kept(self, name: str, *, quiet: bool = False) -> KTable:
         store = StoreSpec(name, "key_value", self._flow.key, self._flow.value)
-        spec = KeepRows(stores=(store,), quiet=quiet)
+        spec = MaterializeSpec(stores=(store,), quiet=quiet)
         kept_ms = self._retained_ms() if self.windowed else None
         if kept_ms is not None:
             spec = dataclasses.replace(spec, stores=(store, expiry_store(name)), ttl_ms=kept_ms, silent=True)
@@ -93,7 +93,7 @@ class TableHandle(Handle):
     def _retained_ms(self) -> int | None:
         """How long the windows are kept that the rows are of."""
         spec = self._flow.wiring.graph.operator(self.name)
-        if isinstance(spec, KeepRows):
+        if isinstance(spec, MaterializeSpec):
             return spec.ttl_ms
         if self._store is not None:
             return self._store.retention_ms
@@ -133,7 +133,7 @@ class TableHandle(Handle):
         """Give a table that only passes changes on the store for which it has the place."""
         graph = self._flow.wiring.graph
         spec = graph.operator(self.name)
-        if isinstance(spec, KeepRows) and spec.store is None:
+        if isinstance(spec, MaterializeSpec) and spec.store is None:
             self._store = StoreSpec(self.name, "key_value", self._flow.key, self._flow.value)
             graph.replace_operator(self.name, dataclasses.replace(spec, stores=(self._store,)))
 

@@ -6,21 +6,26 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES, Serde
-from penstock.state.store import StoreSpec
+from penstock.state.serdes.serde import BYTES, Serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.typed import join_function, result_serde, row_function
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.internal_names import REGISTRATION as REGISTRATION_SUFFIX
-from penstock.topologies.internal_names import RESPONSE as RESPONSE_SUFFIX
-from penstock.topologies.operators.endpoints import Route, Sink, Source
-from penstock.topologies.operators.foreign_join import Answer, JoinAnswers, Subscribe, partition_of_answer
-from penstock.topologies.operators.foreign_wire import RESPONSE, SUBSCRIPTION
-from penstock.topologies.operators.table_join import TableJoin
-from penstock.topologies.operators.table_ops import KeepRows
-from penstock.topologies.operators.table_views import JoinView
+from penstock.topologies.operator_api.internal_names import REGISTRATION as REGISTRATION_SUFFIX
+from penstock.topologies.operator_api.internal_names import RESPONSE as RESPONSE_SUFFIX
+from penstock.topologies.operators.joins.foreign_key_join import (
+    ForeignKeyJoinSpec,
+    ForeignKeyResponseSpec,
+    ForeignKeySubscribeSpec,
+    partition_of_answer,
+)
+from penstock.topologies.operators.joins.foreign_key_messages import RESPONSE, SUBSCRIPTION
+from penstock.topologies.operators.joins.table_table_join import TableTableJoinSpec
+from penstock.topologies.operators.records.source_sink import Route, SinkSpec, SourceSpec
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec
+from penstock.topologies.operators.tables.table_views import JoinView
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
@@ -75,7 +80,7 @@ class TableJoinMethods(TableHandle):
         wiring.check_together((left._flow, right._flow), own)
         view = JoinView(left.view, right.view, checked, keeps_left, keeps_right)
         shared = not wiring.graph.upstream(left.name).isdisjoint(wiring.graph.upstream(right.name))
-        spec = TableJoin(view=view, stores=view.stores, shared=shared)
+        spec = TableTableJoinSpec(view=view, stores=view.stores, shared=shared)
         wiring.add_ports(own, spec, {"left": left._flow, "right": right._flow})
         watermarked = left._flow.watermarked or right._flow.watermarked
         flow = dataclasses.replace(left._behind(own, value=value), watermarked=watermarked)
@@ -129,7 +134,7 @@ class TableJoinMethods(TableHandle):
         asking, asked = self.readable(), other.readable()
         asking.request_olds()
         checked = join_function(joiner, own, (asking._flow, asked._flow), nulls=(False, left), into=value)
-        subscribe = Subscribe(
+        subscribe = ForeignKeySubscribeSpec(
             fn=row_function(fn, own, asking._flow),
             key_serde=asking.key_serde,
             value_serde=asking.value_serde,
@@ -140,7 +145,7 @@ class TableJoinMethods(TableHandle):
         answers = _exchange(own, asking, asked)
         # a store of results knows which there are; a left join has one for every left row
         marks = None if left or name else StoreSpec(f"{own}-joined", "key_value", asking.key_serde, BYTES)
-        join = JoinAnswers(
+        join = ForeignKeyJoinSpec(
             stores=asking.view.stores if marks is None else (*asking.view.stores, marks),
             rows=asking.view,
             value_serde=asking.value_serde,
@@ -152,7 +157,7 @@ class TableJoinMethods(TableHandle):
         wiring.add(f"{own}-response", join, answers)
         behind = self._behind(f"{own}-response", value=result_serde(checked, own, value))
         flow = dataclasses.replace(behind, port=None, rekeyed=False)
-        wiring.add(own, KeepRows(quiet=True), flow)
+        wiring.add(own, MaterializeSpec(quiet=True), flow)
         table = self._table(dataclasses.replace(flow, operator=own))
         return table if name is None else table.with_store()
 
@@ -166,7 +171,7 @@ def _exchange(own: str, asking: KTable, asked: KTable) -> Flow:
     wiring.check_together((subscriptions, asked._flow), own)
     arrived = _through(subscriptions, f"{own}{REGISTRATION_SUFFIX}")
     store = StoreSpec(f"{own}-subscription-store", "key_value", BYTES, SUBSCRIPTION)
-    answer = Answer(
+    answer = ForeignKeyResponseSpec(
         stores=(store, *asked.view.stores),
         right=asked.view,
         foreign_key_serde=asked.key_serde,
@@ -189,8 +194,8 @@ def _through(
     would wait for themselves."""
     wiring = flow.wiring
     key = flow.key if read_key is None else read_key
-    sink = Sink(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route=route)
-    source = Source(
+    sink = SinkSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route=route)
+    source = SourceSpec(
         topic=topic, key_serde=key, value_serde=flow.value, internal=True, carries_watermarks=route == "key"
     )
     wiring.add(f"{topic}-sink", sink, flow)

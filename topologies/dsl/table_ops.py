@@ -10,15 +10,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.store import StoreSpec
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Function
 from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.typed import result_serde, row_function, selection
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
-from penstock.topologies.operators.processor import Processor
-from penstock.topologies.operators.table_ops import KeepRows, TableFilter, TableMapValues
-from penstock.topologies.operators.table_views import ComputedView
+from penstock.topologies.operators.processors.processor import Processor
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec, TableMapValuesSpec
+from penstock.topologies.operators.tables.table_views import ComputedView
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
@@ -59,7 +59,7 @@ class TableOpMethods(TableHandle):
         own = self._operator_name("transform-values", name)
         flow = self._stream(self._flow).process(factory, stores=stores, value=value, keeps_key=True, name=own)._flow
         rows = f"{own}-rows"
-        flow.wiring.add(rows, KeepRows(), flow)
+        flow.wiring.add(rows, MaterializeSpec(), flow)
         return self._named(self._table(dataclasses.replace(flow, operator=rows, port=None)), name)
 
     def _filtered(self, kind: str, fn: Any, name: str | None, *, negate: bool) -> KTable:
@@ -67,20 +67,20 @@ class TableOpMethods(TableHandle):
         if negate and isinstance(fn, Expression):
             fn, negate = ~fn, False  # of what is null neither a condition nor its opposite is true
         checked = row_function(fn, own, self._flow, condition=True)
-        return self._derived(own, TableFilter(fn=checked, negate=negate), None, name)
+        return self._derived(own, TableFilterSpec(fn=checked, negate=negate), None, name)
 
     def _mapped(self, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> KTable:
         own = self._operator_name(kind, name)
         if isinstance(fn, StructOf):
             fn = selection(fn.fields, value)
         checked = row_function(fn, own, self._flow)
-        spec = TableMapValues(fn=checked, with_key=with_key or isinstance(checked, ExpressionFunction))
+        spec = TableMapValuesSpec(fn=checked, with_key=with_key or isinstance(checked, ExpressionFunction))
         return self._derived(own, spec, result_serde(checked, own, value), name)
 
     def _operator_name(self, kind: str, name: str | None) -> str:
         return self._flow.wiring.name(self._flow, kind, None if name is None else f"{name}-{kind}")
 
-    def _derived(self, own: str, spec: TableFilter | TableMapValues, value: Any, name: str | None) -> KTable:
+    def _derived(self, own: str, spec: TableFilterSpec | TableMapValuesSpec, value: Any, name: str | None) -> KTable:
         self._flow.wiring.add(own, spec, self._flow)
         table = self._table(
             self._behind(own, value=value),

@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.store import StoreSpec
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Handle
-from penstock.topologies.operators.row_expiry import checked_ttl, expiry_store
-from penstock.topologies.operators.table_ops import KeepRows
+from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.table import KTable
 
 
-def keep_rows(store: StoreSpec, ttl: int | str | None) -> KeepRows:
+def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
     """The operator that keeps a table's rows in a store. Raises ``TopologyError`` for a ttl that keeps none."""
     if ttl is None:
-        return KeepRows(stores=(store,))
-    return KeepRows(stores=(store, expiry_store(store.name)), ttl_ms=checked_ttl(ttl, store.name), order_sensitive=True)
+        return MaterializeSpec(stores=(store,))
+    return MaterializeSpec(
+        stores=(store, expiry_store(store.name)), ttl_ms=checked_ttl(ttl, store.name), order_sensitive=True
+    )
 
 
 class ToTableMethods(Handle):

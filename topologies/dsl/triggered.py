@@ -7,8 +7,8 @@
     panes.to("clicks-per-5m")
     panes.late.to("clicks-too-late")
 
-The records of a result are panes: ``pane_of(headers)`` says which. See ``penstock.topologies.operators.triggered`` for the
-semantics.
+The records of a result are panes: ``pane_of(headers)`` says which. See
+``penstock.topologies.operators.windows.triggered_windows`` for the semantics.
 """
 
 from __future__ import annotations
@@ -18,22 +18,28 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from penstock.state.errors import TopologyError
-from penstock.state.serde import BYTES, INT, JSON, Serde
-from penstock.state.store import StoreSpec
-from penstock.state.window_keys import spanning_serde
+from penstock.state.serdes.serde import BYTES, INT, JSON, Serde
+from penstock.state.serdes.window_keys import spanning_serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.typed import aggregate_of, options_and_parts, scope_of_flow, serde_of_type
 from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
-from penstock.topologies.edges import ANY_KIND, Emits
-from penstock.topologies.expressions.aggregates import aggregator_of_one
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators import stateless
-from penstock.topologies.operators.fold import COUNTING, Fold
-from penstock.topologies.operators.timers import timer_store
-from penstock.topologies.operators.triggered import Accumulation, Closing, Combiner, LateBy, TriggeredWindows
-from penstock.topologies.operators.triggered_state import list_serde, state_serde
-from penstock.topologies.operators.window_specs import key_serde
+from penstock.topologies.operator_api.edge_kinds import ANY_KIND, Emits
+from penstock.topologies.operators.aggregates.fold import COUNTING, Fold
+from penstock.topologies.operators.base.store_timers import timer_store
+from penstock.topologies.operators.records import stateless
+from penstock.topologies.operators.windows.trigger_state import list_serde, state_serde
+from penstock.topologies.operators.windows.triggered_windows import (
+    Accumulation,
+    Closing,
+    Combiner,
+    LateBy,
+    TriggeredWindowsSpec,
+)
+from penstock.topologies.operators.windows.window_operator_choice import key_serde
 from penstock.topologies.triggers import Trigger
 from penstock.topologies.windows import (
     CustomWindows,
@@ -122,7 +128,7 @@ class TriggeredStream(KStream):
         if self._late_stream is None:
             name = f"{self.name}-late"
             # they are facts, whatever panes are
-            spec = dataclasses.replace(stateless.Merge(), emits="insert", accepts=ANY_KIND)
+            spec = dataclasses.replace(stateless.MergeSpec(), emits="insert", accepts=ANY_KIND)
             self._late.wiring.add(name, spec, self._late)
             self._late_stream = KStream(dataclasses.replace(self._late, operator=name, port=None))
         return self._late_stream
@@ -227,7 +233,7 @@ class KTriggeredStream:
                 "give merger(key, a, b), or an aggregate that has a merge"
             )
         clocked = how.windows.time == "processing" or how.trigger.uses_wall_time
-        spec = TriggeredWindows(
+        spec = TriggeredWindowsSpec(
             stores=(
                 StoreSpec(name, "key_value", BYTES, state_serde(value)),
                 timer_store(f"{name}-event-timers"),

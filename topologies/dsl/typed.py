@@ -17,12 +17,12 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
-from penstock.state.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, finite, serde_of, taking_dicts
-from penstock.state.window_keys import WindowedSerde
+from penstock.state.serdes.serde import BYTES, FLOAT, INT, JSON, STRING, Serde, finite, serde_of, taking_dicts
+from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.topologies.aggregators.base import Aggregator, agg
+from penstock.topologies.aggregators.expression_aggregates import aggregator_of_all
 from penstock.topologies.dsl.wiring import Flow, check_function
-from penstock.topologies.expressions.aggregates import aggregator_of_all
-from penstock.topologies.expressions.inference import Scope, assignable
+from penstock.topologies.expressions.inference import ExpressionScope, assignable
 from penstock.topologies.expressions.row_function import ExpressionFunction, to_function
 from penstock.topologies.expressions.tree import Expression, Header, Input, StructOf, walk
 from penstock.topologies.expressions.types import TIMESTAMP, UNKNOWN, DataType, schema_of, struct_of
@@ -43,9 +43,9 @@ def _declares(serde: Serde[Any]) -> bool:
     return serde.declared is not None or serde.exact is not None
 
 
-def scope_of_flow(flow: Flow) -> Scope:
+def scope_of_flow(flow: Flow) -> ExpressionScope:
     """What an expression on the flow's records is typed against."""
-    return Scope(schema_of_serde(flow.value), schema_of_serde(flow.key))
+    return ExpressionScope(schema_of_serde(flow.value), schema_of_serde(flow.key))
 
 
 def row_function(
@@ -83,7 +83,7 @@ def join_function(
     if isinstance(fn, StructOf) and _is_class(into):
         fn = dataclasses.replace(fn, python=into)
     left, right = (schema_of_serde(f.value).or_null(n) for f, n in zip(sides, nulls, strict=True))
-    scope = Scope(left, schema_of_serde(sides[0].key), right)
+    scope = ExpressionScope(left, schema_of_serde(sides[0].key), right)
     return to_function(fn, ("left", "right"), scope, operator=name, condition=condition)
 
 

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from typing import Any, cast, get_args
 
 from penstock.state.errors import SerdeError, TopologyError
-from penstock.state.serde import Serde, serde_of
-from penstock.state.window_keys import WindowedSerde
-from penstock.topologies.edges import ANY_KIND
-from penstock.topologies.graph import GraphBuilder
-from penstock.topologies.internal_names import REPARTITION
-from penstock.topologies.operator import Emission, OperatorSpec
-from penstock.topologies.operators.endpoints import Route, Sink, Source
+from penstock.state.serdes.serde import Serde, serde_of
+from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.topologies.graph.topology import GraphBuilder
+from penstock.topologies.operator_api.edge_kinds import ANY_KIND
+from penstock.topologies.operator_api.internal_names import REPARTITION
+from penstock.topologies.operator_api.operator import Emission, OperatorSpec
+from penstock.topologies.operators.records.source_sink import Route, SinkSpec, SourceSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Wiring:
         self.combines = combines
         """Whether aggregations combine before repartition topics where nothing else is said."""
         self.topics: dict[str, str] = {}
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, SourceSpec] = {}
         """Topics that are read: topic → operator."""
         self._parts: list[str] = []
         self._all_parts: set[str] = set()
@@ -117,7 +117,7 @@ class Wiring:
                 f"belongs to topology {self.graph.name!r}; make both with the same StreamsBuilder"
             )
 
-    def add_source(self, name: str, spec: Source) -> None:
+    def add_source(self, name: str, spec: SourceSpec) -> None:
         """Add a source; its topic must not be read already."""
         if spec.topic in self.topics:
             raise TopologyError(
@@ -128,7 +128,7 @@ class Wiring:
         self.topics[spec.topic] = name
         self._sources[name] = spec
 
-    def source(self, spec: Source, name: str | None) -> str:
+    def source(self, spec: SourceSpec, name: str | None) -> str:
         """The operator that reads the topic in this way: a new one called ``name`` (``None``: as the topic), or the one
         that is there, so that queries which know nothing of each other share its reading and decoding."""
         there = self.topics.get(spec.topic)
@@ -159,9 +159,9 @@ class Wiring:
                 "equal keys would not meet; repartition all of them by the same one"
             )
 
-    def internal_sink(self, topic: str, flow: Flow, partitions: int | None, route: Route = "key") -> Sink:
+    def internal_sink(self, topic: str, flow: Flow, partitions: int | None, route: Route = "key") -> SinkSpec:
         """What writes a flow's records to a repartition topic. Windowed keys are partitioned by their inner key."""
-        return Sink(
+        return SinkSpec(
             topic=topic,
             key_serde=flow.key,
             value_serde=flow.value,
@@ -182,7 +182,7 @@ class Wiring:
             topic = self._numbered(base, "repartition", f"{base}{{}}{REPARTITION}")
         else:
             topic = f"{name}{REPARTITION}"
-        source = Source(
+        source = SourceSpec(
             topic=topic,
             key_serde=flow.key,
             value_serde=flow.value,

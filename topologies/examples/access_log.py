@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.state.access_log import access_log, access_time
+from penstock.state.serdes.access_log import access_log, access_time
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.micro_batches import MicroBatches
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
 INTERVAL = "1s"
 

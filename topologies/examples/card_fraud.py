@@ -11,9 +11,9 @@ import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.patterns.pattern import pattern
-from penstock.topologies.watermarks import bounded_out_of_orderness
 
 
 class Payment(msgspec.Struct, frozen=True, gc=False):

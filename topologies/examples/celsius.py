@@ -7,7 +7,7 @@ console work.
 from __future__ import annotations
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def fahrenheit(celsius: float) -> float:

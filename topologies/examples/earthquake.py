@@ -13,10 +13,10 @@ import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, key, window_start
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.patterns.pattern import pattern
 from penstock.topologies.patterns.skip import skip_past_last_event
-from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 STRONG = 2.5

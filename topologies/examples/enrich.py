@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def with_profile(click: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class CountedEvent(msgspec.Struct, frozen=True, gc=False):
     """What is read of an event; its other fields are skipped."""
 
     event_type: str
@@ -19,7 +19,7 @@ def build(source: str = "events", running: str = "event-counts", hourly: str = "
     """``running``: the count so far under each type. ``hourly``: the count of each hour of event time under
     the type and hour (``Windowed`` keys), open to events that are up to a day late. Both are longs."""
     builder = StreamsBuilder("event-counts")
-    by_type = builder.stream(source, value=Event).group_by(lambda _, event: event.event_type, key=str)
+    by_type = builder.stream(source, value=CountedEvent).group_by(lambda _, event: event.event_type, key=str)
     by_type.count(name="running-counts").to(running)
     by_type.windowed_by(tumbling("1h", grace="1d")).count(name="hourly-counts").to(hourly)
     return builder.build()

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, count, key, window_start
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import hopping
 
 FAILURES = 5

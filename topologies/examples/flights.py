@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.state.log import Windowed
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 LATE_MINUTES = 15
@@ -31,7 +31,7 @@ class Departure(msgspec.Struct, frozen=True, gc=False):
     delay: int | None
 
 
-class Report(msgspec.Struct, frozen=True, gc=False):
+class FlightReport(msgspec.Struct, frozen=True, gc=False):
     """What is read of a weather report. ``rain``: inches in the hour."""
 
     rain: float
@@ -56,7 +56,7 @@ class Day(msgspec.Struct, frozen=True, gc=False):
     wet_delay_minutes: int = 0
 
 
-def in_weather(departure: Departure, report: Report) -> Sighting:
+def in_weather(departure: Departure, report: FlightReport) -> Sighting:
     """The departure, and whether it rained."""
     return Sighting(departure.delay, report.rain > 0)
 
@@ -85,7 +85,7 @@ def day_name(window: Windowed, day: Day) -> str:
 def build(departures: str = "departures", weather: str = "airport-weather", output: str = "airport-days") -> Topology:
     """Days as JSON, under ``<airport>@<date>``. Both inputs must have equally many partitions."""
     builder = StreamsBuilder("flights", key=str)
-    reports = builder.table(weather, value=Report)
+    reports = builder.table(weather, value=FlightReport)
     seen = builder.stream(departures, value=Departure).join(reports, in_weather, value=Sighting)
     by_day = seen.group_by_key().windowed_by(tumbling("1d", grace="1d"), retention="7300d")
     by_day.aggregate(Day, add, value=Day, name="days").to_stream(day_name, key=str).to(output)

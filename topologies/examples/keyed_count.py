@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 
 
 def build(source: str = "clicks", output: str | None = None, *, emission: Emission = "every_update") -> Topology:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from penstock.topologies.aggregators import mean
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import count_sliding, evicting, hopping, policies, tumbling
 
 

@@ -11,8 +11,8 @@ import msgspec
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.expressions.functions import col, count, key, struct, timestamp, value
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import hopping, tumbling
 
 SCRAPER_VIEWS = 100

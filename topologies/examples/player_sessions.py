@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import msgspec
 
-from penstock.state.serde import typed_json
+from penstock.state.serdes.serde import typed_json
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import session
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 class Sum(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import left, right, struct
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 class Search(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +28,7 @@ class Click(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
+class SearchOutcome(msgspec.Struct, frozen=True, gc=False):
     """A search with one of its clicks; all that is of the click is null where there was none."""
 
     user: str
@@ -49,5 +49,5 @@ def build(searches: str = "searches", clicks: str = "clicks", output: str = "sea
         position=right("position"),
         hesitation_ms=right("at_ms") - left("at_ms"),
     )
-    made.left_join(clicked, outcome, before=0, after="10m", grace="1m", value=Outcome).to(output)
+    made.left_join(clicked, outcome, before=0, after="10m", grace="1m", value=SearchOutcome).to(output)
     return builder.build()

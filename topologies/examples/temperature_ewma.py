@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from penstock.topologies.aggregators import ewma
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def build(source: str = "temperatures", output: str = "smoothed", *, alpha: float = 0.2) -> Topology:

@@ -6,9 +6,9 @@ care where batches are cut; ``where`` keeps times, headers and order with the re
 
 from __future__ import annotations
 
-from penstock.topologies.batch import Batch
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
 
 
 def build(

@@ -12,13 +12,13 @@ from penstock.topologies.aggregators import agg, count, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, concat
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.triggers import after_count, after_watermark
-from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 
-class Position(msgspec.Struct, frozen=True, gc=False):
+class VehiclePosition(msgspec.Struct, frozen=True, gc=False):
     """Where a phone was, in degrees, and how fast, in km/h."""
 
     latitude: float
@@ -36,7 +36,7 @@ CELL = concat(hundredths("latitude"), "/", hundredths("longitude"))
 
 def build(source: str = "positions", output: str = "cell-speeds", late: str = "late-positions") -> Topology:
     """Under cell and window: ``{"cars": …, "speed": …}``. Positions may be 30 s late before results are written."""
-    builder = StreamsBuilder("traffic-speed", value=Position)
+    builder = StreamsBuilder("traffic-speed", value=VehiclePosition)
     positions = builder.stream(source, watermark=bounded_out_of_orderness("30s"))
     windows = positions.group_by(CELL).windowed_by(tumbling("5m", grace="1h"))
     panes = windows.triggered(after_watermark(late=after_count(1)), accumulation="accumulating")

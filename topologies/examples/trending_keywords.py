@@ -12,8 +12,8 @@ import msgspec
 from penstock.topologies.aggregators import top_k
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, key, struct, value, window_start
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import tumbling
 
 SHARDS = 16

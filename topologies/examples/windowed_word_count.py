@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.texts import words
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.windows import TumblingWindows, tumbling
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission
-from penstock.topologies.texts import words
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 
 
 def build(source: str = "lines", output: str = "word-counts", *, emission: Emission = "every_update") -> Topology:

@@ -12,12 +12,12 @@ import msgspec
 
 from penstock.state.log import Windowed
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operator import Emission
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import tumbling
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class AdEvent(msgspec.Struct, frozen=True, gc=False):
     """What is read of an event; its other fields are skipped without being built."""
 
     event_type: str
@@ -29,12 +29,12 @@ class Ad(msgspec.Struct, frozen=True, gc=False):
     campaign_id: str
 
 
-def is_view(event: Event) -> bool:
+def is_view(event: AdEvent) -> bool:
     """Whether the event counts."""
     return event.event_type == "view"
 
 
-def campaign_of(event: Event, ad: Ad) -> str:
+def campaign_of(event: AdEvent, ad: Ad) -> str:
     """The campaign that a view belongs to."""
     return ad.campaign_id
 
@@ -60,7 +60,7 @@ def build(
     """Counts as text, under ``<campaign>@<window start in ms>``."""
     builder = StreamsBuilder("ysb", key=str, emission=emission)
     campaigns = builder.table(ads, value=Ad)
-    views = builder.stream(events, value=Event).filter_values(is_view)
+    views = builder.stream(events, value=AdEvent).filter_values(is_view)
     by_campaign = views.join(campaigns, campaign_of, value=str).map(under_campaign, value=bytes).group_by_key()
     counts = by_campaign.windowed_by(tumbling(window_ms, grace="1h")).count(name="windows")
     counts.to_stream(window_name, key=str).map_values(str, value=str).to(output)

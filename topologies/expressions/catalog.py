@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.topologies.expressions import numbers, strings, times
-from penstock.topologies.expressions.signature import Function, common_of_all, nothing_known
+from penstock.topologies.expressions.signature import FunctionSignature, common_of_all, nothing_known
 from penstock.topologies.expressions.types import BOOL, INT64, DataType
 
 
@@ -25,18 +25,18 @@ def _constant(kernel: Callable[..., Any]) -> Callable[[Sequence[Any]], Callable[
     return lambda constants: kernel
 
 
-_OTHERS: dict[str, Function] = {
+_OTHERS: dict[str, FunctionSignature] = {
     # These three have nulls of their own, and so a place in the row interpreter (``rows``).
-    "is_null": Function(("any",), BOOL, never_null=True),
-    "is_not_null": Function(("any",), BOOL, never_null=True),
-    "coalesce": Function(("any",), common_of_all, variadic=True),
-    "is_in": Function(("any", "any"), BOOL, variadic=True, comparable=True),
-    "between": Function(("any", "any", "any"), BOOL, comparable=True),
-    "length": Function(("sized",), INT64, make=_constant(len)),
-    "element": Function(("list", "int64"), _element_type, make=_constant(_element), may_be_null=True),
+    "is_null": FunctionSignature(("any",), BOOL, never_null=True),
+    "is_not_null": FunctionSignature(("any",), BOOL, never_null=True),
+    "coalesce": FunctionSignature(("any",), common_of_all, variadic=True),
+    "is_in": FunctionSignature(("any", "any"), BOOL, variadic=True, comparable=True),
+    "between": FunctionSignature(("any", "any", "any"), BOOL, comparable=True),
+    "length": FunctionSignature(("sized",), INT64, make=_constant(len)),
+    "element": FunctionSignature(("list", "int64"), _element_type, make=_constant(_element), may_be_null=True),
 }
 
-CATALOG: Mapping[str, Function] = {**_OTHERS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS}
+CATALOG: Mapping[str, FunctionSignature] = {**_OTHERS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS}
 """Name → function."""
 
 SPECIAL = frozenset(("is_null", "is_not_null", "coalesce", "is_in", "between"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.topologies.expressions.tree import Aggregate, Expression
+    from penstock.topologies.expressions.tree import AggregateExpression, Expression
 
 
 class _Methods:
@@ -14,7 +14,7 @@ class _Methods:
     def _call(self, function: str, *args: Any) -> Expression:
         raise AssertionError("given by Expression")
 
-    def _aggregate(self, function: str, *args: Any) -> Aggregate:
+    def _aggregate(self, function: str, *args: Any) -> AggregateExpression:
         raise AssertionError("given by Expression")
 
 
@@ -129,50 +129,50 @@ class AggregateMethods(_Methods):
 
     __slots__ = ()
 
-    def sum(self) -> Aggregate:
+    def sum(self) -> AggregateExpression:
         """The sum, of the column's type; an int64 that overflows is an error."""
         return self._aggregate("sum")
 
-    def count(self) -> Aggregate:
+    def count(self) -> AggregateExpression:
         """How many rows have a value."""
         return self._aggregate("count")
 
-    def count_distinct(self) -> Aggregate:
+    def count_distinct(self) -> AggregateExpression:
         """How many different values there are, exactly."""
         return self._aggregate("count_distinct")
 
-    def min(self) -> Aggregate:
+    def min(self) -> AggregateExpression:
         """The least value."""
         return self._aggregate("min")
 
-    def max(self) -> Aggregate:
+    def max(self) -> AggregateExpression:
         """The greatest value."""
         return self._aggregate("max")
 
-    def mean(self) -> Aggregate:
+    def mean(self) -> AggregateExpression:
         """The arithmetic mean, a float64 (of decimals a decimal)."""
         return self._aggregate("mean")
 
-    def variance(self, *, population: bool = False) -> Aggregate:
+    def variance(self, *, population: bool = False) -> AggregateExpression:
         """The variance of a sample (of one value: null), or of the whole population; a float64."""
         return self._aggregate("variance", *([True] if population else []))
 
-    def std_dev(self, *, population: bool = False) -> Aggregate:
+    def std_dev(self, *, population: bool = False) -> AggregateExpression:
         """The root of the variance."""
         return self._aggregate("std_dev", *([True] if population else []))
 
-    def first(self) -> Aggregate:
+    def first(self) -> AggregateExpression:
         """The value of the earliest event time."""
         return self._aggregate("first")
 
-    def last(self) -> Aggregate:
+    def last(self) -> AggregateExpression:
         """The value of the latest event time."""
         return self._aggregate("last")
 
-    def collect_list(self) -> Aggregate:
+    def collect_list(self) -> AggregateExpression:
         """All values, in the order in which they came."""
         return self._aggregate("collect_list")
 
-    def collect_set(self) -> Aggregate:
+    def collect_set(self) -> AggregateExpression:
         """The different values, sorted."""
         return self._aggregate("collect_set")

@@ -9,9 +9,10 @@
 
 Nulls are SQL's: an operator or function of null is null unless it says otherwise, ``&`` and ``|`` have three values, and
 a filter keeps only what is true. Arithmetic: int64 that overflows and any division by zero are errors (of a sum it is the
-result that is judged, see ``penstock.topologies.expressions.aggregates``); ``/`` of int64 gives float64, ``//`` and ``%``
-round down (``quotient`` and ``remainder`` towards zero). Numbers of two types meet in the wider one, decimals are rounded
-to 38 digits, ties to even (in SQL's ROUND and CAST: away from zero). Floats compare as IEEE 754 says: NaN equals nothing.
+result that is judged, see ``penstock.topologies.aggregators.expression_aggregates``); ``/`` of int64 gives float64,
+``//`` and ``%`` round down (``quotient`` and ``remainder`` towards zero). Numbers of two types meet in the wider one,
+decimals are rounded to 38 digits, ties to even (in SQL's ROUND and CAST: away from zero). Floats compare as IEEE 754
+says: NaN equals nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.tree import (
-    Aggregate,
+    AggregateExpression,
     Call,
     Expression,
     Field,
@@ -148,6 +149,6 @@ def struct(**fields: Any) -> StructOf:
     return StructOf(tuple((n, as_expression(e)) for n, e in fields.items()))
 
 
-def count() -> Aggregate:
+def count() -> AggregateExpression:
     """The number of rows."""
-    return Aggregate("count", None)
+    return AggregateExpression("count", None)

@@ -13,11 +13,11 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.catalog import CATALOG
-from penstock.topologies.expressions.signature import GROUPS, Function, Mismatch, common_of_all
+from penstock.topologies.expressions.signature import GROUPS, FunctionSignature, Mismatch, common_of_all
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
     LOGIC,
-    Aggregate,
+    AggregateExpression,
     Alias,
     Binary,
     Call,
@@ -50,7 +50,7 @@ from penstock.topologies.expressions.types import (
 
 
 @dataclasses.dataclass(frozen=True)
-class Scope:
+class ExpressionScope:
     """What an expression is evaluated over. ``value`` and ``key`` are the record's (of a join the left value, and the
     key). ``right``: the right value of a join, which then has no ``value()``. ``record``: whether the record's timestamp
     and headers are at hand; ``keyed``: whether its key is."""
@@ -86,13 +86,13 @@ def _absent(what: str) -> Mismatch:
     return Mismatch(f"{what} is not given here; put it into the value before, with with_columns(…)")
 
 
-def scope_of(schema: Any) -> Scope:
+def scope_of(schema: Any) -> ExpressionScope:
     """A scope as it is; anything else that ``schema_of`` takes is the schema of the record's value."""
-    return schema if isinstance(schema, Scope) else Scope(schema_of(schema))
+    return schema if isinstance(schema, ExpressionScope) else ExpressionScope(schema_of(schema))
 
 
 def infer(expression: Expression, schema: Any = UNKNOWN, *, operator: str | None = None) -> DataType:
-    """The type of the expression over the schema (a ``Scope``, or the schema of the record's value). Raises
+    """The type of the expression over the schema (a ``ExpressionScope``, or the schema of the record's value). Raises
     ``TopologyError``, which names the operator if it is given."""
     return Inference(scope_of(schema)).checked(expression, operator)
 
@@ -100,7 +100,7 @@ def infer(expression: Expression, schema: Any = UNKNOWN, *, operator: str | None
 class Inference:
     """Infers the types of trees over one scope, each node once."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ExpressionScope) -> None:
         self.scope = scope
         self._known: dict[int, tuple[Expression, DataType]] = {}
 
@@ -150,7 +150,7 @@ class Inference:
                 return self._struct_type(e)
             case Extend(of, fields):
                 return _extended(of, self.of(of), {n: self.of(f) for n, f in fields})
-            case Aggregate():
+            case AggregateExpression():
                 raise Mismatch(f"{e.text()} is an aggregate over rows; it stands only in agg(…) of a grouped stream")
         raise AssertionError(f"{type(e).__name__} has no type")
 
@@ -198,12 +198,12 @@ class Inference:
         return result.or_null(function.may_be_null or any(t.nullable for t in types))
 
 
-def constants_of(e: Call, function: Function) -> list[Any]:
+def constants_of(e: Call, function: FunctionSignature) -> list[Any]:
     """The values of the arguments that must be literals."""
     return [a.value for i, a in enumerate(e.args) if i in function.constant_places() and isinstance(a, Literal)]
 
 
-def _check_argument(name: str, function: Function, place: int, arg: Expression, tp: DataType) -> None:
+def _check_argument(name: str, function: FunctionSignature, place: int, arg: Expression, tp: DataType) -> None:
     if place in function.constant_places() and (not isinstance(arg, Literal) or arg.value is None):
         raise Mismatch(f"argument {place + 1} of {name}() must be a constant, not {arg.text()}")
     group = function.parameter(place)

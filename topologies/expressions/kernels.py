@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.topologies.columns import Mask
 from penstock.topologies.expressions.numbers import INT64_MAX, INT64_MIN
+from penstock.topologies.operator_api.columns import Mask
 
 Codes: TypeAlias = NDArray[Any]
 Array: TypeAlias = NDArray[Any]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.topologies.expressions.errors import Fault
-from penstock.topologies.expressions.signature import Function, Mismatch, common_of_all, same
+from penstock.topologies.expressions.signature import FunctionSignature, Mismatch, common_of_all, same
 from penstock.topologies.expressions.types import BOOL, FLOAT64, INT64
 
 INT64_MIN = -(2**63)
@@ -281,16 +281,16 @@ def _plain(kernel: Callable[..., Any]) -> Callable[[Sequence[Any]], Callable[...
     return lambda constants: kernel
 
 
-FUNCTIONS: dict[str, Function] = {
-    "abs": Function(("number",), same, make=_plain(_absolute)),
-    "floor": Function(("number",), same, make=_plain(_whole(math.floor, decimal.ROUND_FLOOR))),
-    "ceil": Function(("number",), same, make=_plain(_whole(math.ceil, decimal.ROUND_CEILING))),
-    "round": Function(("number", "int64"), same, optional=1, constants=1, make=_rounding),
-    "round_half_up": Function(("number", "int64"), same, optional=1, constants=1, make=_rounding_up),
-    "sqrt": Function(("number",), FLOAT64, make=_plain(_square_root)),
-    "quotient": Function(("int64", "int64"), INT64, make=_plain(_quotient)),
-    "remainder": Function(("number", "number"), common_of_all, make=_plain(_remainder)),
-    "least": Function(("ordered",), common_of_all, variadic=True, make=_plain(_extreme(min))),
-    "greatest": Function(("ordered",), common_of_all, variadic=True, make=_plain(_extreme(max))),
-    "is_nan": Function(("float64",), BOOL, make=_plain(math.isnan)),
+FUNCTIONS: dict[str, FunctionSignature] = {
+    "abs": FunctionSignature(("number",), same, make=_plain(_absolute)),
+    "floor": FunctionSignature(("number",), same, make=_plain(_whole(math.floor, decimal.ROUND_FLOOR))),
+    "ceil": FunctionSignature(("number",), same, make=_plain(_whole(math.ceil, decimal.ROUND_CEILING))),
+    "round": FunctionSignature(("number", "int64"), same, optional=1, constants=1, make=_rounding),
+    "round_half_up": FunctionSignature(("number", "int64"), same, optional=1, constants=1, make=_rounding_up),
+    "sqrt": FunctionSignature(("number",), FLOAT64, make=_plain(_square_root)),
+    "quotient": FunctionSignature(("int64", "int64"), INT64, make=_plain(_quotient)),
+    "remainder": FunctionSignature(("number", "number"), common_of_all, make=_plain(_remainder)),
+    "least": FunctionSignature(("ordered",), common_of_all, variadic=True, make=_plain(_extreme(min))),
+    "greatest": FunctionSignature(("ordered",), common_of_all, variadic=True, make=_plain(_extreme(max))),
+    "is_nan": FunctionSignature(("float64",), BOOL, make=_plain(math.isnan)),
 }

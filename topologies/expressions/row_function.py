@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.errors import ExpressionError
-from penstock.topologies.expressions.inference import Scope, infer, scope_of
+from penstock.topologies.expressions.inference import ExpressionScope, infer, scope_of
 from penstock.topologies.expressions.rows import Row, compile_parts
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.expressions.types import UNKNOWN, DataType
@@ -25,7 +25,7 @@ class ExpressionFunction:
     arguments: tuple[str, ...] = ()
 
     def __init__(
-        self, expression: Expression, scope: Scope, operator: str | None = None, condition: bool = False
+        self, expression: Expression, scope: ExpressionScope, operator: str | None = None, condition: bool = False
     ) -> None:
         self.expression = expression
         self.scope = scope

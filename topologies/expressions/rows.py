@@ -22,7 +22,7 @@ from penstock.topologies.expressions.catalog import CATALOG, SPECIAL
 from penstock.topologies.expressions.columns import column, read_input
 from penstock.topologies.expressions.dynamic import COMPARE, arithmetic, comparison, expecting, widened_comparison
 from penstock.topologies.expressions.errors import ExpressionError, Fault
-from penstock.topologies.expressions.inference import Inference, Scope, constants_of, scope_of
+from penstock.topologies.expressions.inference import ExpressionScope, Inference, constants_of, scope_of
 from penstock.topologies.expressions.numbers import DECIMAL_KERNELS, FLOATS, INTEGERS, Kernel, negative
 from penstock.topologies.expressions.readers import member
 from penstock.topologies.expressions.signature import GROUPS
@@ -85,7 +85,7 @@ def compile_parts(
     return run, failure
 
 
-def _held(expression: Expression, scope: Scope, key: Any, value: Any, timestamp: int, headers: Any) -> str:
+def _held(expression: Expression, scope: ExpressionScope, key: Any, value: Any, timestamp: int, headers: Any) -> str:
     """What the row holds of the columns that the expression reads."""
     inside = {id(n.of) for n in walk(expression) if isinstance(n, Field)}
     shown: dict[str, str] = {}

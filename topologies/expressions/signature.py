@@ -41,7 +41,7 @@ class _Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class Function(_Options):
+class FunctionSignature(_Options):
     """``parameters``: the group of each argument; ``variadic``: the last repeats; ``optional``: how many of the last ones
     may be left out. The last ``constants`` parameters must be literals: ``make`` gets their values (the ones given), may
     refuse them by ``Mismatch``, and returns the function of the other arguments, which are never null.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.topologies.expressions.errors import Fault
-from penstock.topologies.expressions.signature import Function, Mismatch
+from penstock.topologies.expressions.signature import FunctionSignature, Mismatch
 from penstock.topologies.expressions.types import BOOL, STRING, list_of
 
 
@@ -66,18 +66,20 @@ def _extract(constants: Sequence[Any]) -> Callable[[str], str | None]:
 
 _TWO = ("string", "string")
 
-FUNCTIONS: dict[str, Function] = {
-    "lower": Function(("string",), STRING, make=_plain(str.lower)),
-    "upper": Function(("string",), STRING, make=_plain(str.upper)),
-    "strip": Function(("string",), STRING, make=_plain(str.strip)),
-    "contains": Function(_TWO, BOOL, make=_plain(str.__contains__)),
-    "starts_with": Function(_TWO, BOOL, make=_plain(str.startswith)),
-    "ends_with": Function(_TWO, BOOL, make=_plain(str.endswith)),
-    "substring": Function(("string", "int64", "int64"), STRING, optional=1, make=_plain(_substring)),
-    "replace": Function(("string", "string", "string"), STRING, make=_plain(str.replace)),
-    "split": Function(_TWO, list_of(STRING), make=_plain(_separated)),
-    "split_part": Function(("string", "string", "int64"), STRING, make=_plain(_split_part), may_be_null=True),
-    "concat": Function(("string",), STRING, variadic=True, make=_plain(_concat)),
-    "regexp_matches": Function(_TWO, BOOL, constants=1, make=_matches),
-    "regexp_extract": Function(("string", "string", "int64"), STRING, constants=2, make=_extract, may_be_null=True),
+FUNCTIONS: dict[str, FunctionSignature] = {
+    "lower": FunctionSignature(("string",), STRING, make=_plain(str.lower)),
+    "upper": FunctionSignature(("string",), STRING, make=_plain(str.upper)),
+    "strip": FunctionSignature(("string",), STRING, make=_plain(str.strip)),
+    "contains": FunctionSignature(_TWO, BOOL, make=_plain(str.__contains__)),
+    "starts_with": FunctionSignature(_TWO, BOOL, make=_plain(str.startswith)),
+    "ends_with": FunctionSignature(_TWO, BOOL, make=_plain(str.endswith)),
+    "substring": FunctionSignature(("string", "int64", "int64"), STRING, optional=1, make=_plain(_substring)),
+    "replace": FunctionSignature(("string", "string", "string"), STRING, make=_plain(str.replace)),
+    "split": FunctionSignature(_TWO, list_of(STRING), make=_plain(_separated)),
+    "split_part": FunctionSignature(("string", "string", "int64"), STRING, make=_plain(_split_part), may_be_null=True),
+    "concat": FunctionSignature(("string",), STRING, variadic=True, make=_plain(_concat)),
+    "regexp_matches": FunctionSignature(_TWO, BOOL, constants=1, make=_matches),
+    "regexp_extract": FunctionSignature(
+        ("string", "string", "int64"), STRING, constants=2, make=_extract, may_be_null=True
+    ),
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.topologies.expressions.tree import (
     COMPARISONS,
-    Aggregate,
+    AggregateExpression,
     Alias,
     Binary,
     Call,
@@ -88,7 +88,7 @@ def _print_call(e: Expression) -> str:
             return f"{made}({'' if of is None else f'{text_of(of)}, '}{_fields(fields)})"
         case Extend(of, fields):
             return f"extend({text_of(of)}, {_fields(fields)})"
-        case Aggregate(function, of, args, condition):
+        case AggregateExpression(function, of, args, condition):
             parts = [] if of is None else [text_of(of)]
             parts += [repr(a) for a in args]
             parts += [] if condition is None else [f"where={text_of(condition)}"]

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.errors import Fault
 from penstock.topologies.expressions.numbers import within
-from penstock.topologies.expressions.signature import Function, Mismatch
+from penstock.topologies.expressions.signature import FunctionSignature, Mismatch
 from penstock.topologies.expressions.types import INT64, STRING, TIMESTAMP
 from penstock.topologies.windows.durations import duration_ms
 
@@ -47,12 +47,12 @@ def _local(zone: datetime.tzinfo) -> Callable[[int], datetime.datetime]:
     return local
 
 
-def _part(of: Callable[[datetime.datetime], int]) -> Function:
+def _part(of: Callable[[datetime.datetime], int]) -> FunctionSignature:
     def make(constants: Sequence[Any]) -> Callable[[int], int]:
         local = _local(_zone(constants[0] if constants else "UTC"))
         return lambda time_ms: of(local(time_ms))
 
-    return Function(("time", "string"), INT64, optional=1, constants=1, make=make)
+    return FunctionSignature(("time", "string"), INT64, optional=1, constants=1, make=make)
 
 
 def _flooring(constants: Sequence[Any]) -> Callable[[int], int]:
@@ -103,7 +103,7 @@ def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
     return kernel
 
 
-FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, FunctionSignature] = {
     "year": _part(lambda t: t.year),
     "month": _part(lambda t: t.month),
     "day": _part(lambda t: t.day),
@@ -111,6 +111,6 @@ FUNCTIONS: dict[str, Function] = {
     "hour": _part(lambda t: t.hour),
     "minute": _part(lambda t: t.minute),
     "second": _part(lambda t: t.second),
-    "floor_time": Function(("time", "any"), TIMESTAMP, constants=1, make=_flooring),
-    "format_time": Function(("time", "string", "string"), STRING, optional=1, constants=2, make=_formatting),
+    "floor_time": FunctionSignature(("time", "any"), TIMESTAMP, constants=1, make=_flooring),
+    "format_time": FunctionSignature(("time", "string", "string"), STRING, optional=1, constants=2, make=_formatting),
 }

@@ -62,8 +62,8 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
     def _call(self, function: str, *args: Any) -> Expression:
         return Call(function, (self, *(as_expression(a) for a in args)))
 
-    def _aggregate(self, function: str, *args: Any) -> Aggregate:
-        return Aggregate(function, self, tuple(args))
+    def _aggregate(self, function: str, *args: Any) -> AggregateExpression:
+        return AggregateExpression(function, self, tuple(args))
 
     # -- what Python offers and an expression cannot give ---------------------------------------------------
 
@@ -432,7 +432,7 @@ class Extend(Expression):
 
 
 @_node
-class Aggregate(Expression):
+class AggregateExpression(Expression):
     """An aggregate over rows: stands only where rows are grouped. ``of`` is ``None`` for ``count()`` of rows; ``args``
     are plain values; ``condition`` picks the rows that take part."""
 
@@ -444,7 +444,7 @@ class Aggregate(Expression):
     def children(self) -> tuple[Expression, ...]:
         return tuple(e for e in (self.of, self.condition) if e is not None)
 
-    def where(self, condition: Any) -> Aggregate:
+    def where(self, condition: Any) -> AggregateExpression:
         """Only over the rows for which the condition is true."""
         extra = as_expression(condition)
         both = extra if self.condition is None else Binary("&", self.condition, extra)

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.state.serde import BYTES, STRING
-from penstock.topologies.batch import Batch
-from penstock.topologies.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
-from penstock.topologies.encoded import EncodedColumn
+from penstock.state.serdes.serde import BYTES, STRING
+from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.expressions import kernels as k
-from penstock.topologies.expressions.inference import Inference, Scope
+from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.readers import EXACT
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.rows import Row, compile_parts
@@ -38,6 +36,8 @@ from penstock.topologies.expressions.tree import (
     walk,
 )
 from penstock.topologies.expressions.types import DataType
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
 Leaf = tuple[str, str | None]
 """What is read of a record: a field of the value, or the value, key or timestamp."""
@@ -49,7 +49,7 @@ _SHARED = {str, bytes, bool, int, float, type(None)}
 class Vectors:
     """One expression. Raises nothing of the rows'."""
 
-    def __init__(self, expression: Expression, scope: Scope, *, condition: bool = False) -> None:
+    def __init__(self, expression: Expression, scope: ExpressionScope, *, condition: bool = False) -> None:
         self._expression = expression
         self._scope = scope
         self._condition = condition

@@ -1,1 +1,1 @@
-"""The operators, each written once against whole batches. See ``penstock.topologies.operator``."""
+"""The operators, each written once against whole batches. See ``penstock.topologies.operator_api.operator``."""

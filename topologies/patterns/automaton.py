@@ -13,7 +13,7 @@ from penstock.topologies.patterns.conditions import ALWAYS, Condition
 from penstock.topologies.patterns.skip import Skip
 
 Action = Literal["take", "ignore", "proceed"]
-Kind = Literal["normal", "final", "stop", "pending", "ending"]
+EdgeType = Literal["normal", "final", "stop", "pending", "ending"]
 """``final``: a match. ``stop``: what must not come has come. ``pending``: a match unless something comes in time.
 ``ending``: a match once the run of its last stage is over, by an event or by time."""
 
@@ -35,7 +35,7 @@ class State:
     index: int
     name: str
     stage: int
-    kind: Kind = "normal"
+    kind: EdgeType = "normal"
     gap_ms: int | None = None
     edges: list[Edge] = dataclasses.field(default_factory=list)
     patience_ms: int | None = None

@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 
-from penstock.topologies.patterns.automaton import Automaton, Kind, State, patience_ms
+from penstock.topologies.patterns.automaton import Automaton, EdgeType, State, patience_ms
 from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Either, Not
 from penstock.topologies.patterns.pattern import Contiguity, Inner, Pattern, Stage
 
@@ -355,13 +355,13 @@ class _Compiler:
 
     # -- states --------------------------------------------------------------------------------------------------
 
-    def _new(self, place: _Place, gap_ms: int | None, *, kind: Kind = "normal") -> State:
+    def _new(self, place: _Place, gap_ms: int | None, *, kind: EdgeType = "normal") -> State:
         return self._new_named(str(place.stage.name), gap_ms, kind)
 
-    def _new_named(self, name: str, gap_ms: int | None, kind: Kind = "normal") -> State:
+    def _new_named(self, name: str, gap_ms: int | None, kind: EdgeType = "normal") -> State:
         return self._state(name, self.names.index(name), kind, gap_ms)
 
-    def _state(self, name: str, stage: int, kind: Kind, gap_ms: int | None = None) -> State:
+    def _state(self, name: str, stage: int, kind: EdgeType, gap_ms: int | None = None) -> State:
         state = State(len(self.states), name, stage, kind, gap_ms)
         self.states.append(state)
         return state

@@ -32,7 +32,7 @@ class MatchContext(Protocol):
         The event at hand is not among them. Fresh objects at every call."""
 
 
-class Scope(Protocol):
+class ConditionScope(Protocol):
     """One event before one partial match, as conditions see it."""
 
     def holds(self, condition: User) -> bool:
@@ -42,7 +42,7 @@ class Scope(Protocol):
 class Condition:
     """A condition on an edge of the automaton."""
 
-    def test(self, scope: Scope) -> bool:
+    def test(self, scope: ConditionScope) -> bool:
         """Whether it is true of the scope's event. Raises what the user's function raises."""
         raise AssertionError(f"{type(self).__name__} has no test")
 
@@ -59,7 +59,7 @@ class User(Condition):
     fn: Any
     iterative: bool
 
-    def test(self, scope: Scope) -> bool:
+    def test(self, scope: ConditionScope) -> bool:
         return scope.holds(self)
 
     def replaced(self, change: Callable[[User], User]) -> Condition:
@@ -70,7 +70,7 @@ class User(Condition):
 class Always(Condition):
     """True of every event."""
 
-    def test(self, scope: Scope) -> bool:
+    def test(self, scope: ConditionScope) -> bool:
         return True
 
 
@@ -81,7 +81,7 @@ class Both(Condition):
     first: Condition
     second: Condition
 
-    def test(self, scope: Scope) -> bool:
+    def test(self, scope: ConditionScope) -> bool:
         return self.first.test(scope) and self.second.test(scope)
 
     def replaced(self, change: Callable[[User], User]) -> Condition:
@@ -95,7 +95,7 @@ class Either(Condition):
     first: Condition
     second: Condition
 
-    def test(self, scope: Scope) -> bool:
+    def test(self, scope: ConditionScope) -> bool:
         return self.first.test(scope) or self.second.test(scope)
 
     def replaced(self, change: Callable[[User], User]) -> Condition:
@@ -108,7 +108,7 @@ class Not(Condition):
 
     inner: Condition
 
-    def test(self, scope: Scope) -> bool:
+    def test(self, scope: ConditionScope) -> bool:
         return not self.inner.test(scope)
 
     def replaced(self, change: Callable[[User], User]) -> Condition:

@@ -25,20 +25,20 @@ from penstock.state.errors import ProcessingError
 from penstock.topologies.patterns.automaton import Automaton, Edge, State
 from penstock.topologies.patterns.conditions import User
 from penstock.topologies.patterns.skip import Skip
-from penstock.topologies.patterns.state import NOTHING, Kept, KeyState, Node, Partial
+from penstock.topologies.patterns.state import NOTHING, Kept, KeyState, Partial, PathNode
 
-Events = dict[str, list[Any]]
+MatchedEvents = dict[str, list[Any]]
 """The events of a match by the name of their stage: names in the order of their first events, events oldest first."""
 
 
 class Match(NamedTuple):
     """A match, or a partial one that timed out. ``ts``: of its last event, or when its time was up."""
 
-    events: Events
+    events: MatchedEvents
     ts: int
 
 
-class Outcome(NamedTuple):
+class MatchStep(NamedTuple):
     """The next state of the key, the matches found and the partial matches timed out, in order."""
 
     state: KeyState
@@ -73,10 +73,10 @@ class Matcher:
         self._encode = encode
         self._decode = decode
 
-    def advance(self, state: KeyState, now_ms: int) -> Outcome:
+    def advance(self, state: KeyState, now_ms: int) -> MatchStep:
         """The time is ``now_ms``."""
         if state.empty or (state.partials and self._first_end(state.partials) > now_ms and not state.held):
-            return Outcome(state, (), ())
+            return MatchStep(state, (), ())
         timeouts: list[Match] = []
         certain: list[tuple[Partial, int]] = []
         left: list[Partial] = []
@@ -89,19 +89,19 @@ class Matcher:
             else:
                 timeouts.append(Match(self._events(partial.node), int(end)))
         if len(left) == len(state.partials):
-            return Outcome(state, (), ())
+            return MatchStep(state, (), ())
         at = {id(p.node): end for p, end in certain}
         found = [p for p, _ in certain]
         matches, partials, held = self._skip(state, found, left, at)
-        return Outcome(_left(state, partials, held), tuple(matches), tuple(timeouts))
+        return MatchStep(_left(state, partials, held), tuple(matches), tuple(timeouts))
 
     def step(
         self, state: KeyState, value: Any, ts: int, processing_time: int = 0, data: bytes | None = None
-    ) -> Outcome:
+    ) -> MatchStep:
         """An event; the time has been advanced to ``ts``. ``data``: its bytes, where they are at hand."""
         event = _Event(value, ts, state.next_event, data)
         shared: dict[int, bool] = {}
-        taken: dict[tuple[int, int], Node] = {}
+        taken: dict[tuple[int, int], PathNode] = {}
         partials: dict[tuple[int, int], Partial] = {}
         found: dict[int, Partial] = {}
         for partial in (*state.partials, None):
@@ -129,10 +129,10 @@ class Matcher:
                 for new in reached:
                     partials.setdefault((new.state, id(new.node)), new)
         if not taken and not found and _same(state.partials, partials):
-            return Outcome(state, (), ())
+            return MatchStep(state, (), ())
         matches, left, held = self._skip(state, list(found.values()), list(partials.values()), {})
         now = state._replace(next_event=event.number + 1)
-        return Outcome(_left(now, left, held), tuple(matches), ())
+        return MatchStep(_left(now, left, held), tuple(matches), ())
 
     def next_end_ms(self, state: KeyState) -> int | None:
         """When the first of the partial matches times out; ``None``: none ever does."""
@@ -175,7 +175,7 @@ class Matcher:
         return found
 
     def _follow(
-        self, partial: Partial | None, edge: Edge, source: State, event: _Event, taken: dict[tuple[int, int], Node]
+        self, partial: Partial | None, edge: Edge, source: State, event: _Event, taken: dict[tuple[int, int], PathNode]
     ) -> Partial | None:
         """The partial match behind the edge; ``None`` for an event that the start passes over."""
         if edge.action == "ignore":
@@ -184,12 +184,12 @@ class Matcher:
             return partial._replace(state=edge.target.index)
         parent = None if partial is None else partial.node
         if edge.target.kind == "stop":
-            node = parent or Node(source.stage, event.kept(self._encode), None, event.number)
+            node = parent or PathNode(source.stage, event.kept(self._encode), None, event.number)
         else:
             at = (source.stage, id(parent))
             if at not in taken:
                 first = event.number if parent is None else parent.first
-                taken[at] = Node(source.stage, event.kept(self._encode), parent, first)
+                taken[at] = PathNode(source.stage, event.kept(self._encode), parent, first)
             node = taken[at]
         return Partial(edge.target.index, event.ts if partial is None else partial.start_ms, event.ts, node)
 
@@ -222,8 +222,8 @@ class Matcher:
                 partials = [p for p in partials if p.node.first >= bar]
         return matches, partials, held
 
-    def _events(self, node: Node) -> Events:
-        events: Events = {}
+    def _events(self, node: PathNode) -> MatchedEvents:
+        events: MatchedEvents = {}
         for at in _path(node):
             events.setdefault(self.automaton.names[at.stage], []).append(self._decode(at.event.data))
         return events
@@ -296,10 +296,10 @@ def _first_event(partial: Partial) -> int:
     return partial.node.first
 
 
-def _path(node: Node) -> list[Node]:
+def _path(node: PathNode) -> list[PathNode]:
     """The nodes of a path, oldest first."""
     path = []
-    at: Node | None = node
+    at: PathNode | None = node
     while at is not None:
         path.append(at)
         at = at.parent
@@ -307,7 +307,7 @@ def _path(node: Node) -> list[Node]:
     return path
 
 
-def _bar(skip: Skip, node: Node, names: tuple[str, ...]) -> int | None:
+def _bar(skip: Skip, node: PathNode, names: tuple[str, ...]) -> int | None:
     """The first event with which others may still begin once this match was given out; ``None``: any."""
     if skip.strategy == "no_skip":
         return None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.state.errors import IncompatibleError
-from penstock.state.serde import Serde
+from penstock.state.serdes.serde import Serde
 
 VERSION = 1
 
@@ -29,12 +29,12 @@ class Kept(NamedTuple):
     data: bytes
 
 
-class Node(NamedTuple):
+class PathNode(NamedTuple):
     """An event in a path: taken for ``stage`` (its place among the pattern's names), after those of ``parent``."""
 
     stage: int
     event: Kept
-    parent: Node | None
+    parent: PathNode | None
     first: int
     """The number of the path's first event."""
 
@@ -45,7 +45,7 @@ class Partial(NamedTuple):
     state: int
     start_ms: int
     last_ms: int
-    node: Node
+    node: PathNode
 
 
 class KeyState(NamedTuple):
@@ -72,9 +72,9 @@ def encode(state: KeyState, shape: int) -> bytes:
     nodes: list[tuple[int, int, int]] = []
     events: dict[int, bytes] = {}
 
-    def place(node: Node) -> int:
+    def place(node: PathNode) -> int:
         chain = []
-        at: Node | None = node
+        at: PathNode | None = node
         while at is not None and id(at) not in places:
             chain.append(at)
             at = at.parent
@@ -102,10 +102,10 @@ def decode(data: bytes, shape: int, operator: str) -> KeyState:
         )
     next_event, alarm_ms, raw_events, raw_nodes, partials, held = rest
     events = {number: Kept(number, data) for number, data in raw_events}
-    nodes: list[Node] = []
+    nodes: list[PathNode] = []
     for stage, number, parent in raw_nodes:
         before = None if parent < 0 else nodes[parent]
-        nodes.append(Node(stage, events[number], before, number if before is None else before.first))
+        nodes.append(PathNode(stage, events[number], before, number if before is None else before.first))
     return KeyState(
         next_event,
         tuple(Partial(s, start, last, nodes[n]) for s, start, last, n in partials),

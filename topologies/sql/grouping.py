@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
+from penstock.topologies.aggregators.expression_aggregates import aggregate_type
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.expressions.aggregates import aggregate_type
-from penstock.topologies.expressions.inference import Scope, infer
+from penstock.topologies.expressions.inference import ExpressionScope, infer
 from penstock.topologies.expressions.text import default_name
-from penstock.topologies.expressions.tree import Aggregate, Expression, Field, Input, StructOf, literal
+from penstock.topologies.expressions.tree import AggregateExpression, Expression, Field, Input, StructOf, literal
 from penstock.topologies.expressions.types import TIMESTAMP, struct_of
 from penstock.topologies.sql.names import ROWTIME, Names
 from penstock.topologies.sql.parsing import SESSION, Text, interval_ms
@@ -28,7 +28,7 @@ _BOUNDS = {"START": "start_ms", "END": "end_ms"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class GroupBy:
     """The columns of a ``GROUP BY``, under the names that they have in the key, and its window."""
 
     columns: tuple[tuple[str, Expression], ...]
@@ -40,7 +40,7 @@ class Group:
         return Field(Field(key, "key") if self.windows is not None else key, name)
 
 
-def group_of(names: Names, node: exp.Group, grace: int | str) -> Group:
+def group_of(names: Names, node: exp.Group, grace: int | str) -> GroupBy:
     """Read a ``GROUP BY``. Raises ``TopologyError``."""
     text, scalars = names.text, Scalars(names)
     text.only(node, "expressions")
@@ -56,7 +56,7 @@ def group_of(names: Names, node: exp.Group, grace: int | str) -> Group:
         scalars.check(part, made)
         if not any(made.same_as(known) for known in columns.values()):
             columns[_free_name(part, made, columns)] = made
-    return Group(tuple(columns.items()), windows)
+    return GroupBy(tuple(columns.items()), windows)
 
 
 def _free_name(node: Any, made: Expression, taken: dict[str, Expression]) -> str:
@@ -100,11 +100,11 @@ class GroupedScalars(Scalars):
     """What may be said of groups: their columns, their windows' bounds, aggregates, and expressions over these. What an
     aggregate gives is read from the column ``placed`` for it."""
 
-    def __init__(self, names: Names, group: Group) -> None:
+    def __init__(self, names: Names, group: GroupBy) -> None:
         super().__init__(names)
         self._rows = Scalars(names)
         self._group = group
-        self.parts: dict[str, Aggregate] = {}
+        self.parts: dict[str, AggregateExpression] = {}
 
     def convert(self, node: Any) -> Expression:
         """The expression over the aggregated row."""
@@ -122,15 +122,15 @@ class GroupedScalars(Scalars):
         return super().convert(node)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ExpressionScope:
         """The aggregates' results under the group's key."""
         rows = self.names.scope
         columns = struct_of({n: infer(e, rows) for n, e in self._group.columns})
         windowed = struct_of({"key": columns, "start_ms": TIMESTAMP, "end_ms": TIMESTAMP}, Windowed)
         value = struct_of({n: aggregate_type(a, rows) for n, a in self.parts.items()})
-        return Scope(value, columns if self._group.windows is None else windowed, record=False)
+        return ExpressionScope(value, columns if self._group.windows is None else windowed, record=False)
 
-    def _place(self, aggregate: Aggregate) -> Expression:
+    def _place(self, aggregate: AggregateExpression) -> Expression:
         for name, known in self.parts.items():
             if known.same_as(aggregate):
                 return Field(Input("value"), name)
@@ -162,14 +162,14 @@ class GroupedScalars(Scalars):
 
 
 def aggregated(
-    stream: KStream, group: Group, parts: dict[str, Aggregate], text: Text, node: Any
+    stream: KStream, group: GroupBy, parts: dict[str, AggregateExpression], text: Text, node: Any
 ) -> tuple[KStream | KTable, Callable[..., KStream | KTable]]:
     """The aggregated rows: of windows a stream of those that close, else a table. And how to make its columns."""
     with text.at(node):
         fields = group.columns or (("all", literal("all")),)
         grouped = stream.group_by(StructOf(fields))
         # a group without aggregates is a list of the different keys
-        made: dict[str, Any] = dict(parts) or {"part1": Aggregate("count", None)}
+        made: dict[str, Any] = dict(parts) or {"part1": AggregateExpression("count", None)}
         if group.windows is None:
             table = grouped.agg(**made)
             return table, table.map_values_with_key

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from penstock.state.serde import JSON, finite
+from penstock.state.serdes.serde import JSON, finite
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.typed import scope_of_flow
@@ -26,7 +26,7 @@ from penstock.topologies.expressions.tree import (
     literal,
     rebuild,
 )
-from penstock.topologies.sql.names import ROWTIME, Names, Source, columns_alone, single
+from penstock.topologies.sql.names import ROWTIME, Names, SqlSource, columns_alone, single
 from penstock.topologies.sql.parsing import interval_ms
 from penstock.topologies.sql.scalars import Scalars
 
@@ -141,7 +141,7 @@ class _Joining:
 
     def _sides(self) -> Names:
         left = {a: dataclasses.replace(s, base=_moved(s.base, "left"), key=None) for a, s in self.left.sources.items()}
-        right = Source(Input("right"), self.right.scope.value, None)
+        right = SqlSource(Input("right"), self.right.scope.value, None)
         return Names(self.text, {**left, self.alias: right}, self.left.scope)
 
     def joiner(self) -> Any:
@@ -158,7 +158,7 @@ class _Joining:
             schema, key = infer(base, scope), keys.get(alias)
             if key is not None and schema.nullable:
                 key = Case(((base.is_not_null(), key),), literal(None))  # of a side that met nobody
-            sources[alias] = Source(base, schema, key)
+            sources[alias] = SqlSource(base, schema, key)
         return Names(self.text, sources, scope)
 
 

@@ -13,23 +13,23 @@ from typing import Any
 
 from sqlglot import exp
 
+from penstock.topologies.aggregators.expression_aggregates import aggregate_type, aggregator_of
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.typed import scope_of_flow, serde_of_type
-from penstock.topologies.expressions.aggregates import aggregate_type, aggregator_of
 from penstock.topologies.expressions.errors import ExpressionError, ResultError
-from penstock.topologies.expressions.inference import Scope, infer
+from penstock.topologies.expressions.inference import ExpressionScope, infer
 from penstock.topologies.expressions.rows import compile_row
-from penstock.topologies.expressions.tree import Aggregate, Expression, Field, Input, StructOf, rebuild
+from penstock.topologies.expressions.tree import AggregateExpression, Expression, Field, Input, StructOf, rebuild
 from penstock.topologies.expressions.types import DataType, struct_of
 from penstock.topologies.patterns.conditions import MatchContext, user_condition
 from penstock.topologies.patterns.pattern import Pattern
 from penstock.topologies.patterns.skip import Skip, skip_past_last_event, skip_to_first, skip_to_last, skip_to_next
-from penstock.topologies.sql.names import ROWTIME, Names, Source, columns_alone, single
+from penstock.topologies.sql.names import ROWTIME, Names, SqlSource, columns_alone, single
 from penstock.topologies.sql.parsing import Text
 from penstock.topologies.sql.row_pattern import RowPattern
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
 
-Events = dict[str, list[Any]]
+RowEvents = dict[str, list[Any]]
 _EVENT = Field(Input("value"), "event")
 
 
@@ -47,8 +47,8 @@ class _VariableScalars(Scalars):
     """Expressions over variables. ``current``: the variable of the row at hand (in ``DEFINE``), else ``None``."""
 
     def __init__(self, text: Text, event: DataType, variables: list[str], current: str | None) -> None:
-        super().__init__(Names(text, {"event": Source(_EVENT, event, None)}, Scope(event)))
-        self._event = single(text, "event", Scope(event, record=False, keyed=False))
+        super().__init__(Names(text, {"event": SqlSource(_EVENT, event, None)}, ExpressionScope(event)))
+        self._event = single(text, "event", ExpressionScope(event, record=False, keyed=False))
         self._variables = variables
         self._current = current
         self.looks: list[_Look] = []
@@ -66,10 +66,10 @@ class _VariableScalars(Scalars):
         return super().convert(node)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ExpressionScope:
         """What the made expressions are typed against."""
         looks = struct_of({look.name: look.type for look in self.looks})
-        return Scope(struct_of({"event": self._event.scope.value, "looks": looks}), record=False, keyed=False)
+        return ExpressionScope(struct_of({"event": self._event.scope.value, "looks": looks}), record=False, keyed=False)
 
     def _column(self, node: exp.Column) -> Expression:
         if len(node.parts) == 1:
@@ -135,7 +135,7 @@ class _VariableScalars(Scalars):
         variable, _ = self._inner(node.this, node)
         plain = node.copy().transform(lambda n: self._plain(n) if isinstance(n, exp.Column) and len(n.parts) > 1 else n)
         with self.text.at(node):
-            aggregate: Aggregate = Scalars(self._event).aggregate(plain)
+            aggregate: AggregateExpression = Scalars(self._event).aggregate(plain)
             made = aggregator_of(aggregate, self._event.scope)
             tp = aggregate_type(aggregate, self._event.scope)
 
@@ -264,7 +264,7 @@ def _condition(
 
 def _measures(
     text: Text, node: exp.MatchRecognize, variables: list[str], event: DataType, partition: dict[str, Expression]
-) -> tuple[Callable[[Events], dict[str, Any]], DataType]:
+) -> tuple[Callable[[RowEvents], dict[str, Any]], DataType]:
     """What a match becomes: the columns of the partition, and the measures."""
     scalars = _VariableScalars(text, event, variables, None)
     columns = {n: _over_event(e) for n, e in partition.items()}
@@ -285,7 +285,7 @@ def _measures(
         row, result = compile_row(whole, scalars.scope), infer(whole, scalars.scope)
     looks = scalars.looks
 
-    def select(events: Events) -> dict[str, Any]:
+    def select(events: RowEvents) -> dict[str, Any]:
         first = next(event for taken in events.values() for event in taken)
         found = {look.name: look.of(events.get(look.variable, [])) for look in looks}
         made: dict[str, Any] = row(None, {"event": first, "looks": found}, 0, ())

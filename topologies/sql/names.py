@@ -6,7 +6,7 @@ import dataclasses
 
 from sqlglot import exp
 
-from penstock.topologies.expressions.inference import Scope
+from penstock.topologies.expressions.inference import ExpressionScope
 from penstock.topologies.expressions.tree import Expression, Field, Input, walk
 from penstock.topologies.expressions.types import DataType
 from penstock.topologies.sql.parsing import Text
@@ -16,7 +16,7 @@ KEY = "key"
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SqlSource:
     """One input of a statement: where its row lies in the record's value, what its columns are, and its key, which is
     ``None`` where it is not at hand."""
 
@@ -30,8 +30,8 @@ class Names:
     """The inputs of a statement by alias; ``scope`` is the type of the records that they lie in."""
 
     text: Text
-    sources: dict[str, Source]
-    scope: Scope
+    sources: dict[str, SqlSource]
+    scope: ExpressionScope
 
     def column(self, node: exp.Column) -> Expression:
         """The expression of a column, which may be ``alias.column``, and a path into structs."""
@@ -47,7 +47,7 @@ class Names:
             of = Field(of, name)
         return of
 
-    def _of_source(self, node: exp.Column, source: Source, alias: str, name: str) -> Expression:
+    def _of_source(self, node: exp.Column, source: SqlSource, alias: str, name: str) -> Expression:
         known = _found(name, [n for n, _ in source.schema.fields])
         if known is not None:
             return Field(source.base, known)
@@ -100,9 +100,9 @@ class Names:
         return owners[0] if len(owners) == 1 else None
 
 
-def single(text: Text, alias: str, scope: Scope) -> Names:
+def single(text: Text, alias: str, scope: ExpressionScope) -> Names:
     """The names of a statement with one input."""
-    return Names(text, {alias: Source(Input("value"), scope.value, Input("key"))}, scope)
+    return Names(text, {alias: SqlSource(Input("value"), scope.value, Input("key"))}, scope)
 
 
 _RECORD = {"timestamp": ROWTIME, "key": KEY}

@@ -9,9 +9,9 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.expressions.inference import Scope, infer
+from penstock.topologies.expressions.inference import ExpressionScope, infer
 from penstock.topologies.expressions.tree import (
-    Aggregate,
+    AggregateExpression,
     Binary,
     Call,
     Case,
@@ -104,7 +104,7 @@ class Scalars:
         self.text: Text = names.text
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> ExpressionScope:
         """What the made expressions are typed against."""
         return self.names.scope
 
@@ -277,7 +277,7 @@ class Scalars:
         branches = [(place > 0, place - 1)] + ([(place < 0, place)] if from_end else [])
         return of.element(Case(tuple(branches), literal(None)))
 
-    def aggregate(self, node: Any) -> Aggregate:
+    def aggregate(self, node: Any) -> AggregateExpression:
         """An aggregate function of the rows' columns."""
         if isinstance(node, exp.Filter):
             self.text.only(node, "this", "expression")
@@ -289,11 +289,11 @@ class Scalars:
         if isinstance(of, exp.Distinct):
             if not isinstance(node, exp.Count) or len(of.expressions) != 1:
                 raise self.text.error(node, "DISTINCT stands only in COUNT(DISTINCT column)")
-            return Aggregate("count_distinct", self._column_alone(of.expressions[0]))
+            return AggregateExpression("count_distinct", self._column_alone(of.expressions[0]))
         if isinstance(node, exp.Count):
-            return Aggregate("count", None if isinstance(of, exp.Star) else self._column_alone(of))
+            return AggregateExpression("count", None if isinstance(of, exp.Star) else self._column_alone(of))
         function, args = _AGGREGATES[type(node)]
-        return Aggregate(function, self._column_alone(of), args)
+        return AggregateExpression(function, self._column_alone(of), args)
 
     def _column_alone(self, node: Any) -> Expression:
         return columns_alone(self.text, node, self.convert(node))

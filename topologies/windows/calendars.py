@@ -17,7 +17,7 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.windows.aligned import SpanWindows
 from penstock.topologies.windows.base import Bounds, Time, check_common, grace_of
 
-Unit = Literal["day", "week", "month", "year"]
+CalendarUnit = Literal["day", "week", "month", "year"]
 _DAY_MS = 86_400_000
 _LONGEST_DAYS = {"day": 2, "week": 8, "month": 32, "year": 367}
 """With a day to spare for changes of the zone."""
@@ -31,7 +31,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 class CalendarWindows(SpanWindows):
     """See the module. ``week_start``: 0 for Monday to 6 for Sunday."""
 
-    unit: Unit
+    unit: CalendarUnit
     zone: str
     grace_ms: int = 0
     week_start: int = 0
@@ -39,8 +39,8 @@ class CalendarWindows(SpanWindows):
 
     def __post_init__(self) -> None:
         check_common(self.grace_ms, self.time)
-        if self.unit not in get_args(Unit):
-            raise TopologyError(f"the calendar has no {self.unit!r}; use {', '.join(get_args(Unit))}")
+        if self.unit not in get_args(CalendarUnit):
+            raise TopologyError(f"the calendar has no {self.unit!r}; use {', '.join(get_args(CalendarUnit))}")
         if not 0 <= self.week_start <= 6:
             raise TopologyError(f"week_start={self.week_start} is no weekday; 0 is Monday, 6 is Sunday")
         try:
@@ -106,7 +106,7 @@ def _begin(zone: ZoneInfo, day: date) -> int:
 
 
 def calendar(
-    unit: Unit,
+    unit: CalendarUnit,
     zone: str = "UTC",
     *,
     grace: int | str | None = None,

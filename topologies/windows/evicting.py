@@ -23,7 +23,7 @@ from penstock.topologies.windows.durations import duration_ms
 
 
 @dataclasses.dataclass(frozen=True)
-class Count:
+class CountPolicy:
     """Evict: keep the last n. Tumble: n are full. Trigger: at every nth record."""
 
     n: int
@@ -47,7 +47,7 @@ class Delta:
 
 
 @dataclasses.dataclass(frozen=True)
-class Span:
+class TimePolicy:
     """Evict: those whose time is ``ms`` or more ago; a record that comes so late is dropped and counted. Tumble: ``ms``
     after the first record. Trigger: every ``ms``, from the window's first record on, if the window is not as it was
     before."""
@@ -64,12 +64,12 @@ class Punctuation:
     inclusive: bool = True
 
 
-Policy = Count | Delta | Span | Punctuation
+Policy = CountPolicy | Delta | TimePolicy | Punctuation
 
 
 @dataclasses.dataclass(frozen=True)
 class EvictingWindows(Windows):
-    """See the module. ``time``: of ``Span`` policies; event time is the operator's stream time here."""
+    """See the module. ``time``: of ``TimePolicy`` policies; event time is the operator's stream time here."""
 
     evict: Policy
     trigger: Policy | None = None
@@ -91,9 +91,9 @@ class EvictingWindows(Windows):
 
 
 def _shown(policy: Policy) -> str:
-    if isinstance(policy, Count):
+    if isinstance(policy, CountPolicy):
         return f"count({policy.n})"
-    if isinstance(policy, Span):
+    if isinstance(policy, TimePolicy):
         return f"time({policy.ms} ms)"
     if isinstance(policy, Delta):
         return f"delta({_name(policy.of)}, {policy.distance})"
@@ -104,11 +104,11 @@ def _name(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
-def count(n: int) -> Count:
+def count(n: int) -> CountPolicy:
     """By number of records."""
     if n < 1:
         raise TopologyError(f"a policy by count needs at least 1 record, not {n}")
-    return Count(n)
+    return CountPolicy(n)
 
 
 def delta(of: str | Callable[[Any], float], distance: float) -> Delta:
@@ -132,12 +132,12 @@ def _field(name: str) -> Callable[[Any], Any]:
     return pick
 
 
-def time(span: int | str) -> Span:
+def time(span: int | str) -> TimePolicy:
     """By time."""
     ms = duration_ms(span)
     if ms < 1:
         raise TopologyError(f"a policy by time needs at least 1 ms, not {span!r}")
-    return Span(ms)
+    return TimePolicy(ms)
 
 
 def punctuation(fn: Callable[[Any], Any], *, inclusive: bool = True) -> Punctuation:

@@ -431,7 +431,7 @@ impl Entered {
     }
 }
 
-/// See `penstock.state.entries.EntryMap`.
+/// See `penstock.state.stores.entry_cache.EntryMap`.
 #[pyclass]
 pub struct EntryMap {
     pub(super) entered: Entered,

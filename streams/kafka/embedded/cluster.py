@@ -11,7 +11,7 @@ from typing import Self
 
 from penstock.state.errors import UserError
 from penstock.streams.kafka.embedded import launch, processes
-from penstock.streams.kafka.embedded.launch import Layout
+from penstock.streams.kafka.embedded.launch import BrokerLayout
 from penstock.streams.kafka.embedded.processes import ProcessHandle, kill_processes, stop_processes
 from penstock.streams.kafka.embedded.properties import BrokerAddress, ClusterSettings
 
@@ -45,7 +45,7 @@ class EmbeddedKafka:
     ) -> None:
         folder = None if data_dir is None else Path(data_dir)
         self._settings = ClusterSettings(brokers, port, folder, heap, dict(configs or {}), start_timeout_s)
-        self._layout: Layout | None = None
+        self._layout: BrokerLayout | None = None
         self._guard: subprocess.Popen[str] | None = None
         self._handles: dict[int, ProcessHandle] = {}
 
@@ -126,7 +126,7 @@ class EmbeddedKafka:
         self._spawn(address)
         self._await((address,))
 
-    def _started(self) -> Layout:
+    def _started(self) -> BrokerLayout:
         if self._layout is None:
             raise UserError("this cluster is not started; use it in a with block or call start() first")
         return self._layout

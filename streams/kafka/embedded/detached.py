@@ -16,7 +16,7 @@ from typing import Literal
 from penstock.state.errors import UserError
 from penstock.streams.kafka.embedded import launch
 from penstock.streams.kafka.embedded.cluster import STOP_TIMEOUT_S
-from penstock.streams.kafka.embedded.launch import Layout
+from penstock.streams.kafka.embedded.launch import BrokerLayout
 from penstock.streams.kafka.embedded.paths import exclusive_lock
 from penstock.streams.kafka.embedded.processes import stop_processes
 from penstock.streams.kafka.embedded.properties import BrokerAddress, ClusterSettings
@@ -108,7 +108,7 @@ def _turn(name: str) -> Iterator[Path]:
         yield path
 
 
-def _spawn(layout: Layout, address: BrokerAddress, record: ClusterRecord) -> ClusterRecord:
+def _spawn(layout: BrokerLayout, address: BrokerAddress, record: ClusterRecord) -> ClusterRecord:
     broker = BrokerRecord(address.node_id, address.bootstrap_server, launch.spawn(layout, address))
     return dataclasses.replace(record, brokers=(*record.brokers, broker))
 

@@ -54,7 +54,7 @@ _SPAWN = '"$@" </dev/null >>"$0" 2>&1 & echo $!'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
+class BrokerLayout:
     """Everything needed to start a broker of this cluster, now or again."""
 
     data_dir: Path
@@ -77,7 +77,7 @@ class Layout:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
 
-def prepare(settings: ClusterSettings) -> Layout:
+def prepare(settings: ClusterSettings) -> BrokerLayout:
     """Find Java, fetch the jars if need be, choose ports, make and format the folders. Starts nothing.
 
     :raises EnvironmentFault: Java, network, ports, disk. :raises SettingsError: data of another number of
@@ -90,14 +90,14 @@ def prepare(settings: ClusterSettings) -> Layout:
     return _lay_out(settings, java.path, jars, options)
 
 
-def _lay_out(settings: ClusterSettings, java: Path, jars: Path, jvm_options: tuple[str, ...]) -> Layout:
+def _lay_out(settings: ClusterSettings, java: Path, jars: Path, jvm_options: tuple[str, ...]) -> BrokerLayout:
     addresses = choose_addresses(settings.brokers, settings.port)
     temporary = settings.data_dir is None
     if settings.data_dir is None:
         data_dir = _temporary_dir()
     else:
         data_dir = ensure_dir(settings.data_dir.expanduser().absolute())
-    layout = Layout(data_dir, temporary, addresses, java, jars, jvm_options, settings)
+    layout = BrokerLayout(data_dir, temporary, addresses, java, jars, jvm_options, settings)
     try:
         _require_unused(layout)
         _require_space(data_dir)
@@ -108,7 +108,7 @@ def _lay_out(settings: ClusterSettings, java: Path, jars: Path, jvm_options: tup
     return layout
 
 
-def spawn(layout: Layout, address: BrokerAddress) -> ProcessHandle:
+def spawn(layout: BrokerLayout, address: BrokerAddress) -> ProcessHandle:
     """Start one broker and return at once.
 
     :raises EnvironmentFault: one of its ports is busy, or Java cannot be started.
@@ -141,7 +141,7 @@ def spawn(layout: Layout, address: BrokerAddress) -> ProcessHandle:
     return handle
 
 
-def await_serving(layout: Layout, running: Sequence[tuple[BrokerAddress, ProcessHandle]]) -> None:
+def await_serving(layout: BrokerLayout, running: Sequence[tuple[BrokerAddress, ProcessHandle]]) -> None:
     """Return when every broker of ``running`` answers and is in the metadata of the first of them.
 
     :raises EnvironmentFault: one of them ended, or ``start_timeout_s`` went by.
@@ -173,7 +173,7 @@ def _temporary_dir() -> Path:
         ) from exc
 
 
-def _require_unused(layout: Layout) -> None:
+def _require_unused(layout: BrokerLayout) -> None:
     """Kafka's own lock would stop the second broker too, but only after it has touched what the first one reads."""
     for path in layout.data_dir.glob(f"broker-*/{_PROCESS_FILE}"):
         pid, _, identity = path.read_text().partition("\t")
@@ -194,7 +194,7 @@ def _require_space(data_dir: Path) -> None:
         )
 
 
-def _format(layout: Layout) -> None:
+def _format(layout: BrokerLayout) -> None:
     """Write every broker's files; format the storage of a new cluster, accept that of an old one."""
     known = {path.parents[1].name for path in layout.data_dir.glob("broker-*/data/meta.properties")}
     wanted = {layout.broker_dir(address).name for address in layout.addresses}
@@ -223,7 +223,7 @@ def _format(layout: Layout) -> None:
             list(pool.map(lambda address: _format_one(layout, address, cluster_id), layout.addresses))
 
 
-def _format_one(layout: Layout, address: BrokerAddress, cluster_id: str) -> None:
+def _format_one(layout: BrokerLayout, address: BrokerAddress, cluster_id: str) -> None:
     folder = layout.broker_dir(address)
     command = _java(layout, folder, heap="128m", options=("-XX:TieredStopAtLevel=1",))
     command += ["kafka.tools.StorageTool", "format"]
@@ -237,7 +237,7 @@ def _format_one(layout: Layout, address: BrokerAddress, cluster_id: str) -> None
         raise EnvironmentFault(f"cannot format {folder} (exit code {done.returncode}): {why}")
 
 
-def _java(layout: Layout, folder: Path, *, heap: str, options: tuple[str, ...]) -> list[str]:
+def _java(layout: BrokerLayout, folder: Path, *, heap: str, options: tuple[str, ...]) -> list[str]:
     config = (folder / "log4j2.properties").as_uri()
     # Sorted, because a class archive is valid for one order of the jars only.
     class_path = ":".join(str(jar) for jar in sorted(layout.jars.glob("*.jar")))
@@ -268,7 +268,7 @@ def _class_archive(java: JavaRuntime, jars: Path, start_timeout_s: float) -> Pat
     return archive if archive.stat().st_size > 0 else None
 
 
-def _run_once(layout: Layout) -> None:
+def _run_once(layout: BrokerLayout) -> None:
     address = layout.addresses[0]
     try:
         handle = spawn(layout, address)
@@ -280,7 +280,7 @@ def _run_once(layout: Layout) -> None:
         layout.remove_if_temporary()
 
 
-def _why(layout: Layout, address: BrokerAddress) -> str:
+def _why(layout: BrokerLayout, address: BrokerAddress) -> str:
     folder = layout.broker_dir(address)
     why = diagnose("\n".join(_tails(folder)), address, folder)
     # A temporary folder goes with the failed cluster; its log would be named in vain.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.state.errors import SettingsError, UserError
-from penstock.state.files import replace_file
+from penstock.state.machine.atomic_files import replace_file
 from penstock.streams.kafka.embedded.paths import cache_dir, ensure_dir
 from penstock.streams.kafka.embedded.processes import ProcessHandle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from penstock.streams.faust import faust_app
-from penstock.streams.settings import WorkerSettings
+from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.examples import word_count
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports import TopicSpec
-from penstock.streams.settings import WorkerSettings
+from penstock.streams.ports.log import TopicSpec
+from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.examples import word_count
 
 pytestmark = pytest.mark.integration

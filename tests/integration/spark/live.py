@@ -13,17 +13,17 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.memory import MemoryBackend
-from penstock.streams.commit import Committer, start_positions
+from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports import TopicSpec
-from penstock.streams.prepare import Layout, prepare_topics
+from penstock.streams.ports.log import TopicSpec
+from penstock.streams.runtime.commit_protocol import Committer, start_positions
+from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.spark.cluster import retried
-from penstock.streams.task import Task, TaskOptions
-from penstock.topologies.graph import Topology
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.topologies.graph.topology import Topology
 
 LIMIT_S = 120.0
 Row = tuple[bytes | None, bytes | None, int]
@@ -136,7 +136,7 @@ class App:
         self.live = live
         self.topology = topology
         servers, app = live.bootstrap_servers, live.application_id
-        self.layout: Layout = prepare_topics(
+        self.layout: TopicLayout = prepare_topics(
             topology,
             app,
             KafkaAdmin(admin_config(servers, {})),

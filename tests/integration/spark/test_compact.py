@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault, IncompatibleError
-from penstock.state.manifest import Manifest, StorePartition
-from penstock.state.position import decode_position
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.snapshot import SnapshotRepository
+from penstock.state.recovery.position import decode_position
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.spark import Connection, compact
 from penstock.streams.spark.cluster import open_cluster
 from penstock.streams.spark.compaction import plan_compaction, run_compaction

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import TumblingWindows
 
 

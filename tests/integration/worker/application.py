@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.commit import Guarantee, Step
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.load_settings import load_settings
-from penstock.streams.ports import TopicSpec
-from penstock.streams.settings import WorkerSettings
+from penstock.streams.ports.log import TopicSpec
+from penstock.streams.runtime.commit_protocol import CommitStep, Guarantee
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.examples import word_count
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 ROOT = Path(__file__).parents[3]
 SESSION_TIMEOUT_MS = 6_000
@@ -208,7 +208,7 @@ class Process:
         application: Application,
         state: str = "state",
         *,
-        signal_at: tuple[Step, int, int] | None = None,
+        signal_at: tuple[CommitStep, int, int] | None = None,
         partitions: Sequence[int] | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:

@@ -8,9 +8,9 @@ import signal
 import sys
 from typing import Any
 
-from penstock.state.restore import RestoreProgress
-from penstock.streams.load_settings import load_settings
-from penstock.streams.worker import Worker
+from penstock.state.recovery.restore_decision import RestoreProgress
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.worker import Worker
 from penstock.topologies.examples import word_count
 
 

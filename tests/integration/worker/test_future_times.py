@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import penstock as ps
-from penstock.streams.worker import Worker
+from penstock.streams.worker.worker import Worker
 from tests.integration.worker.application import Cluster, until
 from tests.integration.worker.test_language import settings
 

@@ -13,15 +13,15 @@ from typing import get_args
 
 import pytest
 
-from penstock.streams.commit import Step
+from penstock.streams.runtime.commit_protocol import CommitStep
 from tests.integration.worker.application import PARTITIONS, Application, until
 
-STEPS: tuple[Step, ...] = get_args(Step)
+STEPS: tuple[CommitStep, ...] = get_args(CommitStep)
 LINES = 1_500
 AT_ONCE = 6
 
 
-def killed_at(kafka: str, folder: Path, step: Step) -> None:
+def killed_at(kafka: str, folder: Path, step: CommitStep) -> None:
     """SIGKILL at the step, and another worker, with a state folder of its own, takes over."""
     app = Application(kafka, f"kill-{step.replace('_', '-')}", folder)
     app.add_lines(LINES)
@@ -60,7 +60,7 @@ def killed_at_random(kafka: str, folder: Path) -> None:
     app.assert_exact()
 
 
-def zombie(kafka: str, folder: Path, step: Step) -> None:
+def zombie(kafka: str, folder: Path, step: CommitStep) -> None:
     """Frozen for longer than its session while it holds a commit, replaced, and woken up again."""
     app = Application(kafka, f"zombie-{step}", folder)
     app.add_lines(LINES)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import penstock as ps
-from penstock.streams.load_settings import load_settings
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.worker import Worker
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
 from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from tests.integration.worker.application import NOW_MS, PARTITIONS, SESSION_TIMEOUT_MS, Cluster, until
 
 ROWS = 500

@@ -12,14 +12,14 @@ import orjson
 import pytest
 
 from penstock.state.errors import IncompatibleError, PenstockError, ProcessingError, SettingsError
-from penstock.streams.load_settings import load_settings
-from penstock.streams.policies import Policies
-from penstock.streams.ports import AbortableError
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.worker import Worker
+from penstock.streams.ports.log import AbortableError
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import enrich, word_count
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from tests.integration.worker.application import SESSION_TIMEOUT_MS, Cluster, until
 
 MARKER = "hunter2-canary"

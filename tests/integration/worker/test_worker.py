@@ -21,12 +21,12 @@ import pytest
 
 from penstock.state.errors import EnvironmentFault, ProcessingError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.restore import RestoreProgress
-from penstock.streams.commit import Guarantee
+from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.streams.kafka.client_config import consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.memory_parts import LEAST_BYTES
-from penstock.streams.worker import Worker
+from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.runtime.memory_budget import LEAST_BYTES
+from penstock.streams.worker.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius, keyed_count
 from tests.integration.worker.application import LIMIT_S, PARTITIONS, ROOT, Application, Cluster, until

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.expressways import APART, FORMER, INPUT, OUTPUTS, Expressway, last_line, placed_keys, without_emit
 from benchmarks.linear_road import Arrivals, about, highest, responses_ms, table
 from penstock.state.log import Record
-from penstock.state.partitioner import partition_for
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.partitioner import partition_for
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.linear_road.topology import build
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks import data
 from benchmarks.many_queries import output, topology, wanted
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 
 RECORDS = 2_000
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import nexmark
 from benchmarks.nexmark import EVENTS, NOTHING, STREAM, Pair, Result, answers, bids, brought, expected, table, verdict
-from penstock.topologies.examples.nexmark.generator import records
+from benchmarks.nexmark_generator import records
 
 ONE: list[Pair] = [(b"k", b"1")]
 

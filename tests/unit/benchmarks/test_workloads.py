@@ -9,7 +9,7 @@ import pytest
 from benchmarks import data, oracle, workloads
 from benchmarks.workloads import WORKLOADS, Orders, Variant
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 
 BASE_MS = 1_795_219_200_000
 RECORDS = 3_000

@@ -10,9 +10,9 @@ import pytest
 from benchmarks import data
 from benchmarks.yahoo_events import LATE_MS, SKEW_MS, draw
 from benchmarks.yahoo_extended import STORE, build, changelog_entry, lateness_ms, stored
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.store import StoreWrites
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.stores.store import StoreWrites
+from penstock.streams.testing.test_driver import TopologyTestDriver
 
 
 def test_views_are_counted_in_the_store_and_nothing_is_written() -> None:

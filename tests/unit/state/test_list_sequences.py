@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.state.memory import MemoryBackend
-from penstock.state.segmented import SegmentedState
-from penstock.state.serde import BYTES
-from penstock.state.store import StoreSpec, StoreWrites
-from penstock.state.views import KeyValueState
+from penstock.state.serdes.serde import BYTES
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.segmented_store import SegmentedState
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
 
 STEPS = st.lists(
     st.one_of(
@@ -26,7 +26,7 @@ STEPS = st.lists(
 def test_no_number_depends_on_what_the_view_remembers(steps: list[tuple[str, bytes, int]]) -> None:
     spec = StoreSpec("s", "list", BYTES, BYTES, retention_ms=10)
     backend = MemoryBackend([spec])
-    state = KeyValueState(spec, backend)
+    state = KeyValueStoreView(spec, backend)
     lasting = SegmentedState(state)
     floor_ms = 0
     for what, key, time_ms in steps:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.state.memory import MemoryBackend
-from penstock.state.serde import BYTES, INT, JSON, Serde
-from penstock.state.sizes import entries_bytes
-from penstock.state.store import StoreSpec, StoreWrites
-from penstock.state.views import KeyValueState
+from penstock.state.serdes.serde import BYTES, INT, JSON, Serde
+from penstock.state.stores.entry_sizes import entries_bytes
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
 
 BOUND = 100_000
 
@@ -28,7 +28,7 @@ class Counting(MemoryBackend):
         return super().get_many(store, keys)
 
 
-def commit(state: KeyValueState, backend: MemoryBackend) -> None:
+def commit(state: KeyValueStoreView, backend: MemoryBackend) -> None:
     keys, values, _ = state.pending()
     backend.commit([StoreWrites("s", list(zip(keys, values, strict=True)), b"at", state.drop_below)])
     state.committed()
@@ -42,7 +42,7 @@ def test_what_is_asked_for_again_and_again_stays_while_others_pass_through() -> 
     spec = StoreSpec("s", "key_value", BYTES, INT)
     backend = Counting([spec])
     backend.commit([StoreWrites("s", [(key(0), b"\x00" * 16)], b"at")])
-    state = KeyValueState(spec, backend)
+    state = KeyValueStoreView(spec, backend)
     hot = [key(n) for n in range(50)]
     for k in hot:
         state.put(k, 1, 1)
@@ -58,7 +58,7 @@ def test_what_is_asked_for_again_and_again_stays_while_others_pass_through() -> 
 def test_a_store_that_began_empty_is_not_asked_until_something_was_dropped() -> None:
     spec = StoreSpec("s", "key_value", BYTES, INT)
     backend = Counting([spec])
-    state = KeyValueState(spec, backend)
+    state = KeyValueStoreView(spec, backend)
     for number in range(300):
         state.load([key(number)])
         state.put(key(number), number, 1)
@@ -70,7 +70,7 @@ def test_a_store_that_began_empty_is_not_asked_until_something_was_dropped() -> 
         commit(state, backend)
         state.trim(BOUND)
     assert state.get(key(5)) == (5, 1) and backend.reads == 1, "it was dropped"
-    fresh = KeyValueState(spec, backend)
+    fresh = KeyValueStoreView(spec, backend)
     backend.reads = 0
     assert fresh.get(key(1)) == (1, 1) and backend.reads == 1, "it did not begin empty"
     state.discard()
@@ -83,7 +83,7 @@ def test_trimming_never_shows(serde: Serde[object]) -> None:
     spec = StoreSpec("s", "key_value", BYTES, serde)
     for _ in range(30):
         backend = MemoryBackend([spec])
-        state = KeyValueState(spec, backend)
+        state = KeyValueStoreView(spec, backend)
         model: dict[bytes, int] = {}
         committed: dict[bytes, int] = {}
         floor = 0
@@ -138,7 +138,7 @@ def test_less_is_kept_where_the_backend_keeps_it_too() -> None:
         keeps_reads = True
 
     spec = StoreSpec("s", "key_value", BYTES, INT)
-    state = KeyValueState(spec, Keeping([spec]))
+    state = KeyValueStoreView(spec, Keeping([spec]))
     for batch in range(100):
         state.load([key(batch * 20 + n) for n in range(20)])
         state.trim(BOUND)
@@ -151,7 +151,7 @@ def test_less_is_kept_where_the_backend_keeps_it_too() -> None:
 def test_values_that_grow_are_noticed_though_their_number_stays() -> None:
     spec = StoreSpec("s", "key_value", BYTES, BYTES)
     backend = MemoryBackend([spec])
-    state = KeyValueState(spec, backend)
+    state = KeyValueStoreView(spec, backend)
     for size in [1, *[BOUND] * 40]:
         for number in range(4):
             state.put(key(number), b"v" * size, 1)

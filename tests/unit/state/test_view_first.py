@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.state.memory import MemoryBackend
-from penstock.state.segmented import SegmentedState
-from penstock.state.serde import BYTES
-from penstock.state.store import StoreSpec, StoreWrites
-from penstock.state.views import KeyValueState
+from penstock.state.serdes.serde import BYTES
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.segmented_store import SegmentedState
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
 
 KEYS = [b"", b"a", b"ab", b"b", b"ba", b"c"]
 bounds = st.none() | st.sampled_from(KEYS)
 changes = st.lists(st.tuples(st.sampled_from(KEYS), st.booleans(), st.booleans()), max_size=12)
 
 
-def committed(state: KeyValueState, backend: MemoryBackend) -> None:
+def committed(state: KeyValueStoreView, backend: MemoryBackend) -> None:
     keys, values, _ = state.pending()
     backend.commit([StoreWrites(state.spec.name, list(zip(keys, values, strict=True)), b"")])
     state.committed()
@@ -32,7 +32,7 @@ def test_first_is_the_first_of_the_range(
 ) -> None:
     spec = StoreSpec("s", "key_value", BYTES, BYTES)
     backend = MemoryBackend([spec])
-    state = KeyValueState(spec, backend)
+    state = KeyValueStoreView(spec, backend)
     for some in (stored, written):
         for key, there, _ in some:
             state.put(key, b"x" if there else None, 1)
@@ -46,7 +46,7 @@ def test_first_is_the_first_of_the_range(
 def test_appended_entries_stand_in_their_order(rows: list[tuple[bytes, int]], data: st.DataObject) -> None:
     spec = StoreSpec("s", "list", BYTES, BYTES, retention_ms=10)
     backend = MemoryBackend([spec])
-    view = KeyValueState(spec, backend)
+    view = KeyValueStoreView(spec, backend)
     state = SegmentedState(view)
     expected: dict[tuple[bytes, int], list[bytes]] = {}
     for i, (key, ms) in enumerate(rows):

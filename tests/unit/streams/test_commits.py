@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record, TaskId, TopicPartition, Windowed
-from penstock.streams import metadata
-from penstock.streams.chunk import Chunk
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.task import commit_metadata
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.operator import Emission
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import tumbling
 
 
@@ -127,7 +127,7 @@ def test_the_journal_position_stays_known_through_commits_without_a_journal_reco
         work = task.prepare_commit()
         ends = {} if work.journal is None else {TopicPartition(work.journal.topic, 0): 8}
         offsets = task.offsets(work, ends)
-        seen.append(metadata.decode(offsets[TopicPartition("a", 0)].metadata).journal)
+        seen.append(commit_metadata.decode(offsets[TopicPartition("a", 0)].metadata).journal)
         task.committed(work, {})
     assert seen == [None, 8, 8]
 
@@ -140,4 +140,4 @@ def test_the_partition_time_of_a_commit_is_that_of_what_was_processed() -> None:
     work = task.prepare_commit()
     ends = {TopicPartition(o.topic, 0): 1 for _, o in work.changelogs}
     (committed,) = task.offsets(work, ends).values()
-    assert (committed.offset, metadata.decode(committed.metadata).partition_time_ms) == (1, 5)
+    assert (committed.offset, commit_metadata.decode(committed.metadata).partition_time_ms) == (1, 5)

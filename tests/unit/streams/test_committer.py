@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.state.errors import TaskMigratedError
-from penstock.streams.commit import Committer
-from penstock.streams.memory_clients import MemoryConsumer
-from penstock.streams.memory_log import MemoryLog
-from penstock.streams.memory_producer import MemoryProducer
+from penstock.streams.runtime.commit_protocol import Committer
+from penstock.streams.testing.memory_clients import MemoryConsumer
+from penstock.streams.testing.memory_log import MemoryLog
+from penstock.streams.testing.memory_producer import MemoryProducer
 
 
 @pytest.mark.parametrize("yields", [True, False])

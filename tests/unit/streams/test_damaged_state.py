@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from penstock.state.changelog import changelog_configs, from_changelog_columns
-from penstock.state.directory import StateDirectory
 from penstock.state.errors import RetriableError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.manifest import Manifest
-from penstock.state.restore import ChangelogFacts
-from penstock.state.rocksdb import RocksDBBackend
-from penstock.state.segmented import SegmentedState
-from penstock.state.serde import serde_of
-from penstock.state.snapshot import SnapshotRepository
-from penstock.state.store import StoreSpec, StoreWrites
-from penstock.state.views import KeyValueState
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
-from penstock.streams.memory_log import MemoryLog
-from penstock.streams.ports import TopicSpec
-from penstock.streams.restoring import TaskOpener
+from penstock.state.machine.state_directory import StateDirectory
+from penstock.state.recovery.changelog import changelog_configs, from_changelog_columns
+from penstock.state.recovery.restore_decision import ChangelogFacts
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.serdes.serde import serde_of
+from penstock.state.snapshots.manifest import Manifest
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.stores.segmented_store import SegmentedState
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.ports.log import TopicSpec
 from penstock.streams.spark.compact_executor import CompactTarget, StoreForm, write_snapshot
-from penstock.streams.task_state import Reached, TaskState
+from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
+from penstock.streams.testing.memory_log import MemoryLog
+from penstock.streams.worker.restorer import TaskOpener
 
 APP = "app"
 TASK = TaskId(0, 0)
@@ -59,7 +59,7 @@ class Bench:
         self.written = producer.flush(1)[self.changelog]
         producer.commit(1)
 
-    def open(self, *stores: StoreSpec) -> TaskState:
+    def open(self, *stores: StoreSpec) -> TaskStores:
         opener = TaskOpener(
             APP,
             self.directory,
@@ -96,7 +96,7 @@ class Bench:
         file.write_bytes(data)
 
 
-def keys_of(state: TaskState, store: str = "s") -> list[bytes]:
+def keys_of(state: TaskStores, store: str = "s") -> list[bytes]:
     return [k for k, _ in state.backend.range(store, None, None)]
 
 
@@ -285,7 +285,7 @@ def test_keys_of_another_retention_are_made_anew(tmp_path: Path, kept: str, rete
         bench.snapshot()
     spec = dataclasses.replace(SESSIONS, retention_ms=retention_ms)
     state = bench.open(spec)
-    found = SegmentedState(KeyValueState(spec, state.backend)).fetch(b"k", 0, 2_000_000)
+    found = SegmentedState(KeyValueStoreView(spec, state.backend)).fetch(b"k", 0, 2_000_000)
     assert [(e.time_ms, e.value) for e in found] == [(1_000_000, "A")]
     changed = retention_ms != SESSIONS.retention_ms
     assert ("in segments of 60000 ms" in state.log[0]) == changed

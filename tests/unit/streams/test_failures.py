@@ -8,12 +8,12 @@ import pytest
 
 from penstock.state.errors import ProcessingError, SettingsError, StateCorruptedError
 from penstock.state.log import Headers, Record
-from penstock.streams.policies import ErrorPolicy, Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.streams.task.error_policies import ErrorPolicy, Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.operators.processor import Processor
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.processors.processor import Processor
 
 
 def options(policy: ErrorPolicy, **more: Any) -> TaskOptions:

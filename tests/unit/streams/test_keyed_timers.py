@@ -8,12 +8,12 @@ import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.operators.keyed_timers import Timer
-from penstock.topologies.operators.processor import Processor, processor_spec
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.processors.keyed_timers import Timer
+from penstock.topologies.operators.processors.processor import Processor, processor_spec
 
 BATCHES = (1, 2, 7, 10_000)
 

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
-from penstock.state.facade import key_value_store
 from penstock.state.log import Record, TaskId, TopicPartition
-from penstock.state.memory import MemoryBackend
-from penstock.streams import metadata
-from penstock.streams.chunk import Chunk
-from penstock.streams.metadata import CommitMetadata
-from penstock.streams.task import Task, TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.typed_stores import key_value_store
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.task import commit_metadata
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.processor import Processor
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.processors.processor import Processor
 
 BATCHES = (1, 2, 7, 10_000)
 
@@ -125,7 +125,7 @@ class Hand:
             ends[_partition(work.journal.topic)] = 1
         ((_, committed),) = self.task.offsets(work, ends).items()
         self.task.committed(work, dict.fromkeys(work.pending, b""))
-        self.committed = (committed.offset, metadata.decode(committed.metadata))
+        self.committed = (committed.offset, commit_metadata.decode(committed.metadata))
 
 
 def _partition(topic: str) -> TopicPartition:

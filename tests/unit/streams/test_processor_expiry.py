@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from penstock.state.facade import key_window_store, session_store, window_store
 from penstock.state.log import Record, Windowed
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.state.stores.typed_stores import key_window_store, session_store, window_store
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.processor import Processor
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.processors.processor import Processor
 from penstock.topologies.windows import TumblingWindows
 
 RETENTION_MS = 100

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.batch import Batch
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.operators.processor import Processor, ProcessorContext
-from penstock.topologies.operators.stateless import MapValues
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
+from penstock.topologies.operators.records.stateless import MapValuesSpec
 from penstock.topologies.windows import tumbling
 
 HEADERS = (("trace", b"7"),)
@@ -262,7 +262,7 @@ def test_hand_made_operators_and_the_dsl_mix() -> None:
     """``out`` names a handle's port for ``add_stream``; ``stream_of`` goes on behind an operator."""
     builder = StreamsBuilder(value="json")
     odd, even = builder.stream("in").branch(lambda k, v: v % 2, default=True)
-    builder.add_operator("negate", MapValues(fn=lambda v: -v))
+    builder.add_operator("negate", MapValuesSpec(fn=lambda v: -v))
     builder.add_stream("both", odd.out, "negate")
     builder.add_stream("both-2", even.out, "negate")
     builder.stream_of("negate").group_by_key().reduce(min).to("out")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.operators.processor import Processor
+from penstock.topologies.operators.processors.processor import Processor
 from penstock.topologies.windows import tumbling
 
 WINDOWS = tumbling("10s", grace="1m")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from penstock.state import native
-from penstock.topologies import kernels
-from penstock.topologies.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
-from penstock.topologies.operators.columnar.json_writing import DictOf, written_json
+from penstock.topologies.columnar import kernels
+from penstock.topologies.columnar.json_writing import DictOf, written_json
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
 
 ROOM_BYTES = 1 << 30
 

@@ -8,9 +8,9 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import ProcessingError, TopologyError
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.topologies.operators.side_input import SideView
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.topologies.operators.joins.side_input import SideView
 
 
 def ran(builder: ps.StreamsBuilder, records: list[tuple[str, ps.Record]], partitions: int = 1) -> ps.TopologyTestDriver:

@@ -11,10 +11,10 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import JSON, Serde
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import JSON, Serde
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
 
 class Reading(msgspec.Struct):

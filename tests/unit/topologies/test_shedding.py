@@ -9,9 +9,9 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import TopologyError
-from penstock.streams.task import TaskOptions
+from penstock.streams.task.task import TaskOptions
 from penstock.topologies import estimates
-from penstock.topologies.operators.shed import rate_of
+from penstock.topologies.operators.records.load_shedding import rate_of
 
 NOW_MS = 10_000_000
 

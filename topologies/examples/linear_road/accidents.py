@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from penstock.state.facade import key_value_store
 from penstock.state.log import Record
+from penstock.state.stores.typed_stores import key_value_store
 from penstock.topologies.examples.linear_road.model import SEGMENTS, Halt, Road, Segment
-from penstock.topologies.operators.processor import Processor, ProcessorContext
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 
 REACH = 4
 """An accident concerns its segment and so many behind it."""

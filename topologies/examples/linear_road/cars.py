@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.state.facade import key_value_store
 from penstock.state.log import Record
-from penstock.topologies.examples.linear_road.model import ENTRY_LANE, EXIT_LANE, Departure, Entry, Halt, Report
-from penstock.topologies.operators.processor import Processor, ProcessorContext
+from penstock.state.stores.typed_stores import key_value_store
+from penstock.topologies.examples.linear_road.model import (
+    ENTRY_LANE,
+    EXIT_LANE,
+    ExitReport,
+    Halt,
+    PositionReport,
+    SegmentEntry,
+)
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 
 STOPPED = 4
 """So many equal reports in a row."""
@@ -21,13 +28,13 @@ STOPPED = 4
 class Car(msgspec.Struct, frozen=True, gc=False):
     """A car's last report, how often it came in a row (``STOPPED`` at most), and when the car entered the segment."""
 
-    last: Report
+    last: PositionReport
     times: int
     entered: int
 
 
 class FollowCar(Processor):
-    """Keeps a row per car on the road. The ports have ``Entry``, ``Departure`` and ``Halt``, under the car's key."""
+    """Keeps a row per car on the road. The ports have ``SegmentEntry``, ``ExitReport`` and ``Halt``, under the car's key."""
 
     stores = (key_value_store("linear-road-cars", key=str, value=Car),)
     out_ports = ("entries", "departures", "halts")
@@ -35,19 +42,19 @@ class FollowCar(Processor):
     def process(self, record: Record, ctx: ProcessorContext) -> None:
         """One report."""
         cars = ctx.store("linear-road-cars")
-        report: Report = record.value
+        report: PositionReport = record.value
         car: Car | None = cars.get(record.key)
         stays = car is not None and _place(car.last) == _place(report)
         enters = car is None or _segment(car.last) != _segment(report)
         if car is not None and car.times == STOPPED and not stays:
             ctx.forward(record.key, _halt(car.last, stopped=False), port="halts")
         if car is not None and enters:
-            ctx.forward(record.key, Departure(report.time, car.entered), port="departures")
+            ctx.forward(record.key, ExitReport(report.time, car.entered), port="departures")
         if report.lane == EXIT_LANE:
             cars.delete(record.key)
             return
         if enters:
-            entry = Entry(report.vid, report.time, report.xway, report.dir, report.seg)
+            entry = SegmentEntry(report.vid, report.time, report.xway, report.dir, report.seg)
             ctx.forward(record.key, entry, port="entries")
         before = car.times if car is not None and stays else 0
         times = 0 if report.lane == ENTRY_LANE else min(before + 1, STOPPED)
@@ -57,13 +64,13 @@ class FollowCar(Processor):
         cars.put(record.key, Car(report, times, entered))
 
 
-def _place(report: Report) -> tuple[int, int, int, int]:
+def _place(report: PositionReport) -> tuple[int, int, int, int]:
     return report.xway, report.dir, report.lane, report.pos
 
 
-def _segment(report: Report) -> tuple[int, int, int]:
+def _segment(report: PositionReport) -> tuple[int, int, int]:
     return report.xway, report.dir, report.seg
 
 
-def _halt(report: Report, *, stopped: bool) -> Halt:
+def _halt(report: PositionReport, *, stopped: bool) -> Halt:
     return Halt(report.vid, report.xway, report.dir, report.seg, report.lane, report.pos, stopped)

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.state.serde import Serde
-from penstock.state.text_serdes import csv_row
+from penstock.state.serdes.serde import Serde
+from penstock.state.serdes.text_serdes import csv_row
 
 REPORT, BALANCE, EXPENDITURE = 0, 2, 3
 """Types of input. Type 4 asks for travel times, which nobody answers."""
@@ -49,7 +49,7 @@ EXPENDITURE_ANSWER = _integers("type", "time", "emit", "qid", "toll")
 """Type 3: what a car paid on a former day and expressway (0: nothing is known)."""
 
 
-class Report(msgspec.Struct, frozen=True, gc=False):
+class PositionReport(msgspec.Struct, frozen=True, gc=False):
     """Where a car is."""
 
     vid: int
@@ -85,7 +85,7 @@ class Road(msgspec.Struct, frozen=True, gc=False):
     dir: int
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class SegmentEntry(msgspec.Struct, frozen=True, gc=False):
     """A car has entered a segment. ``lav``: the mean speed there in the five minutes before this one; ``cars``: how many
     were there in the last minute; ``accident``: the segment of the nearest accident ahead."""
 
@@ -99,7 +99,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     accident: int | None = None
 
 
-class Departure(msgspec.Struct, frozen=True, gc=False):
+class ExitReport(msgspec.Struct, frozen=True, gc=False):
     """A car has gone on to another segment from the one that it entered at ``entered``, whose toll it owes."""
 
     time: int

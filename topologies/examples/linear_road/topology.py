@@ -18,17 +18,26 @@ import msgspec
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import Serde
+from penstock.state.serdes.serde import Serde
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.examples.linear_road import model
 from penstock.topologies.examples.linear_road.accidents import Ahead, FollowRoad, change
 from penstock.topologies.examples.linear_road.cars import FollowCar
-from penstock.topologies.examples.linear_road.model import Charge, Departure, Entry, Halt, Minute, Report, Road, Segment
+from penstock.topologies.examples.linear_road.model import (
+    Charge,
+    ExitReport,
+    Halt,
+    Minute,
+    PositionReport,
+    Road,
+    Segment,
+    SegmentEntry,
+)
 from penstock.topologies.expressions.functions import coalesce, col, concat, count, left, lit, right, struct, when
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.processor import Processor, ProcessorContext
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.windows import hopping, tumbling
 
 HORIZON = "3h"
@@ -83,11 +92,13 @@ def build(
         lines, value=model.INPUT, timestamp=lambda r: began_ms + r.value["time"] * 1000, watermark=late
     )
     road = LinearRoad(builder, source)
-    positions = road.of_type(model.REPORT).select(**{f: col(f) for f in Report.__struct_fields__}, value=Report)
-    cars = positions.process(FollowCar, value=Entry, keeps_key=True, name="cars")
+    positions = road.of_type(model.REPORT).select(
+        **{f: col(f) for f in PositionReport.__struct_fields__}, value=PositionReport
+    )
+    cars = positions.process(FollowCar, value=SegmentEntry, keeps_key=True, name="cars")
     accidents = accidents_of(cars.port("halts", value=Halt))
     tolls = notify(road, entries_with_statistics(positions, cars, accidents))
-    answer_balances(road, tolls, cars.port("departures", value=Departure))
+    answer_balances(road, tolls, cars.port("departures", value=ExitReport))
     answer_expenditures(road, former_tolls)
     return builder.build()
 
@@ -140,15 +151,15 @@ def entries_with_statistics(positions: KStream, entries: KStream, accidents: KSt
     return entered
 
 
-def _with_speed(entry: Entry, lav: int | None) -> Entry:
+def _with_speed(entry: SegmentEntry, lav: int | None) -> SegmentEntry:
     return msgspec.structs.replace(entry, lav=lav or 0)
 
 
-def _with_cars(entry: Entry, minute: Minute | None) -> Entry:
+def _with_cars(entry: SegmentEntry, minute: Minute | None) -> SegmentEntry:
     return msgspec.structs.replace(entry, cars=0 if minute is None else minute.cars)
 
 
-def _with_accident(entry: Entry, ahead: Ahead | None) -> Entry:
+def _with_accident(entry: SegmentEntry, ahead: Ahead | None) -> SegmentEntry:
     return msgspec.structs.replace(entry, accident=ahead and ahead.seg)
 
 

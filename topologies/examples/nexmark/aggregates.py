@@ -18,7 +18,7 @@ from penstock.topologies.examples.nexmark.model import Bid, Offer
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
 from penstock.topologies.expressions.functions import col, count, key, struct, window_start
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import custom, tumbling
 
 CHEAP, DEAR = 10_000, 1_000_000

@@ -7,7 +7,7 @@ import msgspec
 from penstock.topologies.examples.nexmark.model import Auction, Offer, Person
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
 from penstock.topologies.expressions.functions import col, left, right, struct, window_start
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 

@@ -51,7 +51,7 @@ class Bid(msgspec.Struct, frozen=True, gc=False):
     extra: str
 
 
-class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class NexmarkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One record of the stream: the field that ``event_type`` says is there, the others are null."""
 
     event_type: int

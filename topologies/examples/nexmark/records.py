@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from penstock.topologies.examples.nexmark.streams import Nexmark
 from penstock.topologies.expressions.functions import coalesce, col, when
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 EUROS = Decimal("0.908")

@@ -7,10 +7,10 @@ from functools import cached_property
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, Event, Offer
+from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, NexmarkEvent, Offer
 from penstock.topologies.expressions.functions import col, left, right, struct
-from penstock.topologies.graph import Topology
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
 HORIZON = "1h"
 """How far apart a bid and its auction may be, and how long an auction lives at most. In the stream both are the time in
@@ -24,7 +24,7 @@ class Nexmark:
         self.query = query
         self.builder = StreamsBuilder(query)
         late = bounded_out_of_orderness("4s")
-        self._events = self.builder.stream("nexmark", key=int, value=Event, watermark=late)
+        self._events = self.builder.stream("nexmark", key=int, value=NexmarkEvent, watermark=late)
 
     @cached_property
     def persons(self) -> KStream:

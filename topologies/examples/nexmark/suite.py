@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.topologies.examples.nexmark import aggregates, joins, records, windows
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 QUERIES: Mapping[str, Callable[[], Topology]] = {
     "q0": records.q0,

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.topologies.examples.nexmark.streams import Nexmark
 from penstock.topologies.expressions.functions import col, key, left, value, window_end, window_start
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import hopping, session, tumbling
 
 

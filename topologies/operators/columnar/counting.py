@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.state.views import KeyValueState
-from penstock.topologies.batch import ColumnBatch
-from penstock.topologies.columns import CodedColumn, Column, Ints, NumberColumn
-from penstock.topologies.kernels import counted_so_far, highest_so_far, summed
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.kernels import counted_so_far, highest_so_far, summed
+from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, Column, Ints, NumberColumn
 from penstock.topologies.operators.columnar.grouping import Entries
 
 _HIGHEST = (1 << 63) - 1
@@ -19,7 +19,7 @@ OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 """The keys of emitted records, from store keys and the records' keys."""
 
 
-def add_counts(state: KeyValueState, found: Entries, counts: list[int], latest: Ints) -> None:
+def add_counts(state: KeyValueStoreView, found: Entries, counts: list[int], latest: Ints) -> None:
     """Count records of entries that are loaded: so many of each, the highest timestamp of which is ``latest``."""
     entries, dirty = state.entries, state.dirty
     for key, records, ts in zip(found.store_keys, counts, latest.tolist(), strict=True):

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.topologies.aggregators.base import Part
-from penstock.topologies.batch import ColumnBatch
-from penstock.topologies.columns import CodedColumn, Column, Mask, NumberColumn, Places
+from penstock.topologies.columnar.column_parts import nulls_of
+from penstock.topologies.columnar.kernels import Groups
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.vectors import Vectors
-from penstock.topologies.kernels import Groups
-from penstock.topologies.operators.columnar.parts import nulls_of
+from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, Column, Mask, NumberColumn, Places
 
 _SAFE = float(1 << 62)
 Values = tuple[NDArray[Any], Places]

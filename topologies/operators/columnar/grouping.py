@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.state.serde import Serde
-from penstock.topologies.batch import ColumnBatch
-from penstock.topologies.columns import Ints
-from penstock.topologies.kernels import Groups, grouped, highest
-from penstock.topologies.operators.columnar.parts import Keyed, keyed, nulls_of
+from penstock.state.serdes.serde import Serde
+from penstock.topologies.columnar.column_parts import Keyed, keyed, nulls_of
+from penstock.topologies.columnar.kernels import Groups, grouped, highest
+from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.columns import Ints
 
 _START = struct.Struct(">q")
 _FAR = 1 << 62

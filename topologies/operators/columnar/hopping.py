@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.state.serde import Serde
-from penstock.topologies.batch import ColumnBatch
-from penstock.topologies.columns import Column, Ints, Mask, NumberColumn, Places
-from penstock.topologies.kernels import Groups, grouped, highest, summed
+from penstock.state.serdes.serde import Serde
+from penstock.topologies.columnar.kernels import Groups, grouped, highest, summed
+from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.columns import Column, Ints, Mask, NumberColumn, Places
 from penstock.topologies.operators.columnar.counting import sums_of
 from penstock.topologies.operators.columnar.grouping import Entries, entries_of
 from penstock.topologies.windows import HoppingWindows

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.state.serde import Serde
-from penstock.state.views import KeyValueState
-from penstock.topologies.batch import Batch, ColumnBatch
-from penstock.topologies.columns import CodedColumn, Places
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.column_parts import keyed, nulls_of
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Input, walk
-from penstock.topologies.operators.columnar.parts import keyed, nulls_of
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, Places
 
 _PLAIN = {str, bytes, int, float, bool, type(None)}
 """Types of which many records may have the same object."""
@@ -36,7 +36,7 @@ class Met(NamedTuple):
     entries: list[Any]
 
 
-def meet(batch: ColumnBatch, state: KeyValueState, serde: Serde[Any], *, left: bool) -> Met | None:
+def meet(batch: ColumnBatch, state: KeyValueStoreView, serde: Serde[Any], *, left: bool) -> Met | None:
     """The rows of a batch's records; without ``left`` only records that have one. ``None``: row by row."""
     column = batch.key_column
     if column is None or nulls_of(column) is not None:

@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.topologies.batch import Batch
-from penstock.topologies.columns import Column, StructColumn
-from penstock.topologies.expressions.inference import Inference, Scope
+from penstock.topologies.columnar.json_writing import DictOf
+from penstock.topologies.expressions.inference import ExpressionScope, Inference
 from penstock.topologies.expressions.row_function import ExpressionFunction, OfSides
 from penstock.topologies.expressions.tree import Alias, Expression, Field, Input, StructOf, rebuild, walk
 from penstock.topologies.expressions.vectors import Vectors, leaves_of
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.columns import Column, StructColumn
 from penstock.topologies.operators.columnar.join import Met, PerKey
-from penstock.topologies.operators.columnar.json_writing import DictOf
 
 Rows = Callable[[list[Any]], list[Any]]
 
@@ -26,7 +26,7 @@ class Sides:
     order: tuple[str, ...]
     left: dict[str, Expression]
     right: dict[str, Expression]
-    scope: Scope
+    scope: ExpressionScope
     read: frozenset[str]
     """The fields of the left value that are read."""
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from penstock.state.serde import Serde
-from penstock.state.views import KeyValueState
-from penstock.topologies.batch import Batch
-from penstock.topologies.columns import BytesColumn, Column
-from penstock.topologies.encoded import EncodedColumn, ParsedColumn
-from penstock.topologies.expressions.inference import Scope
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
+from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.expressions.inference import ExpressionScope
 from penstock.topologies.expressions.tree import Expression, Input, rebuild
 from penstock.topologies.expressions.vectors import Vectors, leaves_of
-from penstock.topologies.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.columns import BytesColumn, Column
 from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
 from penstock.topologies.operators.columnar.source import json_decoder
 
@@ -33,7 +33,7 @@ class RowFields:
         self._projection = projection
         self._vectors = vectors
 
-    def rows(self, keys: BytesColumn, state: KeyValueState) -> ParsedColumn | None:
+    def rows(self, keys: BytesColumn, state: KeyValueStoreView) -> ParsedColumn | None:
         """The rows of keys, of which none is null; null where there is no row. ``None``: it must be done row by row."""
         found = self._texts.of(keys, state)
         if found is None:
@@ -54,7 +54,7 @@ class RowFields:
         return out
 
 
-def row_fields(serde: Serde[object], scope: Scope, expressions: Mapping[str, Expression]) -> RowFields | None:
+def row_fields(serde: Serde[object], scope: ExpressionScope, expressions: Mapping[str, Expression]) -> RowFields | None:
     """For rows that are immutable, of a type of plain texts, whole numbers and truth values, and written as JSON. ``None``:
     others, or an expression reads more than fields of the right side."""
     texts, decoder = row_texts(serde), json_decoder(serde)

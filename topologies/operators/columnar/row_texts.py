@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from penstock.state.native import compiled
-from penstock.state.serde import Serde
-from penstock.state.views import KeyValueState
-from penstock.topologies.columns import BytesColumn, Places, joined
-from penstock.topologies.encoded import WrittenColumn
-from penstock.topologies.json_columns import FormPart, written_form
-from penstock.topologies.kernels import Coder
-from penstock.topologies.operators.columnar.json_writing import encoder_of, writes_typed
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.encoded_columns import WrittenColumn
+from penstock.topologies.columnar.json_columns import FormPart, written_form
+from penstock.topologies.columnar.json_writing import encoder_of, writes_typed
+from penstock.topologies.columnar.kernels import Coder
+from penstock.topologies.operator_api.columns import BytesColumn, Places, joined
 from penstock.topologies.operators.columnar.source import json_decoder
 
 _SAMPLES = {"str": b'"a"', "int": b"-1", "bool": b"true"}
@@ -55,7 +55,7 @@ class RowTexts:
         self._written = written
         self._coder = Coder()
 
-    def of(self, keys: BytesColumn, state: KeyValueState) -> WrittenColumn | None:
+    def of(self, keys: BytesColumn, state: KeyValueStoreView) -> WrittenColumn | None:
         """The rows of keys, of which none is null; null where there is no row. ``None``: it must be done row by row, also
         where a row cannot be read."""
         found = state.packed(keys.data, np.ascontiguousarray(keys.offsets))
@@ -72,7 +72,7 @@ class RowTexts:
                 return None
         return WrittenColumn(rows, self._serde, self._coder)
 
-    def _with_uncommitted(self, rows: BytesColumn, keys: BytesColumn, state: KeyValueState) -> BytesColumn:
+    def _with_uncommitted(self, rows: BytesColumn, keys: BytesColumn, state: KeyValueStoreView) -> BytesColumn:
         """With what was written since the last commit."""
         dirty, entries, write = state.dirty, state.entries, self._serde.encoder
         listed = keys.to_list()

@@ -13,28 +13,28 @@ import msgspec
 import numpy as np
 
 from penstock.state.errors import SerdeError
-from penstock.state.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
-from penstock.topologies.batch import Batch, ColumnBatch
-from penstock.topologies.columns import BytesColumn, Column, Places
-from penstock.topologies.encoded import EncodedColumn, ParsedColumn
-from penstock.topologies.json_columns import JsonProjection, why_not_projected
-from penstock.topologies.kernels import Coder
-from penstock.topologies.needs import Needs, Way
-from penstock.topologies.operator import OperatorContext
-from penstock.topologies.operators.columnar.parts import worth_columns
-from penstock.topologies.operators.rows import decode_column, unreadable
+from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
+from penstock.topologies.columnar.column_parts import worth_columns
+from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
+from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
+from penstock.topologies.columnar.kernels import Coder
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import BytesColumn, Column, Places
+from penstock.topologies.operator_api.operator import OperatorContext
+from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operators.base.row_functions import decode_column, unreadable
 
 _WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
 PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
 """Serdes whose values stay bytes until they are asked for."""
 
 
-def decoding_way(serde: Serde[Any], needed: Needs) -> Way:
+def decoding_way(serde: Serde[Any], needed: RequiredColumns) -> InputMode:
     """How a source gives what is needed of its values, which are of this serde. Keys go by columns anyway."""
-    return Way(needed, None if serde in PLAIN else _why_whole(serde, needed))
+    return InputMode(needed, None if serde in PLAIN else _why_whole(serde, needed))
 
 
-def _why_whole(serde: Serde[Any], needed: Needs) -> str | None:
+def _why_whole(serde: Serde[Any], needed: RequiredColumns) -> str | None:
     """Why values are decoded whole."""
     if needed.listed:
         return "whole values are needed right behind it"
@@ -58,7 +58,7 @@ def json_decoder(serde: Serde[Any]) -> msgspec.json.Decoder[Any] | None:
 class Decoder:
     """Reads the batches of one source in columns."""
 
-    def __init__(self, ctx: OperatorContext, key: Serde[Any], value: Serde[Any], needed: Needs) -> None:
+    def __init__(self, ctx: OperatorContext, key: Serde[Any], value: Serde[Any], needed: RequiredColumns) -> None:
         self._ctx = ctx
         self._key, self._value = key, value
         self._key_coder, self._value_coder = Coder(), Coder()

@@ -11,21 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from penstock.state.serde import STRING
-from penstock.topologies.batch import Batch
-from penstock.topologies.encoded import EncodedColumn
-from penstock.topologies.kernels import Coder, split_words
-from penstock.topologies.needs import Needs, Way
-from penstock.topologies.operators.columnar.parts import nulls_of, worth_columns
+from penstock.state.serdes.serde import STRING
+from penstock.topologies.columnar.column_parts import nulls_of, worth_columns
+from penstock.topologies.columnar.encoded_columns import EncodedColumn
+from penstock.topologies.columnar.kernels import Coder, split_words
+from penstock.topologies.columnar.word_splitting import words
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
 from penstock.topologies.operators.columnar.stateless import PYTHON
-from penstock.topologies.texts import words
 
 
-def children_way(fn: Callable[..., Iterable[Any]], values_only: bool, with_key: bool, out: Needs) -> Way:
+def children_way(
+    fn: Callable[..., Iterable[Any]], values_only: bool, with_key: bool, out: RequiredColumns
+) -> InputMode:
     """How what replaces a record by several takes its records."""
     if values_only and fn is words:
-        return Way(Needs(key=out.key, value=True))
-    return Way(Needs(key=out.key or with_key or not values_only, value=True, listed=True), PYTHON)
+        return InputMode(RequiredColumns(key=out.key, value=True))
+    return InputMode(RequiredColumns(key=out.key or with_key or not values_only, value=True, listed=True), PYTHON)
 
 
 def words_of(fn: Callable[..., Iterable[Any]]) -> Callable[[Batch], Batch | None] | None:

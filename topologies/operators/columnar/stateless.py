@@ -9,18 +9,18 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from penstock.topologies.batch import Batch
-from penstock.topologies.columns import Column, Mask, StructColumn
+from penstock.topologies.columnar.column_parts import nulls_of, worth_columns
+from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend, Field, Header, Input, StructOf, walk
 from penstock.topologies.expressions.types import DataType, schema_of
 from penstock.topologies.expressions.vectors import PRESENCE, Vectors
-from penstock.topologies.needs import NOTHING, ROWS, Needs, Way
-from penstock.topologies.operator import OperatorContext
-from penstock.topologies.operators.columnar.json_writing import DictOf
-from penstock.topologies.operators.columnar.parts import nulls_of, worth_columns
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.columns import Column, Mask, StructColumn
+from penstock.topologies.operator_api.operator import OperatorContext
+from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, NO_COLUMNS, InputMode, RequiredColumns
 
 PYTHON = "it is given a Python function"
 _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
@@ -29,33 +29,33 @@ _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
 # -- what is read --------------------------------------------------------------------------------------------------------
 
 
-def reads(fn: Any) -> Needs | str:
+def reads(fn: Any) -> RequiredColumns | str:
     """What a row function reads of a record as columns, or why it takes rows."""
     if not isinstance(fn, ExpressionFunction):
         return PYTHON
     return reads_of(fn.expression, fn)
 
 
-def reads_of(e: Expression, fn: ExpressionFunction) -> Needs | str:
+def reads_of(e: Expression, fn: ExpressionFunction) -> RequiredColumns | str:
     """The same of a part of the function's expression."""
     kind = fn.scope.value.kind
-    needed = NOTHING
+    needed = NO_COLUMNS
     owned: set[int] = set()
     for node in walk(e):
         if isinstance(node, Header):
             return "its expression reads headers"
         if isinstance(node, Field) and _of_value(node.of):
             owned.add(id(node.of))
-            needed |= Needs(fields=frozenset((node.name,)))
+            needed |= RequiredColumns(fields=frozenset((node.name,)))
         elif isinstance(node, Call) and node.function in PRESENCE and _of_value(node.args[0]):
             owned.add(id(node.args[0]))
         elif isinstance(node, Input) and id(node) not in owned:
             if node.which == "key":
-                needed |= Needs(key=True)
+                needed |= RequiredColumns(key=True)
             elif node.which == "value":
                 if kind in ("struct", "unknown", "list"):
                     return "its expression takes the value as a whole"
-                needed |= Needs(value=True)
+                needed |= RequiredColumns(value=True)
             elif node.which != "timestamp":
                 return "its expression reads two sides"
     return needed
@@ -68,12 +68,12 @@ def _of_value(e: Expression) -> bool:
 # -- filters -------------------------------------------------------------------------------------------------------------
 
 
-def filter_way(fn: Any, values_only: bool, out: Needs) -> Way:
+def filter_way(fn: Any, values_only: bool, out: RequiredColumns) -> InputMode:
     """How a filter takes its records."""
     found = reads(fn)
     if isinstance(found, str):
-        return Way(Needs(key=out.key or not values_only, value=True, listed=True) | out, found)
-    return Way(found | out.later())
+        return InputMode(RequiredColumns(key=out.key or not values_only, value=True, listed=True) | out, found)
+    return InputMode(found | out.later())
 
 
 class MaskOf:
@@ -95,7 +95,7 @@ def mask_of(fn: Any) -> MaskOf | None:
     return None if isinstance(reads(fn), str) else MaskOf(fn)
 
 
-class Form(Protocol):
+class ColumnarStep(Protocol):
     """A function over columns: a mask, or new keys or values, of a batch; ``None``: by rows."""
 
     def __call__(self, batch: Batch) -> Any:
@@ -108,7 +108,7 @@ class Form(Protocol):
 def by_columns(
     ctx: OperatorContext,
     batch: Batch,
-    form: Form | None,
+    form: ColumnarStep | None,
     emit: Callable[[Batch, Any], None],
     fn: Callable[..., Any],
     given: Callable[[Batch], tuple[Sequence[Any], ...]],
@@ -132,7 +132,7 @@ def by_columns(
 def _without_failing(
     ctx: OperatorContext,
     batch: Batch,
-    form: Form,
+    form: ColumnarStep,
     fn: Callable[..., Any],
     given: Callable[[Batch], tuple[Sequence[Any], ...]],
 ) -> Batch | None:
@@ -154,17 +154,17 @@ def _without_failing(
     return batch.where(~failing)
 
 
-def branch_way(predicates: Sequence[Any], out: Sequence[Needs]) -> Way:
+def branch_way(predicates: Sequence[Any], out: Sequence[RequiredColumns]) -> InputMode:
     """How a branch takes its records."""
-    needed = NOTHING
+    needed = NO_COLUMNS
     for one in out:
         needed |= one.later()
     for fn in predicates:
         found = reads(fn)
         if isinstance(found, str):
-            return Way(ROWS, found)
+            return InputMode(ALL_AS_ROWS, found)
         needed |= found
-    return Way(needed)
+    return InputMode(needed)
 
 
 def ports_of(predicates: Sequence[Any]) -> Callable[[Batch], list[Mask] | None] | None:
@@ -188,21 +188,21 @@ def ports_of(predicates: Sequence[Any]) -> Callable[[Batch], list[Mask] | None] 
 # -- values and keys -----------------------------------------------------------------------------------------------------
 
 
-def values_way(fn: Any, with_key: bool, out: Needs) -> Way:
+def values_way(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
     """How a mapping of values takes its records."""
     found = _read_by_values(fn)
     if isinstance(found, str):
-        return Way(Needs(key=out.key or with_key, value=True, listed=True), found)
-    return Way(found | Needs(key=out.key))
+        return InputMode(RequiredColumns(key=out.key or with_key, value=True, listed=True), found)
+    return InputMode(found | RequiredColumns(key=out.key))
 
 
-def _read_by_values(fn: Any) -> Needs | str:
+def _read_by_values(fn: Any) -> RequiredColumns | str:
     if not isinstance(fn, ExpressionFunction):
         return PYTHON
     fields = _fields(fn)
     if isinstance(fields, str):
         return fields
-    needed = NOTHING
+    needed = NO_COLUMNS
     for e in [_plain(fn.expression)] if fields is None else [e for _, e in fields]:
         found = reads_of(e, fn)
         if isinstance(found, str):
@@ -250,7 +250,7 @@ def _why_not_built(python: type, given: dict[str, DataType]) -> str | None:
     return None
 
 
-def values_of(fn: Any) -> Form | None:
+def values_of(fn: Any) -> ColumnarStep | None:
     """The new values of a batch; ``None`` where the function makes none of columns."""
     if isinstance(_read_by_values(fn), str):
         return None
@@ -325,14 +325,14 @@ def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
     return record
 
 
-def key_way(fn: Any, out: Needs) -> Way:
+def key_way(fn: Any, out: RequiredColumns) -> InputMode:
     """How a choice of new keys takes its records."""
     found = reads(fn)
     if isinstance(found, str):
-        return Way(ROWS, found)
-    return Way(found | dataclasses.replace(out, key=False))
+        return InputMode(ALL_AS_ROWS, found)
+    return InputMode(found | dataclasses.replace(out, key=False))
 
 
-def keys_of(fn: Any) -> Form | None:
+def keys_of(fn: Any) -> ColumnarStep | None:
     """The new keys of a batch; ``None`` where the function makes none of columns."""
     return None if isinstance(reads(fn), str) else _Single(fn)

@@ -20,10 +20,10 @@ from penstock.streams.cli.client_options import BOOTSTRAP_ENV, bootstrap_servers
 from penstock.streams.cli.console import check_format, render, unescape
 from penstock.streams.cli.main import COMMANDS, Command, build_parser, main
 from penstock.streams.cli.topics import table
-from penstock.streams.commit import Guarantee
 from penstock.streams.kafka import embedded
 from penstock.streams.kafka.console import ConsoleRecord
-from penstock.streams.settings import Latency, WorkerSettings
+from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.worker.settings import Latency, WorkerSettings
 
 
 @pytest.fixture(autouse=True)

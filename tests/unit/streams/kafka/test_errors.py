@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.streams.kafka.errors import error_of, translate, translated
-from penstock.streams.ports import AbortableError, ProducerRetiredError
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError
 
 FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_abort": True}
 

@@ -12,8 +12,8 @@ import pytest
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.kafka import admin
 from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.settings import WorkerSettings
-from penstock.streams.worker import Worker
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
 from penstock.topologies.examples import word_count
 
 LIMIT_S = 5.0

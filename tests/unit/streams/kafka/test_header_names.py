@@ -15,10 +15,10 @@ from confluent_kafka import Producer, cimpl
 from penstock.state import native
 from penstock.state.errors import SerdeError
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.chunk import Chunk
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.outgoing import Outgoing
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.ports.chunk import Chunk
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 MODES = ["off", "require"] if native.compiled() is not None else ["off"]

@@ -10,7 +10,7 @@ import pytest
 from penstock.streams.kafka.client_config import consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.native_reader import FEWEST_IN_COLUMNS, NativeReader
-from penstock.topologies.columns import BytesColumn
+from penstock.topologies.operator_api.columns import BytesColumn
 
 
 class Queue:

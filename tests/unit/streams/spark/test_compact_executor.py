@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.state.changelog import to_changelog_columns
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
-from penstock.state.restore import ChangelogFacts
-from penstock.state.snapshot import SnapshotRepository
-from penstock.state.store import StoreKind
+from penstock.state.recovery.changelog import to_changelog_columns
+from penstock.state.recovery.restore_decision import ChangelogFacts
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.stores.store import StoreKind
 from penstock.streams.spark.compact_executor import (
     CompactTarget,
     StoreForm,

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.state.changelog import from_changelog_columns
 from penstock.state.log import TopicPartition
-from penstock.state.snapshot import SnapshotRepository
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
-from penstock.streams.memory_log import Entry
+from penstock.state.recovery.changelog import from_changelog_columns
+from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.spark.cluster import Cluster
 from penstock.streams.spark.compact_executor import write_snapshot
 from penstock.streams.spark.compaction import CompactPlan, plan_compaction
-from penstock.topologies.graph import Topology
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
+from penstock.streams.testing.memory_log import LogEntry
+from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import APP, World
 
 NOW_MS = 1_000
@@ -37,7 +37,7 @@ def planned(world: World, repository: Path, grace_ms: int) -> CompactPlan:
 def test_a_snapshot_is_no_base_for_a_store_with_other_segments(tmp_path: Path, grace_ms: int) -> None:
     world = World(sessions(0), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
     node = world.node("a")
-    world.log.append(TopicPartition("in", 0), Entry(b"k", b"v", 1_000_000))
+    world.log.append(TopicPartition("in", 0), LogEntry(b"k", b"v", 1_000_000))
     world.settle(node)
     (target,) = planned(world, tmp_path, 0).targets
     found = [e for _, e in world.log.partition(target.log).committed(0)]
@@ -59,7 +59,7 @@ def test_a_snapshot_that_holds_all_that_was_committed_is_kept_when_the_log_has_e
     """What would be made of the log now would hold less."""
     world = World(sessions(0), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
     node = world.node("a")
-    world.log.append(TopicPartition("in", 0), Entry(b"k", b"v", 1_000_000))
+    world.log.append(TopicPartition("in", 0), LogEntry(b"k", b"v", 1_000_000))
     world.settle(node)
     (target,) = planned(world, tmp_path, 0).targets
     repository = SnapshotRepository(tmp_path)

@@ -9,15 +9,15 @@ import pytest
 import penstock as ps
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
-from penstock.state.snapshot import SnapshotRepository
-from penstock.state.store import StoreKind, StoreSpec
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
-from penstock.streams.memory_log import Entry
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.stores.store import StoreKind, StoreSpec
 from penstock.streams.spark.cluster import Cluster
 from penstock.streams.spark.compact_executor import write_snapshot
 from penstock.streams.spark.compaction import At, CompactPlan, plan_compaction, publish
 from penstock.streams.spark.savepoint import SavepointRepository
-from penstock.topologies.graph import Topology
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
+from penstock.streams.testing.memory_log import LogEntry
+from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import APP, World
 
 IN = TopicPartition("in", 0)
@@ -57,7 +57,7 @@ def counted() -> Topology:
 def ran(topology: Topology, count: int) -> World:
     world = World(topology, "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
     for i in range(count):
-        world.log.append(IN, Entry(b"k", b"v", i))
+        world.log.append(IN, LogEntry(b"k", b"v", i))
     world.settle(world.node("a"))
     return world
 
@@ -73,7 +73,7 @@ def test_a_changelog_that_its_retention_has_shortened_is_whole(kind: StoreKind, 
     world = ran(holding(), 10)
     log = TopicPartition(f"{APP}-{kind}-changelog", 0)
     for i in range(5):
-        world.log.append(log, Entry(b"k", b"v", i))
+        world.log.append(log, LogEntry(b"k", b"v", i))
     world.log.partition(log).delete_before(2)
     if kind == "key_value":
         with pytest.raises(IncompatibleError, match="begins at offset 2, so it no longer holds the whole store"):

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.state.log import TaskId
-from penstock.streams import journal
-from penstock.streams.metadata import CommitMetadata
-from penstock.streams.output import Output
 from penstock.streams.spark.replay_rows import to_headers
 from penstock.streams.spark.replay_task import ReplayJob, ReplayTask
 from penstock.streams.spark.shipping import ship
-from penstock.streams.task import TaskOptions
-from penstock.topologies.graph import Topology
+from penstock.streams.task import journal
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.output import Output
+from penstock.streams.task.task import TaskOptions
+from penstock.topologies.graph.topology import Topology
 
 
 def topology() -> Topology:

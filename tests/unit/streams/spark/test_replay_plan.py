@@ -10,15 +10,15 @@ import pytest
 import penstock as ps
 from penstock.state.errors import IncompatibleError, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.streams import metadata
 from penstock.streams.cli.replay import began
-from penstock.streams.memory_clients import MemoryAdmin, MemoryConsumer
-from penstock.streams.memory_log import Entry, MemoryLog
 from penstock.streams.spark.cluster import Cluster
 from penstock.streams.spark.published import InputRange
 from penstock.streams.spark.replay_plan import ReplayPlan, plan_replay
 from penstock.streams.spark.savepoint import SavedInput, Savepoint, SavepointRepository
-from penstock.topologies.graph import Topology
+from penstock.streams.task import commit_metadata
+from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
+from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import APP, World
 
 IN = TopicPartition("in", 0)
@@ -40,7 +40,7 @@ def world_that_began_at(first: int) -> World:
 
 def write(log: MemoryLog, count: int) -> None:
     for i in range(count):
-        log.append(IN, Entry(b"k", b"v", i))
+        log.append(IN, LogEntry(b"k", b"v", i))
 
 
 def plan(log: MemoryLog, **how: Any) -> ReplayPlan:
@@ -101,7 +101,7 @@ def test_a_savepoint_has_no_records_in_flight_to_recompute_from(made: Any, tmp_p
     write(world.log, 20)
     world.settle(world.node("a"))
     cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log))
-    inputs = (SavedInput("in", 0, 20, metadata.encode(cluster.committed([IN])[IN].metadata)),)
+    inputs = (SavedInput("in", 0, 20, commit_metadata.encode(cluster.committed([IN])[IN].metadata)),)
     saved = Savepoint(
         application_id=APP, cluster_id="memory", name="1800000000000-0123456789ab", inputs=inputs, stores=()
     )

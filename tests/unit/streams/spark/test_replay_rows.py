@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.chunk import Chunk
-from penstock.streams.feed import Feed
-from penstock.streams.policies import Policies
+from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.replay_rows import Ordering, placed_rows
 from penstock.streams.spark.shipping import ship
-from penstock.topologies.graph import GraphBuilder, Topology
-from penstock.topologies.operators.endpoints import Sink, Source
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.feed import Feed
+from penstock.topologies.graph.topology import GraphBuilder, Topology
+from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
 TOPICS = ("a", "b", "c")
 
@@ -24,9 +24,9 @@ TOPICS = ("a", "b", "c")
 def merged() -> Topology:
     """Three topics into one."""
     graph = GraphBuilder()
-    graph.add_operator("out", Sink(topic="out"))
+    graph.add_operator("out", SinkSpec(topic="out"))
     for topic in TOPICS:
-        graph.add_operator(topic, Source(topic=topic))
+        graph.add_operator(topic, SourceSpec(topic=topic))
         graph.add_stream(f"{topic}-out", topic, "out")
     return graph.build()
 

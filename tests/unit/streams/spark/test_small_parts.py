@@ -10,18 +10,18 @@ import pytest
 
 from penstock.state.errors import EnvironmentFault, ProcessingError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.journal import Answers, ClockFiring, Cut, Entry
-from penstock.streams.loading import load_topology
-from penstock.streams.metadata import CommitMetadata
 from penstock.streams.spark.cluster import CommittedInput, Connection
 from penstock.streams.spark.failures import translate
 from penstock.streams.spark.read import KafkaSource, java_options
 from penstock.streams.spark.replay_plan import ReplayPlan, journal_within, recompute_levels
 from penstock.streams.spark.session import package_zip
 from penstock.streams.spark.shipping import ship
-from penstock.streams.spark.trace import Sighting, departure
+from penstock.streams.spark.trace import TracedRecord, departure
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.journal import Answers, ClockFiring, Cut, JournalEntry
+from penstock.streams.topology_loading import load_topology
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def two_stages() -> Topology:
@@ -47,7 +47,7 @@ def test_a_topology_travels_as_a_name_a_file_or_a_function(tmp_path: Path) -> No
 
 def test_the_zip_can_be_imported_by_a_python_that_has_nothing_else_of_ours(tmp_path: Path) -> None:
     archive = package_zip(tmp_path)
-    code = f"import sys; sys.path[:0] = [{str(archive)!r}]; import penstock.streams.task as t; print(t.__file__)"
+    code = f"import sys; sys.path[:0] = [{str(archive)!r}]; import penstock.streams.task.task as t; print(t.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
     )
@@ -100,8 +100,8 @@ def test_an_error_in_an_executor_comes_out_as_it_was() -> None:
     assert type(lost) is EnvironmentFault and "no longer in Kafka" in str(lost)
 
 
-def seen(value: bytes, offset: int) -> Sighting:
-    return Sighting(
+def seen(value: bytes, offset: int) -> TracedRecord:
+    return TracedRecord(
         subtopology=0, task=0, name="s", seq=None, key=b"k", value=value, timestamp_ms=offset, input=("a", 0, offset)
     )
 
@@ -126,8 +126,8 @@ def test_sub_topologies_are_recomputed_after_those_that_feed_them() -> None:
 
 
 def journal_of(
-    start: tuple[int, int], stop: tuple[int, int], wall: tuple[int, int], entries: list[Entry]
-) -> list[Entry]:
+    start: tuple[int, int], stop: tuple[int, int], wall: tuple[int, int], entries: list[JournalEntry]
+) -> list[JournalEntry]:
     task = TaskId(0, 0)
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
     metadata = CommitMetadata(version=1, wall_ms=wall[0])
@@ -151,7 +151,7 @@ def test_of_the_journal_only_what_lies_within_the_range_is_replayed() -> None:
     early, inside, late = Cut({"a": 1, "b": 1}), Cut({"a": 5, "b": 2}), Cut({"a": 8, "b": 9})
     fired_before, fired_after = ClockFiring({"a": 2, "b": 2}, 0, 100), ClockFiring({"a": 2, "b": 2}, 100, 200)
     fired_last, fired_later = ClockFiring({"a": 8, "b": 8}, 200, 300), ClockFiring({"a": 8, "b": 8}, 300, 400)
-    entries: list[Entry] = [early, fired_before, fired_after, inside, fired_last, fired_later, late]
+    entries: list[JournalEntry] = [early, fired_before, fired_after, inside, fired_last, fired_later, late]
     assert journal_of((2, 2), (8, 8), (100, 300), entries) == [fired_after, inside, fired_last]
 
 
@@ -160,6 +160,6 @@ def test_answers_to_a_firing_right_after_the_commit_at_the_begin_are_replayed() 
     at, later = {"a": 2, "b": 2}, {"a": 3, "b": 2}
     asked_by_commit, asked_after = Answers(at, "ask", [b"\x00"]), Answers(at, "ask", [b"\x011"])
     fired, asked_later = ClockFiring(at, 100, 200), Answers(later, "ask", [b"\x012"])
-    entries: list[Entry] = [asked_by_commit, fired, asked_after, asked_later]
+    entries: list[JournalEntry] = [asked_by_commit, fired, asked_after, asked_later]
     assert journal_of((2, 2), (8, 8), (100, 300), entries) == [fired, asked_after, asked_later]
     assert journal_of((2, 2), (8, 8), (100, 300), [asked_by_commit, asked_later]) == [asked_later]

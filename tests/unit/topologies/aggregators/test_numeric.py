@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import ProcessingError, SerdeError, TopologyError
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, ewma, max_, mean, min_, sum_, variance
 from penstock.topologies.aggregators.encoding import FLAT, packed
 from penstock.topologies.dsl.builder import StreamsBuilder

@@ -11,10 +11,10 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators import count, first, mean, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.grouped import KGroupedStream
-from penstock.topologies.graph import Topology
-from penstock.topologies.operators.combine import Combine
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.aggregates.combine import CombineSpec
 from penstock.topologies.triggers import after_count
-from penstock.topologies.watermarks import bounded_out_of_orderness
 from penstock.topologies.windows import hopping, session, sliding, tumbling, unlimited
 
 Use = Callable[[KGroupedStream], Any]
@@ -27,7 +27,7 @@ def built(use: Use, *, emission: Any = "per_commit", watermark: Any = None, **op
 
 
 def combines(topology: Topology) -> bool:
-    return any(isinstance(spec, Combine) for spec in topology.operators.values())
+    return any(isinstance(spec, CombineSpec) for spec in topology.operators.values())
 
 
 @pytest.mark.parametrize(

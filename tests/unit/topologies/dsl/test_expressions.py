@@ -12,14 +12,14 @@ import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import FLOAT, INT, STRING
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import FLOAT, INT, STRING
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream
 from penstock.topologies.dsl.typed import schema_of_serde, scope_of_flow
 from penstock.topologies.expressions.functions import col, header, key, lit, struct, timestamp, value, when
 from penstock.topologies.expressions.row_function import ExpressionFunction
-from penstock.topologies.operators.stateless import Filter
+from penstock.topologies.operators.records.stateless import FilterSpec
 from penstock.topologies.windows import tumbling
 
 
@@ -186,6 +186,6 @@ def test_describe_prints_expressions_and_planners_find_them() -> None:
     assert "dear (Filter) fn=[(price > 15) & is_not_null(bidder)]" in text
     assert "bit (MapValues) fn=[struct(value(), p=when(price > 20).then(1).otherwise(0))]" in text
     dear = topology.operators["dear"]
-    assert isinstance(dear, Filter)
+    assert isinstance(dear, FilterSpec)
     assert isinstance(dear.fn, ExpressionFunction)
     assert dear == build().operators["dear"]

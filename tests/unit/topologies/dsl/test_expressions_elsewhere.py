@@ -7,9 +7,9 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import INT
-from penstock.state.text_serdes import csv_row
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import INT
+from penstock.state.serdes.text_serdes import csv_row
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.typed import schema_of_serde
 from penstock.topologies.expressions.functions import col, count, key, timestamp, window_start

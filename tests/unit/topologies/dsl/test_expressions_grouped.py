@@ -10,8 +10,8 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import INT
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import INT
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import max_
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.typed import schema_of_serde

@@ -13,15 +13,15 @@ import pytest
 
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.log import Record
-from penstock.state.serde import JSON, Serde, finite
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import JSON, Serde, finite
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import sum_
-from penstock.topologies.columns import CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col, struct
-from penstock.topologies.operators.columnar.json_writing import DictOf, encoder_of, written_json
+from penstock.topologies.operator_api.columns import CodedColumn, Column, NumberColumn, StructColumn
 
 NO_JSON = [math.inf, -math.inf, math.nan]
 TYPED = Serde("json:Row", msgspec.json.encode, orjson.loads)

@@ -8,13 +8,13 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record, Windowed
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies import windows as w
 from penstock.topologies.aggregators import count, max_, mean, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.watermarks import bounded_out_of_orderness, punctuated
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness, punctuated
 
 SKIPPING = TaskOptions(policies=Policies(processing="skip"))
 

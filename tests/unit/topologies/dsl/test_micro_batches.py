@@ -9,7 +9,7 @@ import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import count, ewma, first, mean, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.stream import KStream

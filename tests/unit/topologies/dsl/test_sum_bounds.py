@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import list_
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.errors import ResultError

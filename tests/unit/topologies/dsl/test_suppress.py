@@ -8,10 +8,10 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.table import KTable
-from penstock.topologies.operators.suppress import Suppress, until_time_limit, until_window_closes
+from penstock.topologies.operators.tables.suppress import SuppressSpec, until_time_limit, until_window_closes
 from penstock.topologies.windows import Windows, session, sliding, tumbling, unlimited
 
 
@@ -25,7 +25,7 @@ def counted(windows: Windows | None = None, **options: Any) -> tuple[StreamsBuil
 def limit_of(builder: StreamsBuilder, table: KTable) -> int:
     """The limit of a table's suppress."""
     spec = builder.build().operators[table.name]
-    assert isinstance(spec, Suppress)
+    assert isinstance(spec, SuppressSpec)
     return spec.limit_ms
 
 

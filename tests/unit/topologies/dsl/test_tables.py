@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
-from penstock.state.facade import key_value_store
 from penstock.state.log import Record
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.stores.typed_stores import key_value_store
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import count, max_, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.operators.processor import Processor, ProcessorContext
-from penstock.topologies.plan import plan_of
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.graph.lockstep_plan import plan_of
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.windows import tumbling
 
 Update = tuple[str, Any, Any, int]

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.state.errors import TopologyError
 from penstock.topologies import triggers as t
-from penstock.topologies.describe import as_text
 from penstock.topologies.dsl.builder import StreamsBuilder
+from penstock.topologies.graph.describe import as_text
 from penstock.topologies.windows import session, sliding, tumbling
 
 TEN = tumbling(10, grace=0)

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.graph import Topology
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.state.access_log import access_log
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.access_log import access_log
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import access_log as pipelines
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]
 AT_MS = 1_444_000_000_000  # 4 October 2015, 23:06:40 UTC

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import card_fraud
 from penstock.topologies.examples.card_fraud import Alert, Payment
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 PAYMENTS = [
     # card, payment, cents, seconds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import enrich
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 ANN, BOB = {"name": "Ann"}, {"name": "Bob"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import event_counts
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

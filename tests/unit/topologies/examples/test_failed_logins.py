@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import failed_logins
 from penstock.topologies.examples.failed_logins import Login
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 LOGINS = [
     *[("10.0.0.1", "ann", False, s) for s in (100, 101, 102)],

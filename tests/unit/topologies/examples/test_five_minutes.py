@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.five_minutes import build
-from penstock.topologies.graph import Topology
-from penstock.topologies.panes import pane_of
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.pane_info import pane_of
 
 Drive = Callable[[Topology], TopologyTestDriver]
 MINUTE = 60_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import flights
 from penstock.topologies.examples.flights import Day
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import moving_means
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def windows(driver: TopologyTestDriver, topic: str) -> list[Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import page_views
 from penstock.topologies.examples.page_views import View
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]
 DAY_MS = 86_400_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import player_sessions
 from penstock.topologies.examples.player_sessions import Score, Statistics
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 MINUTE_MS = 60_000
 Drive = Callable[[Topology], TopologyTestDriver]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import running_mean
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def test_each_number_moves_the_mean_of_its_key(drive: Callable[[Topology], TopologyTestDriver]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import search_clicks
-from penstock.topologies.examples.search_clicks import Click, Outcome, Search
-from penstock.topologies.graph import Topology
+from penstock.topologies.examples.search_clicks import Click, Search, SearchOutcome
+from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]
 MINUTE_MS = 60_000
@@ -35,7 +35,7 @@ def test_clicks_meet_their_search_and_searches_without_one_are_told_of(drive: Dr
     ):
         driver.pipe(topic, record.key, record.value, record.timestamp_ms)
     assert driver.read("search-outcomes") == [
-        Record("s1", Outcome("ann", "tea", "/a", 1, 4_000), 5_000),
-        Record("s1", Outcome("ann", "tea", "/b", 4, 60_000), 61_000),
-        Record("s2", Outcome("bob", "mate", None, None, None), 2_000),
+        Record("s1", SearchOutcome("ann", "tea", "/a", 1, 4_000), 5_000),
+        Record("s1", SearchOutcome("ann", "tea", "/b", 4, 60_000), 61_000),
+        Record("s2", SearchOutcome("bob", "mate", None, None, None), 2_000),
     ]

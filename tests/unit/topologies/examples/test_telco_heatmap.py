@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import telco_heatmap
 from penstock.topologies.examples.telco_heatmap import Measurement, Subscriber
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 
 def test_premium_users_as_known_when_they_measure(drive: Callable[[Topology], TopologyTestDriver]) -> None:

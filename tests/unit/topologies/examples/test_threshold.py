@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import threshold
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 READINGS = [
     Record("boiler", {"value": 99.0}, 1),

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import traffic_speed
-from penstock.topologies.examples.traffic_speed import Position
-from penstock.topologies.graph import Topology
+from penstock.topologies.examples.traffic_speed import VehiclePosition
+from penstock.topologies.graph.topology import Topology
 
 MINUTE_MS = 60_000
-TUNNEL, BRIDGE = Position(48.137, 11.575, 0), Position(48.13, -0.001, 0)
+TUNNEL, BRIDGE = VehiclePosition(48.137, 11.575, 0), VehiclePosition(48.13, -0.001, 0)
 
 
-def at(where: Position, speed: float, minutes: float) -> Record:
+def at(where: VehiclePosition, speed: float, minutes: float) -> Record:
     """A phone's record."""
-    return Record("phone", Position(where.latitude, where.longitude, speed), int(minutes * MINUTE_MS))
+    return Record("phone", VehiclePosition(where.latitude, where.longitude, speed), int(minutes * MINUTE_MS))
 
 
 def test_late_phones_correct_the_result_and_those_too_late_are_set_aside(

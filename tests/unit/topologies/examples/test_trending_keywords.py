@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import trending_keywords
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]
 MINUTE_MS = 60_000

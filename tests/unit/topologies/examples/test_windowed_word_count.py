@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import windowed_word_count
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]
 MINUTE_MS = 60_000

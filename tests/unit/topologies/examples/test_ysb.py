@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import ysb
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 
 SEED = 7
 START_MS = 1_700_000_000_000

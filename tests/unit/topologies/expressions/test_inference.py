@@ -27,7 +27,7 @@ from penstock.topologies.expressions.functions import (
     value,
     when,
 )
-from penstock.topologies.expressions.inference import Scope, infer
+from penstock.topologies.expressions.inference import ExpressionScope, infer
 from penstock.topologies.expressions.tree import Expression, Extend, StructOf
 from penstock.topologies.expressions.types import DataType, common_type, schema_of
 
@@ -195,15 +195,15 @@ def test_refusals(expression: Expression, problem: str) -> None:
 def test_what_a_function_is_not_given() -> None:
     """The record's time and key, and the one value of a join."""
     for expression, scope, problem in (
-        (timestamp(), Scope(record=False), "timestamp() is not given here"),
-        (header("h"), Scope(record=False), "header('h') is not given here"),
-        (key(), Scope(keyed=False), "key() is not given here"),
-        (col("a"), Scope(right=schema_of(int)), "a join has two values; say left('…') or right('…')"),
+        (timestamp(), ExpressionScope(record=False), "timestamp() is not given here"),
+        (header("h"), ExpressionScope(record=False), "header('h') is not given here"),
+        (key(), ExpressionScope(keyed=False), "key() is not given here"),
+        (col("a"), ExpressionScope(right=schema_of(int)), "a join has two values; say left('…') or right('…')"),
     ):
         with pytest.raises(TopologyError) as caught:
             infer(expression, scope)
         assert problem in str(caught.value)
-    assert infer(right("a"), Scope(right=schema_of({"a": int}))).kind == "int64"
+    assert infer(right("a"), ExpressionScope(right=schema_of({"a": int}))).kind == "int64"
 
 
 def test_common_types() -> None:

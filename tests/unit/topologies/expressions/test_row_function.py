@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.expressions.aggregates import aggregate_type, aggregator_of, aggregator_of_all
+from penstock.topologies.aggregators.expression_aggregates import aggregate_type, aggregator_of, aggregator_of_all
 from penstock.topologies.expressions.errors import ResultError
 from penstock.topologies.expressions.functions import col, count, key, left, lit, right, timestamp
-from penstock.topologies.expressions.inference import Scope
+from penstock.topologies.expressions.inference import ExpressionScope
 from penstock.topologies.expressions.row_function import to_function
-from penstock.topologies.expressions.tree import Aggregate
+from penstock.topologies.expressions.tree import AggregateExpression
 from penstock.topologies.expressions.types import UNKNOWN, schema_of
 
 ROWS: list[dict[str, Any]] = [{"a": 3, "b": "x"}, {"a": None, "b": "y"}, {"a": 1, "b": "x"}, {"a": 4, "b": None}]
@@ -27,7 +27,7 @@ def test_each_form_is_called_with_its_arguments() -> None:
     assert to_function(col("a") + 1, ("value",))({"a": 1}) == 2
     assert to_function(key() + col("a"))(1, {"a": 1}) == 2
     assert to_function(key() + timestamp(), ("key", "value", "timestamp", "headers"))(1, None, 5, ()) == 6
-    sides = Scope(UNKNOWN, right=UNKNOWN)
+    sides = ExpressionScope(UNKNOWN, right=UNKNOWN)
     assert to_function(left("a") + right("a"), ("left", "right"), sides)({"a": 1}, {"a": 2}) == 3
     assert to_function(key() + right("a"), ("key", "left", "right"), sides)(1, None, {"a": 2}) == 3
     with pytest.raises(TopologyError, match="no row function has the arguments"):
@@ -82,7 +82,7 @@ def test_functions_without_key_or_time_refuse_them() -> None:
         (col("a").collect_list().where(lit(None)), "list[int64]", []),
     ],
 )
-def test_aggregates(aggregate: Aggregate, tp: str, expected: Any) -> None:
+def test_aggregates(aggregate: AggregateExpression, tp: str, expected: Any) -> None:
     """Nulls and rows outside the condition take no part; accumulators survive their serde."""
     made = aggregator_of(aggregate, SCHEMA)
     acc = made.init()

@@ -34,7 +34,7 @@ from penstock.topologies.expressions.functions import (
     window_end,
     window_start,
 )
-from penstock.topologies.expressions.inference import Scope
+from penstock.topologies.expressions.inference import ExpressionScope
 from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.tree import Expression, Extend
 from penstock.topologies.expressions.types import schema_of
@@ -332,7 +332,9 @@ class Window(NamedTuple):
 
 def test_joins_have_two_sides() -> None:
     """The right one may be null."""
-    row = compile_row(left("a") + coalesce(right("b"), 0), Scope(schema_of({"a": int}), right=schema_of({"b": int})))
+    row = compile_row(
+        left("a") + coalesce(right("b"), 0), ExpressionScope(schema_of({"a": int}), right=schema_of({"b": int}))
+    )
     assert row(None, {"a": 1}, 0, {"b": 2}) == 3
     assert row(None, {"a": 1}, 0, None) == 1
 

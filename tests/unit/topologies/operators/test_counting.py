@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.state.serde import STRING
-from penstock.topologies.batch import ColumnBatch
-from penstock.topologies.columns import CodedColumn, NumberColumn
+from penstock.state.serdes.serde import STRING
+from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operator_api.columns import CodedColumn, NumberColumn
 from penstock.topologies.operators.columnar.counting import counted_updates
 from penstock.topologies.operators.columnar.grouping import entries_of
 

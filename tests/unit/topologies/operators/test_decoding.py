@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 import penstock as ps
-from penstock.state.serde import STRING, Serde, typed_json
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
+from penstock.state.serdes.serde import STRING, Serde, typed_json
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
 
 SKIP = Policies(processing="skip")
 

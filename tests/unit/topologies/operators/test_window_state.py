@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies import windows as w
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.watermarks import bounded_out_of_orderness
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
 HORIZON_MS = 3_600_000
 STEP_MS = 20_000

@@ -10,17 +10,17 @@ import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
-from penstock.state.serde import STRING, typed_json
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.state.serdes.serde import STRING, typed_json
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.patterns import events_by_stage
 from penstock.topologies.expressions.functions import col
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.patterns.pattern import Pattern, pattern
 from penstock.topologies.patterns.skip import skip_past_last_event, skip_to_first
-from penstock.topologies.watermarks import bounded_out_of_orderness
 
 
 def letter(one: str) -> Any:

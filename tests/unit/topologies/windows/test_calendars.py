@@ -10,11 +10,11 @@ import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.triggers import after_count
 from penstock.topologies.windows import END_OF_TIME_MS, CalendarWindows, Windows, calendar, hopping, session
-from penstock.topologies.windows.calendars import Unit
+from penstock.topologies.windows.calendars import CalendarUnit
 
 HOUR_MS = 3_600_000
 
@@ -96,7 +96,7 @@ def test_unknown_zones_and_units_are_refused() -> None:
 
 @pytest.mark.parametrize("unit", ["day", "week", "month", "year"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Santiago"])
-def test_the_calendar_goes_on_behind_the_years_that_dates_have(unit: Unit, zone: str) -> None:
+def test_the_calendar_goes_on_behind_the_years_that_dates_have(unit: CalendarUnit, zone: str) -> None:
     """Its windows tile time to the end, and none is longer than is reckoned with."""
     windows = calendar(unit, zone, grace=0)
     year_9994, year_19994 = 253_230_000_000_000, 568_800_000_000_000

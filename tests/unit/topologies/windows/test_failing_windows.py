@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.streams.policies import Policies
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.graph import Topology
+from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import HoppingWindows
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks.linear_road_generator import Line, Traffic, former_tolls, lines, records
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.examples.linear_road.generator import Line, Traffic, former_tolls, lines, records
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.linear_road.model import line
 from penstock.topologies.examples.linear_road.topology import build
 from tests.unit.topologies.examples.linear_road import oracle

@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from penstock.topologies.examples.nexmark.model import Auction, Bid, Event, Person
+from penstock.topologies.examples.nexmark.model import Auction, Bid, NexmarkEvent, Person
 
 Rows = list[Any]
 Table = dict[Any, Any]
 SECOND, DAY = 1000, 86_400_000
 
 
-def persons_of(events: Iterable[Event]) -> list[Person]:
+def persons_of(events: Iterable[NexmarkEvent]) -> list[Person]:
     return [e.person for e in events if e.person is not None]
 
 
-def auctions_of(events: Iterable[Event]) -> list[Auction]:
+def auctions_of(events: Iterable[NexmarkEvent]) -> list[Auction]:
     return [e.auction for e in events if e.auction is not None]
 
 
-def bids_of(events: Iterable[Event]) -> list[Bid]:
+def bids_of(events: Iterable[NexmarkEvent]) -> list[Bid]:
     return [e.bid for e in events if e.bid is not None]
 
 
@@ -49,30 +49,30 @@ def grouped(of: Iterable[Any], by: Callable[[Any], Any]) -> dict[Any, list[Any]]
 # -- one bid at a time -----------------------------------------------------------------------------------------------
 
 
-def bag_q0(events: list[Event]) -> Rows:
+def bag_q0(events: list[NexmarkEvent]) -> Rows:
     return [parts(b, "auction", "bidder", "price", "dateTime", "extra") for b in bids_of(events)]
 
 
-def bag_q1(events: list[Event]) -> Rows:
+def bag_q1(events: list[NexmarkEvent]) -> Rows:
     rows = bag_q0(events)
     return [{**row, "price": Decimal(row["price"] * 908).scaleb(-3)} for row in rows]
 
 
-def bag_q2(events: list[Event]) -> Rows:
+def bag_q2(events: list[NexmarkEvent]) -> Rows:
     return [parts(b, "auction", "price") for b in bids_of(events) if b.auction % 123 == 0]
 
 
-def bag_q10(events: list[Event]) -> Rows:
+def bag_q10(events: list[NexmarkEvent]) -> Rows:
     return bids_of(events)
 
 
-def folders_q10(events: list[Event]) -> Table:
+def folders_q10(events: list[NexmarkEvent]) -> Table:
     """The bids of each folder."""
     found = grouped(bids_of(events), lambda b: moment(b.dateTime).strftime("%Y-%m-%d/%H:%M"))
     return {folder: len(bids) for folder, bids in found.items()}
 
 
-def bag_q14(events: list[Event]) -> Rows:
+def bag_q14(events: list[NexmarkEvent]) -> Rows:
     rows = []
     for b in bids_of(events):
         if not 1_000_000_000 < 908 * b.price < 50_000_000_000:
@@ -85,7 +85,7 @@ def bag_q14(events: list[Event]) -> Rows:
     return rows
 
 
-def bag_q21(events: list[Event]) -> Rows:
+def bag_q21(events: list[NexmarkEvent]) -> Rows:
     rows = []
     for b in bids_of(events):
         channel = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}.get(b.channel.lower())
@@ -96,7 +96,7 @@ def bag_q21(events: list[Event]) -> Rows:
     return rows
 
 
-def bag_q22(events: list[Event]) -> Rows:
+def bag_q22(events: list[NexmarkEvent]) -> Rows:
     rows = []
     for b in bids_of(events):
         dir1, dir2, dir3 = b.url.split("/")[3:6]
@@ -107,7 +107,7 @@ def bag_q22(events: list[Event]) -> Rows:
 # -- joins -----------------------------------------------------------------------------------------------------------
 
 
-def table_q3(events: list[Event]) -> Table:
+def table_q3(events: list[NexmarkEvent]) -> Table:
     people = {p.id: p for p in persons_of(events) if p.state in ("OR", "ID", "CA")}
     return {
         a.id: {**parts(people[a.seller], "name", "city", "state"), "id": a.id}
@@ -116,7 +116,7 @@ def table_q3(events: list[Event]) -> Table:
     }
 
 
-def bag_q8(events: list[Event]) -> Rows:
+def bag_q8(events: list[NexmarkEvent]) -> Rows:
     def window(of: Any) -> int:
         start: int = of.dateTime - of.dateTime % (10 * SECOND)
         return start
@@ -126,7 +126,7 @@ def bag_q8(events: list[Event]) -> Rows:
     return [{"id": p.id, "name": p.name, "starttime": window(p)} for p in new]
 
 
-def winners(events: list[Event]) -> Iterator[tuple[Auction, Bid]]:
+def winners(events: list[NexmarkEvent]) -> Iterator[tuple[Auction, Bid]]:
     """Each auction that has a bid while it is open, with the best of them."""
     bids = grouped(bids_of(events), lambda b: b.auction)
     for a in auctions_of(events):
@@ -135,17 +135,17 @@ def winners(events: list[Event]) -> Iterator[tuple[Auction, Bid]]:
             yield a, min(in_time, key=lambda b: (-b.price, b.dateTime))
 
 
-def table_q9(events: list[Event]) -> Table:
+def table_q9(events: list[NexmarkEvent]) -> Table:
     return {a.id: {"auction": a, "bid": b} for a, b in winners(events)}
 
 
-def bag_q13(events: list[Event]) -> Rows:
+def bag_q13(events: list[NexmarkEvent]) -> Rows:
     """The side input has the text of a number under the number."""
     fields = ("auction", "bidder", "price", "dateTime")
     return [{**parts(b, *fields), "value": str(b.auction % 10_000)} for b in bids_of(events)]
 
 
-def bag_q20(events: list[Event]) -> Rows:
+def bag_q20(events: list[NexmarkEvent]) -> Rows:
     auctions = {a.id: a for a in auctions_of(events) if a.category == 10}
     return [{"bid": b, "auction": auctions[b.auction]} for b in bids_of(events) if b.auction in auctions]
 
@@ -153,7 +153,7 @@ def bag_q20(events: list[Event]) -> Rows:
 # -- windows ---------------------------------------------------------------------------------------------------------
 
 
-def bag_q5(events: list[Event]) -> Rows:
+def bag_q5(events: list[NexmarkEvent]) -> Rows:
     bids = bids_of(events)
     size, slide = 10 * SECOND, 2 * SECOND
     earliest, latest = min(b.dateTime for b in bids), max(b.dateTime for b in bids)
@@ -165,7 +165,7 @@ def bag_q5(events: list[Event]) -> Rows:
     return rows
 
 
-def bag_q7(events: list[Event]) -> Rows:
+def bag_q7(events: list[NexmarkEvent]) -> Rows:
     bids, size = bids_of(events), 10 * SECOND
     rows = []
     for start, inside in grouped(bids, lambda b: b.dateTime - b.dateTime % size).items():
@@ -174,7 +174,7 @@ def bag_q7(events: list[Event]) -> Rows:
     return rows
 
 
-def bag_q11(events: list[Event]) -> Rows:
+def bag_q11(events: list[NexmarkEvent]) -> Rows:
     gap = 10 * SECOND
     rows: Rows = []
     for bidder, bids in grouped(bids_of(events), lambda b: b.bidder).items():
@@ -191,12 +191,12 @@ def bag_q11(events: list[Event]) -> Rows:
 # -- results by key --------------------------------------------------------------------------------------------------
 
 
-def table_q4(events: list[Event]) -> Table:
+def table_q4(events: list[NexmarkEvent]) -> Table:
     finals = grouped(winners(events), lambda w: w[0].category)
     return {category: sum(b.price for _, b in won) // len(won) for category, won in finals.items()}
 
 
-def table_q6(events: list[Event]) -> Table:
+def table_q6(events: list[NexmarkEvent]) -> Table:
     """All auctions have closed."""
     means = {}
     for seller, won in grouped(winners(events), lambda w: w[0].seller).items():
@@ -233,11 +233,11 @@ def days(bids: list[Bid], by: Callable[[Bid], Any], row: Callable[[list[Bid]], d
     }
 
 
-def table_q15(events: list[Event]) -> Table:
+def table_q15(events: list[NexmarkEvent]) -> Table:
     return days(bids_of(events), lambda b: moment(b.dateTime).strftime("%Y-%m-%d"), statistics)
 
 
-def table_q16(events: list[Event]) -> Table:
+def table_q16(events: list[NexmarkEvent]) -> Table:
     def row(bids: list[Bid]) -> dict[str, Any]:
         minute = max(moment(b.dateTime).strftime("%H:%M") for b in bids)
         return {**statistics(bids), "minute": minute, "channel": bids[0].channel}
@@ -245,7 +245,7 @@ def table_q16(events: list[Event]) -> Table:
     return days(bids_of(events), lambda b: b.channel, row)
 
 
-def table_q17(events: list[Event]) -> Table:
+def table_q17(events: list[NexmarkEvent]) -> Table:
     def row(bids: list[Bid]) -> dict[str, Any]:
         prices = [b.price for b in bids]
         shown = {"min_price": min(prices), "max_price": max(prices), "sum_price": sum(prices)}
@@ -255,7 +255,7 @@ def table_q17(events: list[Event]) -> Table:
     return days(bids_of(events), lambda b: b.auction, row)
 
 
-def table_q18(events: list[Event]) -> Table:
+def table_q18(events: list[NexmarkEvent]) -> Table:
     """No two bids have one time."""
     found = grouped(bids_of(events), lambda b: (b.bidder, b.auction))
     return {
@@ -264,7 +264,7 @@ def table_q18(events: list[Event]) -> Table:
     }
 
 
-def table_q19(events: list[Event]) -> Table:
+def table_q19(events: list[NexmarkEvent]) -> Table:
     table = {}
     for auction, bids in grouped(bids_of(events), lambda b: b.auction).items():
         for rank, bid in enumerate(sorted(bids, key=lambda b: (-b.price, b.dateTime))[:10], 1):

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from benchmarks.nexmark_generator import events, records
 from penstock.state.log import Record, Windowed
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
-from penstock.topologies.examples.nexmark.generator import events, records
-from penstock.topologies.examples.nexmark.model import PERSON, Event, Person
-from penstock.topologies.graph import Topology
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
+from penstock.topologies.examples.nexmark.model import PERSON, NexmarkEvent, Person
+from penstock.topologies.graph.topology import Topology
 
 STREAM = {
     "event_rate": 24,
@@ -33,7 +33,7 @@ LAST_MS = max(r.timestamp_ms for r in RECORDS)
 def closing_record() -> Record:
     """A person who registers two hours later, by which all windows of the others close."""
     person = Person(1, "", "", "", "", "", LAST_MS + 7_200_000, "")
-    return Record(None, msgspec.json.encode(Event(PERSON, person=person)), person.dateTime)
+    return Record(None, msgspec.json.encode(NexmarkEvent(PERSON, person=person)), person.dateTime)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _key_text(key: Any) -> str:
     return text(sorted(key.items()) if isinstance(key, dict) else key)
 
 
-def check_bag(query: Callable[[], Topology], meaning: Callable[[list[Event]], list[Any]], way: Way) -> None:
+def check_bag(query: Callable[[], Topology], meaning: Callable[[list[NexmarkEvent]], list[Any]], way: Way) -> None:
     """A query that adds rows adds those of the oracle, and there are some."""
     topology = query()
     (written,) = run(topology, way, topology.name)
@@ -114,7 +114,9 @@ def check_bag(query: Callable[[], Topology], meaning: Callable[[list[Event]], li
     assert bag([r.value for r in written]) == expected
 
 
-def check_table(query: Callable[[], Topology], meaning: Callable[[list[Event]], dict[Any, Any]], way: Way) -> None:
+def check_table(
+    query: Callable[[], Topology], meaning: Callable[[list[NexmarkEvent]], dict[Any, Any]], way: Way
+) -> None:
     """A query that updates rows ends with those of the oracle, and there are some."""
     topology = query()
     (written,) = run(topology, way, topology.name)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.topologies.examples.nexmark import aggregates
-from penstock.topologies.examples.nexmark.model import Event
-from penstock.topologies.graph import Topology
+from penstock.topologies.examples.nexmark.model import NexmarkEvent
+from penstock.topologies.graph.topology import Topology
 from tests.unit.topologies.examples.nexmark import oracle
 from tests.unit.topologies.examples.nexmark.running import Way, check_table, in_every_way
 
@@ -27,6 +27,6 @@ QUERIES = [
 @in_every_way
 @pytest.mark.parametrize(("query", "meaning"), QUERIES, ids=[q.__name__ for q, _ in QUERIES])
 def test_last_results_are_those_of_the_oracle(
-    query: Callable[[], Topology], meaning: Callable[[list[Event]], dict[Any, Any]], way: Way
+    query: Callable[[], Topology], meaning: Callable[[list[NexmarkEvent]], dict[Any, Any]], way: Way
 ) -> None:
     check_table(query, meaning, way)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.nexmark_generator import side_input
 from penstock.topologies.examples.nexmark import joins
-from penstock.topologies.examples.nexmark.generator import side_input
 from tests.unit.topologies.examples.nexmark import oracle
 from tests.unit.topologies.examples.nexmark.running import (
     EVENTS,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.streams.test_driver import TopologyTestDriver
+from benchmarks.nexmark_generator import events
+from benchmarks.nexmark_generator import records as records_of
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.nexmark import records
-from penstock.topologies.examples.nexmark.generator import events
-from penstock.topologies.examples.nexmark.generator import records as records_of
-from penstock.topologies.examples.nexmark.model import Event
-from penstock.topologies.graph import Topology
+from penstock.topologies.examples.nexmark.model import NexmarkEvent
+from penstock.topologies.graph.topology import Topology
 from tests.unit.topologies.examples.nexmark import oracle
 from tests.unit.topologies.examples.nexmark.running import (
     EVENTS,
@@ -39,7 +39,7 @@ QUERIES = [
 @in_every_way
 @pytest.mark.parametrize(("query", "meaning"), QUERIES, ids=[q.__name__ for q, _ in QUERIES])
 def test_rows_are_those_of_the_oracle(
-    query: Callable[[], Topology], meaning: Callable[[list[Event]], list[Any]], way: Way
+    query: Callable[[], Topology], meaning: Callable[[list[NexmarkEvent]], list[Any]], way: Way
 ) -> None:
     check_bag(query, meaning, way)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.streams.loading import load_topology
+from penstock.streams.topology_loading import load_topology
 from penstock.topologies.examples.nexmark.suite import QUERIES
 
 

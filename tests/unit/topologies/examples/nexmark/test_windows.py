@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.task import TaskOptions
-from penstock.streams.test_driver import TopologyTestDriver
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.nexmark import windows
-from penstock.topologies.examples.nexmark.model import BID, Bid, Event
-from penstock.topologies.graph import Topology
+from penstock.topologies.examples.nexmark.model import BID, Bid, NexmarkEvent
+from penstock.topologies.graph.topology import Topology
 from tests.unit.topologies.examples.nexmark import oracle
 from tests.unit.topologies.examples.nexmark.running import (
     COUNT,
@@ -97,7 +97,7 @@ def test_q7_takes_a_bid_at_the_end_of_a_window_into_both() -> None:
         bid(7, 20_000),
         bid(9, 20_001),
     ]
-    events = [Event(BID, bid=b) for b in bids]
+    events = [NexmarkEvent(BID, bid=b) for b in bids]
     with TopologyTestDriver(windows.q7()) as driver:
         driver.pipe_raw({"nexmark": [Record(None, msgspec.json.encode(e), e.dateTime) for e in events]})
         driver.pipe_raw({"nexmark": [closing_record()]})

@@ -1,0 +1,214 @@
+"""The state folder of an application: its layout, its identity, the lock of each task, and quarantine.
+
+::
+
+    <state_dir>/<application.id>/identity.json     whose state this is
+    <state_dir>/<application.id>/<task>/lock       held, with the owner's process id in it, while a worker has
+    the task <state_dir>/<application.id>/<task>/rocksdb/   the task's database
+    <state_dir>/<application.id>/<task>/rocksdb.quarantine-<n>/   what could not be trusted, with reason.txt
+
+Several processes of one host share the folder; a task is one process's at a time. Folders are the user's
+alone (0700).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from penstock.state.errors import (
+    EnvironmentFault,
+    IncompatibleError,
+    RetriableError,
+    SettingsError,
+    StateCorruptedError,
+)
+from penstock.state.machine.atomic_files import environment_fault, replace_file, sync_folder
+
+IDENTITY_VERSION = 1
+NAME_BYTES_MAX = 200
+QUARANTINED_MAX = 3
+_LOCK_RETRY_S = 0.05
+_PLAIN = re.compile(r"[A-Za-z0-9._-]")
+
+
+def safe_name(name: str) -> str:
+    """A name of any characters as the name of one folder: letters, digits, ``.``, ``_`` and ``-`` stay, every other
+    byte becomes ``%XX``. Different names stay different. Raises ``SettingsError`` for an empty or too long one."""
+    if name in (".", ".."):
+        out = name.replace(".", "%2E")
+    else:
+        out = "".join(c if _PLAIN.fullmatch(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
+    if not 0 < len(out) <= NAME_BYTES_MAX:
+        raise SettingsError(
+            f"{name[:50]!r} makes a folder name of {len(out)} bytes; choose a name of 1 to {NAME_BYTES_MAX}"
+        )
+    return out
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose state a folder holds. ``fingerprint`` is the caller's digest of what its stores' layout depends on;
+    ``process_uuid`` is made once and kept, so that a restarted worker is known by the same name."""
+
+    version: int
+    application_id: str
+    cluster_id: str
+    fingerprint: str
+    process_uuid: str
+
+
+class StateDirectory:
+    """The folder of one application. Making one touches nothing; every method may raise ``EnvironmentFault``."""
+
+    def __init__(self, state_dir: Path | str, application_id: str) -> None:
+        self.application_id = application_id
+        self.path = Path(state_dir) / safe_name(application_id)
+
+    def task_path(self, task: str) -> Path:
+        """The folder of a task; ``task`` is the task id's text, such as ``0_3``."""
+        return self.path / safe_name(task)
+
+    def database_path(self, task: str) -> Path:
+        """Where the task's database lies."""
+        return self.task_path(task) / "rocksdb"
+
+    def tasks(self) -> list[str]:
+        """The folder names of the tasks that have a database here, sorted: where state is warm."""
+        if not self.path.is_dir():
+            return []
+        return sorted(p.name for p in self.path.iterdir() if (p / "rocksdb" / "CURRENT").exists())
+
+    def claim(self, *, cluster_id: str, fingerprint: str) -> Identity:
+        """The folder's identity, made when there is none yet.
+
+        Raises ``IncompatibleError``, with what to do, for a folder of another application, cluster or topology, and
+        ``StateCorruptedError`` for an identity that cannot be read.
+        """
+        target = self.path / "identity.json"
+        try:
+            _make_folder(self.path)
+            if not target.exists():
+                made = Identity(IDENTITY_VERSION, self.application_id, cluster_id, fingerprint, str(uuid.uuid4()))
+                replace_file(target, msgspec.json.format(msgspec.json.encode(made)), only_if_absent=True)
+            data = target.read_bytes()
+        except OSError as exc:
+            raise environment_fault(exc, f"keep the identity in {target}") from exc
+        return self._compatible(target, data, cluster_id, fingerprint)
+
+    def _compatible(self, target: Path, data: bytes, cluster_id: str, fingerprint: str) -> Identity:
+        remedy = (
+            f"use another state_dir or application id, or remove {self.path}: "
+            "what it holds is restored from snapshots and changelogs"
+        )
+        try:
+            found = msgspec.json.decode(data, type=Identity)
+        except msgspec.MsgspecError as exc:
+            raise StateCorruptedError(f"{target} cannot be read ({exc}); {remedy}") from exc
+        if found.version != IDENTITY_VERSION:
+            raise IncompatibleError(
+                f"{target} has version {found.version}, and this release reads version {IDENTITY_VERSION}; {remedy}"
+            )
+        for word, theirs, ours in (
+            ("application", found.application_id, self.application_id),
+            ("cluster", found.cluster_id, cluster_id),
+            ("topology", found.fingerprint, fingerprint),
+        ):
+            if theirs != ours:
+                raise IncompatibleError(
+                    f"{self.path} holds the state of {word} {theirs!r}, and this is {word} {ours!r}; {remedy}"
+                )
+        return found
+
+    def lock(self, task: str, *, timeout_s: float) -> TaskLock:
+        """Take the task's lock, waiting at most ``timeout_s`` for its owner to let go of it.
+
+        Raises ``RetriableError`` with the owner's process id when it does not.
+        """
+        path = self.task_path(task) / "lock"
+        try:
+            _make_folder(path.parent)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise environment_fault(exc, f"open the lock file {path}") from exc
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(min(_LOCK_RETRY_S, timeout_s))
+                    continue
+                owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                os.close(fd)
+                raise RetriableError(
+                    f"task {task} in {self.path} is held by process {owner}, for {timeout_s} s now; "
+                    "stop that process, or give this worker a state_dir of its own"
+                ) from None
+            except OSError as exc:
+                os.close(fd)
+                raise environment_fault(exc, f"lock {path}") from exc
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        return TaskLock(fd)
+
+    def quarantine(self, task: str, reason: str) -> Path:
+        """Put the task's database aside, with the reason in it, so that a new one can be made. The caller holds the
+        lock and has closed the database. Returns the new place; the oldest beyond ``QUARANTINED_MAX`` are removed."""
+        source = self.database_path(task)
+        try:
+            earlier = _quarantined(source)
+            number = earlier[-1][0] + 1 if earlier else 1
+            target = source.with_name(f"{source.name}.quarantine-{number}")
+            # Moved before anything is written: the disk may be full.
+            source.rename(target)
+            sync_folder(source.parent)
+            for _, old in earlier[: max(len(earlier) + 1 - QUARANTINED_MAX, 0)]:
+                shutil.rmtree(old)
+            replace_file(target / "reason.txt", f"{reason}\n".encode())
+        except OSError as exc:
+            raise environment_fault(exc, f"quarantine {source}") from exc
+        return target
+
+
+class TaskLock:
+    """A task's lock, held until ``release`` or the end of the process. Usable in a ``with`` statement."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+
+    def release(self) -> None:
+        """Let go. Idempotent. The file stays: removing it would part those who wait on it from those who come."""
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> TaskLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _quarantined(source: Path) -> list[tuple[int, Path]]:
+    """What was quarantined from ``source``, oldest first."""
+    prefix = f"{source.name}.quarantine-"
+    found = [(p.name.removeprefix(prefix), p) for p in source.parent.glob(f"{prefix}*")]
+    return sorted((int(number), path) for number, path in found if number.isdecimal())
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.is_symlink():
+        raise EnvironmentFault(f"{path} is a symbolic link; set state_dir to the folder that it leads to")

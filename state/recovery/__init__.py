@@ -1,0 +1,1 @@
+"""Changelogs, positions, and the decision where a restore starts. Pure."""

@@ -1,0 +1,1 @@
+"""The RocksDB backend: the only room that knows rocksdict."""

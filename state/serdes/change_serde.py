@@ -1,0 +1,75 @@
+"""Changes of a table's rows on a repartition topic, in the bytes of Kafka Streams (KIP-904).
+
+* a new value alone: ``new | 0x01``
+* an old value alone, to be taken back: ``old | 0x00``
+* both: ``length of new (zigzag varint) | new | old | 0x02``
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from penstock.state.errors import SerdeError
+from penstock.state.serdes.serde import Serde
+
+_OLD, _NEW, _BOTH = 0, 1, 2
+
+
+class Change(NamedTuple):
+    """What a row became and what it was; ``None``: no row. A change on a topic has at least one of the two."""
+
+    new: Any
+    old: Any
+
+
+def change_serde(inner: Serde[Any]) -> Serde[Change]:
+    """The serde of changes whose values ``inner`` writes."""
+    write, read = inner.serialize, inner.deserialize
+
+    def serialize(change: Change) -> bytes:
+        new, old = change
+        if old is None:
+            if new is None:
+                raise SerdeError("a change with neither a new nor an old value says nothing; do not send it")
+            return write(new) + b"\x01"
+        if new is None:
+            return write(old) + b"\x00"
+        data = write(new)
+        return _varint(len(data)) + data + write(old) + b"\x02"
+
+    def deserialize(data: bytes) -> Change:
+        flag = data[-1] if data else None
+        if flag == _NEW:
+            return Change(read(data[:-1]), None)
+        if flag == _OLD:
+            return Change(None, read(data[:-1]))
+        if flag != _BOTH:
+            raise SerdeError(f"{data!r:.60} is no change of a table's row: its last byte must be 0, 1 or 2")
+        length, start = _read_varint(data)
+        if length < 0 or start + length > len(data) - 1:
+            raise SerdeError(f"{data!r:.60} is no change of a table's row: its new value would be {length} bytes long")
+        return Change(read(data[start : start + length]), read(data[start + length : -1]))
+
+    return Serde(f"change({inner.name})", serialize, deserialize, immutable=inner.immutable)
+
+
+def _varint(number: int) -> bytes:
+    """A length as Kafka's protocol writes varints: zigzag, then seven bits a byte, the lowest first."""
+    rest = number << 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _read_varint(data: bytes) -> tuple[int, int]:
+    """The number, and where it ends."""
+    rest = shift = 0
+    for at, byte in enumerate(data):
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (rest >> 1) ^ -(rest & 1), at + 1
+        shift += 7
+    raise SerdeError(f"{data!r:.60} is no change of a table's row: the length of its new value has no end")

@@ -1,0 +1,260 @@
+"""Serdes for topics of text: lines, CSV, delimited fields, regular expressions, web server access logs.
+
+One record holds one row. Rows are dicts by column, those of an access log ``AccessLine``. What cannot be read, and what
+would not come back from the text as it went in, is a ``SerdeError``: it goes the way of the topic's policy.
+
+A column's type is ``str``, ``int``, ``float``, ``bool`` (``true`` or ``false``), ``Decimal``, or any function of the
+text; what such a function returns is written by ``str``. The text ``null`` stands for no value in columns of any type
+(``None``: there is no such text).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from penstock.state.errors import SerdeError
+from penstock.state.serdes.serde import Serde
+
+Columns: TypeAlias = "Mapping[str, Callable[[str], Any]] | Sequence[str]"
+"""Columns in order: names with types, or names alone, which are all ``str``."""
+
+_BREAKS: Final = ("\n", "\r")
+_SIMPLE_CHARS: Final = 100_000
+"""The reader of CSV refuses longer fields."""
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise SerdeError(f"serde {name}: {data!r:.100} is not UTF-8 ({exc.reason} at byte {exc.start})") from exc
+
+
+def _without_end(text: str) -> str:
+    """Without one line end."""
+    return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
+
+
+def _one_line(text: str, name: str) -> str:
+    if any(b in text for b in _BREAKS):
+        raise SerdeError(f"serde {name}: {text!r:.100} has more than one line; write one line a record")
+    return text
+
+
+def _write_line(line: str) -> bytes:
+    return _one_line(line, "text-line").encode()
+
+
+def _read_line(data: bytes) -> str:
+    return _one_line(_without_end(_text(data, "text-line")), "text-line")
+
+
+TEXT_LINE: Serde[str] = Serde("text-line", _write_line, _read_line, immutable=True, exact=str)
+"""One line of text; the line end that it may have is not part of it."""
+
+
+def _bool(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r:.40} is neither 'true' nor 'false'")
+    return text == "true"
+
+
+def _as_text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+class _Row:
+    """The texts of a row and its values."""
+
+    def __init__(self, name: str, columns: Columns, null: str | None) -> None:
+        types = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, str)
+        if not types or (not isinstance(columns, Mapping) and len(types) < len(columns)):
+            raise SerdeError(f"serde {name}: columns {list(columns)}; name at least one, and each but once")
+        for column, kind in types.items():
+            if not callable(kind):
+                raise SerdeError(
+                    f"serde {name}: the type of column {column!r} is {kind!r:.60}; give a type or a function"
+                )
+        self.name = name
+        self.columns = tuple(types)
+        self.declared: dict[str, Any] = {
+            c: (t if null is None else t | None) if isinstance(t, type) else Any for c, t in types.items()
+        }
+        self._readers: dict[str, Callable[[str], Any]] = {c: _bool if t is bool else t for c, t in types.items()}
+        self._null = null
+        # as a number's text is never the one for no value
+        self._plain_numbers = null is None or not null.lstrip("-").isdigit()
+
+    def read(self, texts: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """The row of these texts, in the order of ``columns``."""
+        if columns is None and len(texts) == len(self._readers):
+            null = self._null
+            try:
+                return {c: None if t == null else r(t) for (c, r), t in zip(self._readers.items(), texts, strict=True)}
+            except Exception:  # the way below says of which column
+                pass
+        columns = self.columns if columns is None else columns
+        if len(texts) != len(columns):
+            raise SerdeError(
+                f"serde {self.name}: {len(texts)} fields {list(texts)!r:.100}, but {len(columns)} columns: "
+                f"{', '.join(columns)}"
+            )
+        return {c: self._value(c, t) for c, t in zip(columns, texts, strict=True)}
+
+    def _value(self, column: str, text: str) -> Any:
+        if text == self._null:
+            return None
+        try:
+            return self._readers[column](text)
+        except Exception as exc:
+            raise SerdeError(f"serde {self.name}: column {column!r} cannot be {text!r:.60}: {exc}") from exc
+
+    def write(self, row: Any) -> list[str]:
+        """The texts of a row, in the order of the columns."""
+        if not isinstance(row, Mapping) or set(row) != set(self.columns):
+            raise SerdeError(
+                f"serde {self.name} cannot write {row!r:.100}; give a dict with the keys {', '.join(self.columns)}"
+            )
+        return [self._written(c, row[c]) for c in self.columns]
+
+    def numbers(self, row: Any) -> list[str] | None:
+        """What ``write`` gives of a row that is all whole numbers, else ``None``."""
+        if type(row) is not dict or not self._plain_numbers or len(row) != len(self.columns):
+            return None
+        try:
+            values = [row[c] for c in self.columns]
+        except KeyError:
+            return None
+        return list(map(str, values)) if set(map(type, values)) == {int} else None
+
+    def _written(self, column: str, value: Any) -> str:
+        text = self._null if value is None else _as_text(value)
+        if text is None or (value is not None and text == self._null):
+            raise SerdeError(
+                f"serde {self.name}: {value!r} in column {column!r} cannot be told from "
+                f"{'any text' if text is None else 'no value'}; name another text for null=…"
+            )
+        return text
+
+
+def _is_simple(text: str, quote: str) -> bool:
+    """Whether a line is its fields between delimiters and nothing else."""
+    return 0 < len(text) < _SIMPLE_CHARS and not any(mark in text for mark in (quote, *_BREAKS, "\0"))
+
+
+def csv_row(
+    columns: Columns, *, delimiter: str = ",", quote: str = '"', null: str | None = "", header: bool = False
+) -> Serde[dict[str, Any]]:
+    """A row of CSV, fields quoted where they must be, quotes doubled inside quotes. ``header``: each record begins with
+    a line that names the columns, in an order of its own. Raises ``SerdeError`` for columns, delimiter or quote that
+    cannot be."""
+    row = _Row("csv", columns, null)
+    if len(delimiter) != 1 or len(quote) != 1 or delimiter == quote or delimiter in _BREAKS or quote in _BREAKS:
+        raise SerdeError(f"serde csv: delimiter {delimiter!r} and quote {quote!r} must be two different characters")
+
+    def line(texts: Sequence[str]) -> str:
+        out = io.StringIO(newline="")
+        # fields are quoted for the characters of this line end, either of which a reader takes for one
+        csv.writer(out, delimiter=delimiter, quotechar=quote, lineterminator="\r\n", strict=True).writerow(texts)
+        return _without_end(out.getvalue())
+
+    joins_numbers = not header and delimiter not in "0123456789-" and quote not in "0123456789-"
+
+    def serialize(value: dict[str, Any]) -> bytes:
+        if joins_numbers and (texts := row.numbers(value)) is not None:
+            return delimiter.join(texts).encode()
+        lines = [row.columns, row.write(value)] if header else [row.write(value)]
+        return "\n".join(map(line, lines)).encode()
+
+    def deserialize(data: bytes) -> dict[str, Any]:
+        text = _text(data, "csv")
+        if not header and _is_simple(text, quote):
+            return row.read(text.split(delimiter))  # as the reader would split it, at a fifth of the cost
+        try:
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True)
+            rows = list(reader)
+        except csv.Error as exc:
+            raise SerdeError(f"serde csv cannot read {text!r:.100}: {exc}") from exc
+        if len(rows) != 1 + header:
+            raise SerdeError(
+                f"serde csv: {text!r:.100} holds {len(rows)} rows; it must be {1 + header}, one record a row"
+                f"{' with its header' if header else ''}"
+            )
+        if not header:
+            return row.read(rows[0] or [""])
+        if sorted(rows[0]) != sorted(row.columns):
+            raise SerdeError(f"serde csv: the header is {rows[0]}, the columns are {list(row.columns)}")
+        return row.read(rows[1] or [""], rows[0])
+
+    return Serde(f"csv({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)
+
+
+def delimited(delimiter: str, columns: Columns, *, null: str | None = "") -> Serde[dict[str, Any]]:
+    """Fields between delimiters of one or more characters, without quoting; a field cannot hold the delimiter."""
+    row = _Row("delimited", columns, null)
+    if not delimiter:
+        raise SerdeError("serde delimited: the delimiter is empty; give at least one character")
+
+    def serialize(value: dict[str, Any]) -> bytes:
+        line = delimiter.join(row.write(value))
+        if line.count(delimiter) != len(row.columns) - 1:
+            raise SerdeError(
+                f"serde delimited: a field of {value!r:.100} holds {delimiter!r}; use csv_row, which quotes"
+            )
+        return _one_line(line, "delimited").encode()
+
+    def deserialize(data: bytes) -> dict[str, Any]:
+        return row.read(_one_line(_without_end(_text(data, "delimited")), "delimited").split(delimiter))
+
+    return Serde(f"delimited({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)
+
+
+def regex_line(
+    pattern: str,
+    *,
+    types: Mapping[str, Callable[[str], Any]] | None = None,
+    null: str | None = None,
+    template: str | None = None,
+) -> Serde[dict[str, Any]]:
+    """A line that the pattern matches as a whole, as a dict of its named groups; a group that takes no part is null.
+    ``types``: of groups that are not ``str``. ``template`` (as ``str.format`` takes it, with the groups' names) writes;
+    without one the serde can only read."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as exc:
+        raise SerdeError(f"serde regex: {pattern!r:.100} is no regular expression: {exc}") from exc
+    unknown = set(types or ()) - set(compiled.groupindex)
+    if unknown or not compiled.groupindex:
+        raise SerdeError(
+            f"serde regex: {pattern!r:.100} has the named groups {list(compiled.groupindex)}"
+            f"{f', types name {sorted(unknown)}' if unknown else '; name at least one: (?P<name>…)'}"
+        )
+    row = _Row("regex", {g: (types or {}).get(g, str) for g in compiled.groupindex}, null)
+
+    def deserialize(data: bytes) -> dict[str, Any]:
+        line = _without_end(_text(data, "regex"))
+        match = compiled.fullmatch(line)
+        if match is None:
+            raise SerdeError(f"serde regex: the pattern does not match {line!r:.200}")
+        found = match.groupdict()
+        there = [g for g, text in found.items() if text is not None]
+        return dict.fromkeys(found) | row.read([found[g] or "" for g in there], there)
+
+    def serialize(value: dict[str, Any]) -> bytes:
+        if template is None:
+            raise SerdeError("serde regex can only read; give it a template=… to write, or the sink another serde")
+        texts = dict(zip(row.columns, row.write(value), strict=True))
+        data = template.format(**texts).encode()
+        if deserialize(data) != value:
+            raise SerdeError(
+                f"serde regex: {value!r:.100} is written as {data!r:.100}, which is read as something else"
+            )
+        return data
+
+    # a group may take no part, whatever its type
+    declared = {c: Any if t is Any else t | None for c, t in row.declared.items()}
+    return Serde(f"regex({pattern})", serialize, deserialize, declared=declared)

@@ -1,0 +1,1 @@
+"""Snapshots of store partitions: manifests, the repository, and where repositories are stored."""

@@ -1,0 +1,165 @@
+"""The manifest of a snapshot: which files hold one store partition at one exact changelog offset.
+
+A JSON document ``{"version", "sha256", "snapshot"}``, the checksum being that of the bytes of ``snapshot`` as
+they stand. What is damaged, incomplete or of an unknown version is never used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from penstock.state.errors import StateCorruptedError
+from penstock.state.log import TopicPartition
+from penstock.state.stores.store import SEGMENTED, StoreKind
+
+VERSION = 2
+FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+"""Names that cannot leave the folder they are put in."""
+
+NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class StorePartition(NamedTuple):
+    """One partition of one store of one application: what a snapshot is of."""
+
+    application_id: str
+    store: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.application_id}/{self.store}/{self.partition}"
+
+
+class SnapshotFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table file. ``entries`` counts the store's entries, the position not included; ``first_key`` and
+    ``last_key`` are store keys, ``None`` when the file holds the position only."""
+
+    name: str
+    size_bytes: NonNegativeInt
+    sha256: str
+    entries: NonNegativeInt
+    first_key: bytes | None
+    last_key: bytes | None
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A snapshot of one store partition.
+
+    ``changelog_offset`` is the next changelog offset to read after the snapshot was taken in. ``attempt``
+    begins the names of its files and tells apart the runs that made snapshots of one offset. ``created_ms``
+    is the wall time at which reading the changelog began: a deletion that the changelog dropped later than
+    that is in the snapshot. ``delete_retention_ms`` is the changelog's ``delete.retention.ms`` at that time.
+    ``segment_ms`` is that of the store's keys, 0 for kinds without segments.
+    ``input_offsets`` (topic, partition, next offset) are known when a task made the snapshot, or a job that
+    consumed the inputs itself. ``files`` ascend and are disjoint, and the first one begins with the position.
+    """
+
+    application_id: str
+    store: str
+    kind: StoreKind
+    partition: NonNegativeInt
+    cluster_id: str
+    topic: str
+    topic_id: str
+    changelog_offset: NonNegativeInt
+    attempt: str
+    created_ms: int
+    delete_retention_ms: int
+    segment_ms: NonNegativeInt
+    files: tuple[SnapshotFile, ...]
+    input_offsets: tuple[tuple[str, int, int], ...] | None = None
+
+    @property
+    def of(self) -> StorePartition:
+        """What it is a snapshot of."""
+        return StorePartition(self.application_id, self.store, self.partition)
+
+    @property
+    def name(self) -> str:
+        """The manifest's file name. Names sort by offset, so that the newest snapshot has the greatest
+        one."""
+        return f"manifest-{self.changelog_offset:020d}-{self.attempt}.json"
+
+    @property
+    def entries(self) -> int:
+        return sum(file.entries for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+    def offsets(self) -> dict[TopicPartition, int] | None:
+        """The inputs' next offsets, ``None`` when they are not known."""
+        if self.input_offsets is None:
+            return None
+        return {TopicPartition(topic, partition): offset for topic, partition, offset in self.input_offsets}
+
+
+class _Document(msgspec.Struct):
+    version: int
+    sha256: str
+    snapshot: msgspec.Raw
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The document. Raises ``ValueError`` for a manifest that ``decode_manifest`` would not take."""
+    if wrong := _wrong(manifest):
+        raise ValueError(f"the manifest of {manifest.of} at offset {manifest.changelog_offset} is not sound: {wrong}")
+    snapshot = msgspec.json.encode(manifest)
+    document = _Document(VERSION, hashlib.sha256(snapshot).hexdigest(), msgspec.Raw(snapshot))
+    return msgspec.json.encode(document)
+
+
+def decode_manifest(data: bytes, source: str) -> Manifest:
+    """The manifest in a document read from ``source``. Raises ``StateCorruptedError`` for any other bytes."""
+    try:
+        document = msgspec.json.decode(data, type=_Document)
+    except msgspec.MsgspecError as exc:
+        raise _damaged(source, f"it is no manifest ({exc})") from exc
+    if document.version != VERSION:
+        raise _damaged(source, f"it has version {document.version}, and this release reads version {VERSION} only")
+    found = hashlib.sha256(bytes(document.snapshot)).hexdigest()
+    if found != document.sha256:
+        raise _damaged(source, f"its checksum is {found} where {document.sha256} was written")
+    try:
+        manifest = msgspec.json.decode(document.snapshot, type=Manifest)
+    except msgspec.MsgspecError as exc:
+        raise _damaged(source, f"it is no whole manifest ({exc})") from exc
+    if wrong := _wrong(manifest):
+        raise _damaged(source, wrong)
+    return manifest
+
+
+def _wrong(manifest: Manifest) -> str | None:
+    """What makes the manifest unsound; ``None`` when nothing does."""
+    if not manifest.files:
+        return "it names no file, and the position lies in the first one"
+    if not FILE_NAME.fullmatch(manifest.attempt):
+        return f"the attempt {manifest.attempt!r} cannot be part of a file's name"
+    if (manifest.kind in SEGMENTED) != (manifest.segment_ms > 0):
+        return f"a store of kind {manifest.kind} has no segments of {manifest.segment_ms} ms"
+    last: bytes | None = None
+    for file in manifest.files:
+        if not FILE_NAME.fullmatch(file.name):
+            return f"{file.name!r} cannot be a file's name"
+        if not file.name.startswith(f"{manifest.attempt}-"):
+            return f"file {file.name} is not of the attempt {manifest.attempt}"
+        if file.first_key is None or file.last_key is None:
+            if file.entries:
+                return f"file {file.name} has {file.entries} entries and no keys"
+            continue
+        if file.first_key > file.last_key or (last is not None and file.first_key <= last):
+            return f"the keys of file {file.name} do not follow those of the file before"
+        last = file.last_key
+    return None
+
+
+def _damaged(source: str, seen: str) -> StateCorruptedError:
+    return StateCorruptedError(
+        f"the snapshot manifest {source} cannot be trusted: {seen}; an older snapshot or the changelog is used "
+        "instead, and the next compaction writes a new one"
+    )

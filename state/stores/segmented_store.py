@@ -1,0 +1,153 @@
+"""Segmented stores as operators use them: one key's entries within a range of time, with expiry by ranges.
+
+Kinds ``key_window``, ``session`` and ``list`` (``penstock.state.stores.store``). The time is the window's start, the
+session's end, the record's timestamp; the suffix nothing, the session's start, a sequence number. Entries before the
+floor that ``expire_before`` set are gone for every reader, whether or not their bytes are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from penstock.state.stores.store import SEGMENTED
+from penstock.state.stores.store_view import KeyValueStoreView
+
+_LONG = struct.Struct(">q")
+_SUFFIX_BYTES = {"key_window": 0, "session": 8, "list": 4}
+
+
+class SegmentedEntry(NamedTuple):
+    """One entry. ``key``: key bytes; ``time_ms`` and ``suffix`` as the kind has them."""
+
+    key: bytes
+    time_ms: int
+    suffix: bytes
+    value: Any
+    timestamp_ms: int
+
+
+class SegmentedState:
+    """One segmented store of one task."""
+
+    def __init__(self, state: KeyValueStoreView) -> None:
+        assert state.spec.kind in SEGMENTED, state.spec.kind
+        self._state = state
+        self._segment_ms = state.spec.segment_ms
+        self._behind = 8 + _SUFFIX_BYTES[state.spec.kind]
+        self._floor_ms = 0
+        self._appended: tuple[bytes, int, int] | None = None
+        """Key, time and sequence number of the last ``append``; ``None`` if something else was written since."""
+
+    def fetch(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False) -> Iterator[SegmentedEntry]:
+        """The entries of a key with ``from_ms <= time <= to_ms``, by time, then suffix. They are read as a whole before
+        the first is given, so the store may be written meanwhile."""
+        from_ms = max(from_ms, self._floor_ms)
+        if from_ms > to_ms:
+            return
+        first, last = from_ms // self._segment_ms, to_ms // self._segment_ms
+        segments = range(first, last + 1)
+        after = _LONG.pack(to_ms + 1) if to_ms < _LAST else b"\xff" * 9
+        length = 8 + len(key) + self._behind
+        for segment in self._live(segments, reverse):
+            prefix = _LONG.pack(segment) + key
+            low, high = prefix + _LONG.pack(from_ms), prefix + after
+            rows = [r for r in self._state.range(low, high, reverse=reverse) if len(r[0]) == length]
+            for store_key, value, ts in rows:
+                yield self._entry(store_key, value, ts)
+
+    def _live(self, segments: range, reverse: bool) -> Iterator[int]:
+        """The segments of a range that may hold anything. A long range is cut to those that do."""
+        if len(segments) > _FEW:
+            segments = self._occupied(segments)
+        return reversed(segments) if reverse else iter(segments)
+
+    def _occupied(self, segments: range) -> range:
+        low, high = _LONG.pack(segments.start), _LONG.pack(segments.stop) if segments.stop < _LAST else None
+        first, last = self._state.first(low, high), self._state.first(low, high, reverse=True)
+        if first is None or last is None:
+            return range(0)
+        return range(_LONG.unpack_from(first[0])[0], _LONG.unpack_from(last[0])[0] + 1)
+
+    def latest_ms(self) -> int:
+        """A time behind which the store has no entry; -1 when it has none at all."""
+        last = self._state.first(reverse=True)
+        return -1 if last is None else (int(_LONG.unpack_from(last[0])[0]) + 1) * self._segment_ms - 1
+
+    def scan(self, from_ms: int, to_ms: int) -> Iterator[SegmentedEntry]:
+        """The entries of all keys with ``from_ms <= time <= to_ms``; by segment, then key, then time."""
+        from_ms = max(from_ms, self._floor_ms)
+        low = _LONG.pack(from_ms // self._segment_ms)
+        high = None if to_ms >= _LAST else _LONG.pack(to_ms // self._segment_ms + 1)
+        for store_key, value, ts in self._state.range(low, high):
+            entry = self._entry(store_key, value, ts)
+            if from_ms <= entry.time_ms <= to_ms:
+                yield entry
+
+    def _entry(self, store_key: bytes, value: Any, ts: int) -> SegmentedEntry:
+        at = len(store_key) - self._behind
+        return SegmentedEntry(store_key[8:at], _LONG.unpack_from(store_key, at)[0], store_key[at + 8 :], value, ts)
+
+    def get(self, key: bytes, time_ms: int, suffix: bytes = b"") -> tuple[Any, int] | None:
+        """Value and timestamp of one entry, or ``None``."""
+        return None if time_ms < self._floor_ms else self._state.get(self._store_key(key, time_ms, suffix))
+
+    def put(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
+        """Set an entry; ``None`` deletes."""
+        self._appended = None
+        self._state.put(self._store_key(key, time_ms, suffix), value, timestamp_ms)
+
+    def entry_of(self, value: Any, timestamp_ms: int) -> Any:
+        """The entry that ``put`` would make: see ``KeyValueStoreView.entry_of``."""
+        return self._state.entry_of(value, timestamp_ms)
+
+    def put_entry(
+        self, key: bytes, time_ms: int, suffix: bytes, entry: Any, timestamp_ms: int, *, new: bool = False
+    ) -> None:
+        """``put`` of what ``entry_of`` made. ``new``: there is known to be none: see ``KeyValueStoreView.put_new``."""
+        self._appended = None
+        self._state.put_entry(self._store_key(key, time_ms, suffix), entry, timestamp_ms, new=new)
+
+    def delete(self, key: bytes, time_ms: int, suffix: bytes, timestamp_ms: int) -> None:
+        """Delete an entry."""
+        self._appended = None
+        self._state.put(self._store_key(key, time_ms, suffix), None, timestamp_ms)
+
+    def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
+        """Kind ``list``: add an entry behind those of equal key and time; returns its sequence number, the suffix."""
+        kept = time_ms >= self._floor_ms
+        sequence = self._last_sequence(key, time_ms) + 1
+        suffix = sequence.to_bytes(4, "big")
+        self.put_entry(key, time_ms, suffix, self.entry_of(value, time_ms), time_ms, new=kept)
+        self._appended = (key, time_ms, sequence)
+        return suffix
+
+    def _last_sequence(self, key: bytes, time_ms: int) -> int:
+        """Kind ``list``: the highest sequence number of entries of a key at one time; -1 without any."""
+        if time_ms < self._floor_ms:
+            return -1
+        if self._appended is not None and self._appended[:2] == (key, time_ms):
+            sequence = self._appended[2]
+            if self._store_key(key, time_ms, sequence.to_bytes(4, "big")) in self._state.dirty:
+                return sequence  # still there: neither committed, when others may expire it, nor taken back
+        low, high = self._store_key(key, time_ms, b""), self._store_key(key, time_ms, b"\xff" * 5)
+        while (last := self._state.first(low, high, reverse=True)) is not None:
+            if len(last[0]) == len(low) + 4:
+                return int.from_bytes(last[0][-4:], "big")
+            high = last[0]  # of a longer key that begins alike
+        return -1
+
+    def expire_before(self, time_ms: int) -> None:
+        """Entries with a lower time are gone."""
+        if time_ms > self._floor_ms:
+            self._floor_ms = time_ms
+            self._state.expire_below(_LONG.pack(time_ms // self._segment_ms))
+
+    def _store_key(self, key: bytes, time_ms: int, suffix: bytes) -> bytes:
+        time_ms = max(time_ms, 0)
+        return b"".join((_LONG.pack(time_ms // self._segment_ms), key, _LONG.pack(time_ms), suffix))
+
+
+_LAST = (1 << 63) - 1
+_FEW = 8

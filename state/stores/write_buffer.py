@@ -1,0 +1,71 @@
+"""The write buffer of a database: committed entries and positions that are not in the database yet.
+
+A key that is changed by every commit reaches the database once per write-out instead of once per commit. What that saves
+is the number of distinct keys per commit over that of distinct keys per write-out. A key that is put once costs as much
+to sort here as there, and gains what larger files save: the database merges seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.state.stores.entry_cache import EntryMap
+from penstock.state.stores.store import PackedPuts, StoreWrites
+
+_PART = 8_192
+
+
+class StoreBuffer:
+    """What is not in the database of one store. ``position``: of the last commit; ``None`` when it is the database's.
+    ``dropped_below``: keys below it count as dropped from the database, not from ``entries``. ``began_empty``: whether the
+    database held nothing of the store when ``entries`` held nothing; whoever knows that says so."""
+
+    __slots__ = ("began_empty", "dropped_below", "entries", "position")
+
+    def __init__(self, entries: EntryMap) -> None:
+        self.entries = entries
+        self.began_empty = False
+        self.position: bytes | None = None
+        self.dropped_below: bytes | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the database holds other entries than the store."""
+        return self.dropped_below is not None or len(self.entries) > 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether a key that ``entries`` does not know is not in the store: all that ever was there came by here, and none
+        of it was forgotten. Then nobody needs to ask the database, which takes ten times as long to say that it has not
+        got a key as the entries take to find one."""
+        return self.began_empty and not self.entries.forgot
+
+    def commit(self, write: StoreWrites) -> None:
+        """One commit: the entries, then the drop."""
+        put_rows = getattr(self.entries, "put_rows", None)
+        if isinstance(write.puts, PackedPuts) and put_rows is not None:
+            put_rows(*write.puts)
+        elif (puts := write.columns()).keys:
+            self.entries.put_many(*puts)
+        drop_below = write.drop_below
+        if drop_below is not None:
+            self.entries.forget_below(drop_below)
+            if self.dropped_below is None or drop_below > self.dropped_below:
+                self.dropped_below = drop_below
+        self.position = write.position
+
+    def parts(self, prefix: bytes) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        """What was written, by key, in parts, so that not all of it becomes Python objects at once."""
+        for start in range(0, self.entries.sort_written(), _PART):
+            yield self.entries.written_part(prefix, start, start + _PART)
+
+    def settle(self) -> None:
+        """All of it is in the database."""
+        self.entries.settle()
+        self.position = self.dropped_below = None
+
+    def clear(self) -> None:
+        """The store is empty, and so is the database."""
+        self.entries.clear()
+        self.began_empty = True
+        self.position = self.dropped_below = None

@@ -1,0 +1,109 @@
+"""A chunk: records of one topic-partition as a reader took them out of the log.
+
+Keys and values are lists, or ``BytesColumn``s of a native reader; timestamps a list or an array.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.state.log import Headers
+from penstock.streams.ports.record_columns import RecordColumns
+from penstock.topologies.operator_api.columns import BytesColumn, Ints
+
+
+class Chunk(RecordColumns[BytesColumn]):
+    """Records of one topic-partition in offset order, as parallel columns. ``offsets`` is a range where none is missing.
+    ``headers`` is ``None`` when no record of the chunk has any. Timestamps are what readers of Penstock see (a
+    ``penstock.ts`` header is already honoured)."""
+
+    __slots__ = ("headers", "marks", "offsets", "partition", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offsets: Sequence[int],
+        keys: list[bytes | None] | BytesColumn,
+        values: list[bytes | None] | BytesColumn,
+        timestamps: list[int] | Ints,
+        headers: list[Headers] | None = None,
+        marks: list[Any] | None = None,
+    ) -> None:
+        super().__init__(keys, values, timestamps)
+        self.topic = topic
+        self.partition = partition
+        self.offsets = offsets
+        self.headers = headers
+        self.marks = marks
+        """Filled by the task: what the records say about the watermark (``penstock.streams.task.task_watermarks``)."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def with_times(self, timestamps: list[int] | Ints) -> Chunk:
+        """The same records with other timestamps."""
+        keys = self.keys if self.key_column is None else self.key_column
+        values = self.values if self.value_column is None else self.value_column
+        return Chunk(self.topic, self.partition, self.offsets, keys, values, timestamps, self.headers, self.marks)
+
+    def in_columns(self) -> Chunk:
+        """The same records as a native reader gives them."""
+        return Chunk(
+            self.topic,
+            self.partition,
+            self.offsets,
+            BytesColumn.of(self.keys) if self.key_column is None else self.key_column,
+            BytesColumn.of(self.values) if self.value_column is None else self.value_column,
+            np.array(self.times, np.int64),
+            self.headers,
+            self.marks,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Chunk) and self._rows() == other._rows()
+
+    __hash__ = None  # type: ignore[assignment]  # a chunk is compared by what it holds
+
+    def __repr__(self) -> str:
+        return f"Chunk{self._rows()!r}"
+
+    def _rows(self) -> tuple[Any, ...]:
+        columns = (list(self.offsets), self.keys, self.values, self.timestamps, self.headers, self.marks)
+        return (self.topic, self.partition, *columns)
+
+
+Times = list[int] | Ints
+
+
+def ascending(times: Times) -> bool:
+    """Whether no time is below the one before it."""
+    if isinstance(times, list):
+        return times == sorted(times)  # linear, and in C, when they are
+    return bool((times[1:] >= times[:-1]).all())
+
+
+def highest(times: Times, start: int, stop: int) -> int:
+    """The largest of a run that is not empty."""
+    return max(times[start:stop]) if isinstance(times, list) else int(times[start:stop].max())
+
+
+def lowest(times: Times, start: int, stop: int) -> int:
+    """The smallest of a run that is not empty."""
+    return min(times[start:stop]) if isinstance(times, list) else int(times[start:stop].min())
+
+
+def below(times: Times, bound_ms: int, start: int, stop: int, *, or_equal: bool) -> int:
+    """In an ascending run: the place of the first time that is not below ``bound_ms`` (``or_equal``: that is above)."""
+    if isinstance(times, list):
+        return (bisect_right if or_equal else bisect_left)(times, bound_ms, start, stop)
+    return start + int(np.searchsorted(times[start:stop], bound_ms, "right" if or_equal else "left"))
+
+
+def running_highest(times: Times, start: int, stop: int, before: int) -> Ints:
+    """The highest time so far after each of a run, ``before`` included."""
+    return np.maximum(np.maximum.accumulate(np.asarray(times[start:stop], np.int64)), before)

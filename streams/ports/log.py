@@ -1,0 +1,185 @@
+"""What the runners need of the outside: a consumer, a producer and an admin, as protocols in columns.
+
+Two homes implement them: ``penstock.streams.kafka`` (librdkafka) and ``penstock.streams.testing.memory_log`` (an in-process
+log, the model, held to the same contract tests as the real broker). Errors are Penstock's: ``RetriableError`` (nothing
+happened, try again), ``TaskMigratedError`` (fenced or no longer a member), ``AbortableError`` (abort the transaction),
+``UnknownOutcomeError`` (the commit may or may not have happened: retire the producer and read what is committed),
+``ProducerRetiredError`` (this handle is of no more use). Pure: protocols and values only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from penstock.state.errors import PenstockError
+from penstock.state.log import Headers, TopicPartition
+from penstock.streams.ports.chunk import Chunk
+from penstock.topologies.operator_api.columns import Column, Ints
+
+
+class AbortableError(PenstockError):
+    """A record was refused or the transaction cannot go on: abort, drop uncommitted work, retire the producer."""
+
+
+class UnknownOutcomeError(PenstockError):
+    """The commit may or may not have happened: retire the producer, then read the committed offsets and decide."""
+
+
+class ProducerRetiredError(PenstockError):
+    """The producer handle has seen a fatal error or was retired; open a new one."""
+
+
+class Fetched(NamedTuple):
+    """One poll: chunks (at most one per partition), and the partitions whose end (last stable offset) was reached,
+    after the chunk of the same poll, with the offset of that end."""
+
+    chunks: list[Chunk]
+    ends: dict[TopicPartition, int]
+
+
+class Committed(NamedTuple):
+    """A committed position: the next offset to read, and the metadata string written with it ("" if none)."""
+
+    offset: int
+    metadata: str
+
+
+class LogConsumer(Protocol):
+    """Reads committed records. Used by one thread; callbacks run inside ``poll`` on that thread."""
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        on_assign: Callable[[Sequence[TopicPartition]], None],
+        on_revoke: Callable[[Sequence[TopicPartition]], None],
+        on_lost: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Join the group. ``on_assign`` gets newly assigned partitions and must ``assign_at`` each of them;
+        an exception raised by a callback comes out of ``poll``."""
+
+    def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Start reading these partitions at these offsets (added to what is assigned already)."""
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions."""
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched:
+        """Up to ``max_records`` records; returns early when there is something. Raises the consumer's fatal errors."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The next record of this partition is the one at ``offset`` (or the first after it)."""
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        """Stable committed positions of the group: waits for pending transactions. ``None`` where there is none."""
+
+    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit synchronously, as a member. Raises ``TaskMigratedError`` when no longer one."""
+
+    def group_metadata(self) -> Any:
+        """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one."""
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """First offset still there, and the last stable offset (next to be written)."""
+
+    def close(self) -> None:
+        """Leave the group and release everything. Idempotent."""
+
+
+class LogProducer(Protocol):
+    """Writes columns of records. With a transactional id everything between ``begin`` and ``commit`` is one unit."""
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """Fence older producers of the same transactional id and wait for their transactions to end."""
+
+    def begin(self) -> None: ...
+
+    def send(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None] | Column,
+        values: Sequence[bytes | None] | Column,
+        timestamps: Sequence[int] | Ints,
+        headers: Sequence[Headers] | None = None,
+        *,
+        partition: int | Sequence[int] | None = None,
+    ) -> None:
+        """Queue records in order; columns hold ``bytes | None``. ``partition``: one for all, one each (-1: as ``None``),
+        or ``None``: murmur2 of the key (null keys: any). A full queue is polled until there is room; a record refused
+        locally (too large) raises ``AbortableError`` with its place. Timestamp 0 is written with the ``penstock.ts``
+        header."""
+
+    def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
+        """Wait until everything sent is acknowledged. Returns, for each partition that was sent to with an explicit
+        ``partition``, the offset after the last acknowledged record since the last flush. Raises ``AbortableError``
+        if any record failed (transactional or not), ``RetriableError`` on time-out."""
+
+    def unacknowledged(self) -> int:
+        """How many records still wait for their acknowledgement; with none, ``flush`` would not wait. Raises what ends the
+        handle; ``flush`` raises it again."""
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
+        """Add input positions to the transaction. ``group`` is a ``group_metadata`` or a plain group id (no fencing by
+        membership). ``TaskMigratedError`` if fenced."""
+
+    def commit(self, timeout_s: float) -> None:
+        """Commit the transaction. ``UnknownOutcomeError`` when the answer did not come."""
+
+    def abort(self, timeout_s: float) -> None: ...
+
+    def close(self) -> None:
+        """Drop what is queued, release everything; an open transaction is left to its time-out. Idempotent."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to be created: ``replication_factor`` -1 is the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+Deletion = Callable[[], Mapping[TopicPartition, str] | None]
+"""A deletion under way: ``None`` while it is, then what went wrong, by partition. Never raises."""
+
+
+class LogAdmin(Protocol):
+    """Looks at and creates topics and groups."""
+
+    def cluster_id(self) -> str: ...
+
+    def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        """Partition count of each topic that exists; absent topics are left out."""
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Topic ids of those that exist."""
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's effective settings."""
+
+    def create_topics(self, topics: Sequence[TopicSpec]) -> None:
+        """Create what is missing; a topic that exists with the same partition count is fine, another count raises
+        ``IncompatibleError``."""
+
+    def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
+        """Begin to delete the records before these offsets; returns at once."""
+
+    def topics(self, prefix: str) -> dict[str, int]:
+        """Partition count of every topic whose name starts so."""
+
+    def groups(self, prefix: str) -> list[str]:
+        """The groups whose id starts so."""
+
+    def group_members(self, group: str) -> int:
+        """How many members the group has now."""
+
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Set the committed offsets of a group that has no members."""

@@ -1,0 +1,109 @@
+"""One batch of a task as its operators get it: the runs that the feed took, as columns per source operator, with the way
+back from a place in the batch to the input record."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from itertools import accumulate
+
+import numpy as np
+
+from penstock.state.log import Headers, TopicPartition
+from penstock.streams.task.feed import Run
+from penstock.streams.task.operator_context import Origin, RecordErrorHandler
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch, concat
+
+
+class BatchInput:
+    """The batch at hand. ``sources``: the index of each topic's source operator; ``names``: of all operators.
+    ``marked``: the topics in which records of other tasks' event time stand, which are no data."""
+
+    def __init__(
+        self,
+        stride: int,
+        names: tuple[str, ...],
+        sources: Mapping[str, int],
+        marked: Collection[str],
+    ) -> None:
+        self._stride = stride
+        self._names = names
+        self._sources = sources
+        self._marked = frozenset(marked)
+        self._rejected: dict[TopicPartition, dict[int, str]] = {}
+        self._runs: list[Run] = []
+        self._bases: list[int] = []
+
+    def reject(self, partition: TopicPartition, wrong: Mapping[int, str]) -> None:
+        """These offsets have timestamps that cannot be trusted: they meet the policy at their place."""
+        if wrong:
+            self._rejected.setdefault(partition, {}).update(wrong)
+
+    def set(self, runs: list[Run]) -> int:
+        """A new batch; returns how many input records it has. Empty: what follows has no input record behind it."""
+        self._runs = runs
+        self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
+        return self._bases[-1]
+
+    def batches(self, failures: RecordErrorHandler) -> dict[int, Batch]:
+        """The batch per source operator."""
+        parts: dict[int, list[Batch]] = {}
+        for run, base in zip(self._runs, self._bases, strict=False):
+            parts.setdefault(self._sources[run.chunk.topic], []).append(self._columns(run, base, failures))
+        return {index: concat(batches) for index, batches in parts.items()}
+
+    def _columns(self, run: Run, base: int, failures: RecordErrorHandler) -> Batch:
+        chunk, start, stop = run.chunk, run.start, run.stop
+        low, high = base * self._stride, (base + stop - start) * self._stride
+        if chunk.key_column is not None and chunk.value_column is not None:
+            batch: Batch = ColumnBatch(
+                chunk.key_column.slice(start, stop),
+                chunk.value_column.slice(start, stop),
+                np.asarray(chunk.times[start:stop], np.int64),
+                np.arange(low, high, self._stride),
+                None if chunk.headers is None else chunk.headers[start:stop],
+            )
+        else:
+            whole = start == 0 and stop == len(chunk.offsets)
+            batch = Batch(
+                chunk.keys if whole else chunk.keys[start:stop],
+                chunk.values if whole else chunk.values[start:stop],
+                chunk.timestamps if whole else chunk.timestamps[start:stop],
+                list(range(low, high, self._stride)),
+                chunk.headers if whole or chunk.headers is None else chunk.headers[start:stop],
+            )
+        if chunk.marks is not None and chunk.topic in self._marked:
+            batch = batch.where([m is None for m in chunk.marks[start:stop]])
+        wrong = self._rejected.get(TopicPartition(chunk.topic, chunk.partition)) if self._rejected else None
+        return self._without(wrong, run, base, batch, failures) if wrong else batch
+
+    def _without(self, wrong: dict[int, str], run: Run, base: int, batch: Batch, failures: RecordErrorHandler) -> Batch:
+        """Records whose timestamp was refused meet the policy here, at their place in the order."""
+        source = self._names[self._sources[run.chunk.topic]]
+        mask = []
+        for order in batch.order:
+            place = order // self._stride
+            problem = wrong.pop(run.chunk.offsets[run.start + place - base], None)
+            if problem is not None:
+                failures.bad_timestamp(source, place, problem)
+            mask.append(problem is None)
+        if not wrong:
+            del self._rejected[TopicPartition(run.chunk.topic, run.chunk.partition)]
+        return batch.where(mask)
+
+    def locate(self, place: int) -> Origin | None:
+        """The input record at a place; ``None`` when there is none behind it."""
+        if not self._runs:
+            return None
+        number = bisect_right(self._bases, place) - 1
+        run = self._runs[number]
+        chunk, i = run.chunk, run.start + place - self._bases[number]
+        headers: Headers = () if chunk.headers is None else chunk.headers[i]
+        return Origin(
+            TopicPartition(chunk.topic, chunk.partition),
+            chunk.offsets[i],
+            chunk.keys[i],
+            chunk.values[i],
+            chunk.timestamps[i],
+            headers,
+        )

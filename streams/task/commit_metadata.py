@@ -1,0 +1,80 @@
+"""The metadata string that is committed with every input offset: what a task needs besides offsets and changelogs to
+go on exactly. Versioned JSON; above 2,000 characters it is deflated, because brokers take 4,096 bytes by default.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Any
+
+import msgspec
+
+from penstock.state.errors import IncompatibleError, SettingsError, StateCorruptedError
+from penstock.topologies.operator_api.operator import NO_TIME
+
+VERSION = 1
+LIMIT_CHARS = 4_000
+_PLAIN_CHARS = 2_000
+
+
+class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """``stream_time_ms`` of the task, ``operators``: own stream time by operator name, ``partition_time_ms`` of this
+    input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``: next changelog offset by store,
+    ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``, ``caught_up``: the bootstrap inputs
+    whose writers have all said that they have caught up, ``heard``: of the others, the writers that have, ``first``: where
+    the application began to read this input partition, ``form``: that of what it holds (``Source.form``), if it is internal.
+    """
+
+    version: int = msgspec.field(default=0, name="v")
+    stream_time_ms: int = msgspec.field(default=NO_TIME, name="t")
+    partition_time_ms: int = msgspec.field(default=NO_TIME, name="p")
+    wall_ms: int = msgspec.field(default=NO_TIME, name="w")
+    operators: dict[str, int] = msgspec.field(default_factory=dict, name="o")
+    changelogs: dict[str, int] = msgspec.field(default_factory=dict, name="c")
+    journal: int | None = msgspec.field(default=None, name="j")
+    watermarks: dict[str, list[Any]] = msgspec.field(default_factory=dict, name="m")
+    caught_up: list[str] = msgspec.field(default_factory=list, name="b")
+    heard: dict[str, list[int]] = msgspec.field(default_factory=dict, name="h")
+    first: int | None = msgspec.field(default=None, name="s")
+    form: str = msgspec.field(default="", name="f")
+
+
+class _Version(msgspec.Struct):
+    """What can be read of every version."""
+
+    v: int
+
+
+def encode(metadata: CommitMetadata) -> str:
+    """The string to commit. Raises ``SettingsError`` when it cannot be made short enough."""
+    metadata.version = VERSION
+    plain = msgspec.json.encode(metadata)
+    if len(plain) <= _PLAIN_CHARS:
+        return plain.decode()
+    packed = "z" + base64.b85encode(zlib.compress(plain, 9)).decode()
+    if len(packed) > LIMIT_CHARS:
+        raise SettingsError(
+            f"the commit metadata takes {len(packed)} characters and brokers keep {LIMIT_CHARS}; "
+            "shorten the names of operators and stores or split the topology"
+        )
+    return packed
+
+
+def decode(text: str) -> CommitMetadata:
+    """What ``encode`` wrote; an empty string (an offset set by another tool) gives the start values."""
+    if not text:
+        return CommitMetadata()
+    try:
+        plain = zlib.decompress(base64.b85decode(text[1:])) if text[0] == "z" else text.encode()
+        version = msgspec.json.decode(plain, type=_Version).v
+        if version > VERSION:
+            raise IncompatibleError(
+                f"the commit metadata is of version {version}; this release reads up to {VERSION}: upgrade it"
+            )
+        return msgspec.json.decode(plain, type=CommitMetadata)
+    except (msgspec.MsgspecError, ValueError, zlib.error) as exc:
+        raise StateCorruptedError(
+            f"the commit metadata {text!r:.120} cannot be read ({exc}); the group's offsets were committed by another "
+            "application: use another application_id"
+        ) from exc

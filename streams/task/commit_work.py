@@ -1,0 +1,131 @@
+"""What a commit of one task writes to the log: the collapsed changes of its stores and its journal, and the positions
+that say how far both go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+
+import numpy as np
+
+from penstock.state.errors import ProcessingError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.recovery.changelog import changelog_topic, journal_topic, to_changelog_columns
+from penstock.state.stores.count_store import CountStoreView, Tallied
+from penstock.state.stores.store import PackedPuts, Puts, StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.task import journal
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.output import Output
+from penstock.topologies.operator_api.columns import BytesColumn
+
+
+@dataclasses.dataclass
+class CommitWork:
+    """What one commit of one task writes to the log. ``changelogs`` go to partition ``task.partition``."""
+
+    changelogs: list[tuple[StoreSpec, Output]]
+    journal: Output | None
+    pending: dict[str, Puts | PackedPuts]
+    positions: dict[str, int]
+
+
+class CommitWriter:
+    """Makes the records of a task's commits and remembers where they ended: ``changelog_ends`` by store, and
+    ``journal_end``. ``recorded``: what the last commit noted."""
+
+    def __init__(
+        self, task: TaskId, application_id: str, max_record_bytes: int, recorded: Sequence[CommitMetadata]
+    ) -> None:
+        self._task = task
+        self._application_id = application_id
+        self._max_record_bytes = max_record_bytes
+        self.changelog_ends: dict[str, int] = {}
+        for m in recorded:
+            self.changelog_ends.update(m.changelogs)
+        self.journal_end = max((m.journal for m in recorded if m.journal is not None), default=None)
+
+    def collect(
+        self,
+        states: Iterable[KeyValueStoreView],
+        cuts: Sequence[journal.JournalEntry],
+        positions: dict[str, int],
+        now_ms: int,
+    ) -> CommitWork:
+        """The writes of all stores, and the journal record of ``cuts`` if there are any. ``now_ms`` dates that one, so
+        that the journal's retention counts from when it was written. Raises ``ProcessingError`` for a value that no
+        changelog takes."""
+        changelogs: list[tuple[StoreSpec, Output]] = []
+        pending: dict[str, Puts | PackedPuts] = {}
+        for state in states:
+            if isinstance(state, CountStoreView) and (counted := state.tallied()) is not None:
+                pending[state.spec.name] = counted.stored()
+                logged = self._counts(state.spec, counted) if state.spec.changelog else None
+            else:
+                keys, values, times = state.pending()
+                if not keys and state.drop_below is None:
+                    continue
+                pending[state.spec.name] = Puts(keys, values)
+                logged = self._changelog(state.spec, keys, values, times)
+            if logged is not None:
+                changelogs.append((state.spec, logged))
+        record = None
+        if cuts:
+            topic = journal_topic(self._application_id, self._task.subtopology)
+            rows: list[bytes | None] = [*journal.encode_all(cuts, self._max_record_bytes)]
+            nothing: list[bytes | None] = [None] * len(rows)
+            record = Output(topic, nothing, rows, [now_ms] * len(rows), partition=self._task.partition)
+        return CommitWork(changelogs, record, pending, positions)
+
+    def _counts(self, spec: StoreSpec, counted: Tallied) -> Output:
+        """The changelog's records of counts, as the columns that they are."""
+        places = np.arange(0, 8 * len(counted.counts) + 1, 8, dtype=np.int64)
+        return Output(
+            changelog_topic(self._application_id, spec),
+            BytesColumn(counted.data, counted.offsets),
+            BytesColumn(counted.counts.astype(">i8").tobytes(), places),
+            counted.times,
+            partition=self._task.partition,
+        )
+
+    def _changelog(
+        self, spec: StoreSpec, keys: list[bytes], values: list[bytes | None], times: list[int]
+    ) -> Output | None:
+        if spec.kind == "versioned" and None in values:
+            # what history no longer holds is dropped by every reader of the changelog: see penstock.state.recovery.changelog
+            logged = [v is not None for v in values]
+            keys, times = list(compress(keys, logged)), list(compress(times, logged))
+            values = [v for v in values if v is not None]
+        if not spec.changelog or spec.source_topic is not None or not keys:
+            return None
+        self._check_sizes(spec, values)
+        topic = changelog_topic(self._application_id, spec)
+        log_keys: list[bytes | None]
+        log_keys, log_values = to_changelog_columns(spec, keys, values)  # type: ignore[assignment]  # a list of bytes, read only
+        return Output(topic, log_keys, log_values, times, partition=self._task.partition)
+
+    def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
+        largest = max(map(len, filter(None, values)), default=8) - 8  # the log has the time beside it
+        limit = self._max_record_bytes
+        if largest > limit:
+            raise ProcessingError(
+                f"task {self._task}: store {spec.name} holds a value of {largest} bytes, over max_record_bytes={limit}, "
+                "so its changelog cannot take it and nothing is committed; keep less per key, or raise the limit here, in "
+                "the changelog topic (max.message.bytes) and in the producer (message.max.bytes)"
+            )
+
+    def note_ends(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> None:
+        """``ends``: offset after the last record written to each changelog and journal partition in this commit."""
+        partition = self._task.partition
+        for spec, output in work.changelogs:
+            self.changelog_ends[spec.name] = ends[TopicPartition(output.topic, partition)]
+        if work.journal is not None:
+            self.journal_end = ends[TopicPartition(work.journal.topic, partition)]
+
+
+def store_writes(
+    work: CommitWork, states: Mapping[str, KeyValueStoreView], positions: Mapping[str, bytes]
+) -> list[StoreWrites]:
+    """What a commit puts into the stores. ``positions``: encoded, by store."""
+    return [StoreWrites(name, puts, positions[name], states[name].drop_below) for name, puts in work.pending.items()]

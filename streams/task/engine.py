@@ -1,0 +1,183 @@
+"""The engine: runs one sub-topology over a batch, exactly as record by record would.
+
+It follows the plan: groups in order; an operator on its own gets its batch, or runs of it where several edges meet, by
+order; a lockstep group is walked depth first, record by record, or by runs where the plan says that is the same.
+Deterministic and free of IO: the task gives it batches and takes what sinks were given.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+
+from penstock.topologies.graph.lockstep_plan import Plan
+from penstock.topologies.operator_api.batch import Batch, concat
+from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
+
+
+class BatchTime:
+    """Stream time and watermark of the task, by place of the batch at hand, and its processing time."""
+
+    def __init__(self, stride: int) -> None:
+        self.stride = stride
+        self.before_ms = NO_TIME
+        self.by_place_ms: list[int] = []
+        self.watermark_before_ms = NO_TIME
+        self.watermark_by_place_ms: list[int] = []
+        self.idle_by_place: list[bool] = []
+        self.wall_ms = NO_TIME
+
+
+Opener = Callable[[int, OperatorSpec], Operator]
+
+
+class Engine:
+    """One sub-topology of one task, running. ``open_operator(index, spec)`` makes each operator; the contexts that it
+    gives them must hand ``emit`` on to ``Engine.emitted``."""
+
+    def __init__(self, plan: Plan, time: BatchTime, open_operator: Opener) -> None:
+        self.plan = plan
+        self.time = time
+        self._out: list[list[tuple[int, Batch]]] = [[] for _ in plan.names]
+        self._inbox: list[dict[tuple[int, int], list[Batch]]] = [{} for _ in plan.names]
+        self.operators = [open_operator(i, spec) for i, spec in enumerate(plan.specs)]
+        self._timed = [i for i, s in enumerate(plan.specs) if s.timed]
+
+    def emitted(self, index: int, batch: Batch, port: int) -> None:
+        """An operator emits; delivered when its method returns."""
+        if len(batch):
+            self._out[index].append((port, batch))
+
+    def run(self, sources: Mapping[int, Batch], places: int) -> None:
+        """One batch of the task: the records of each source operator; ``places`` counts all of them."""
+        for index, batch in sources.items():
+            if len(batch):
+                self._inbox[index][(-1, 0)] = [batch]
+        self._run_groups(places)
+        for index in self._timed:
+            self.operators[index].end_batch()
+
+    def flush(self) -> None:
+        """Before a commit: what operators hold for it goes through the graph, operator by operator."""
+        for index, operator in enumerate(self.operators):
+            operator.flush()
+            self._pass_on(index)
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        """The clock went on: wall-clock timers fire, and what sources that became idle held back, operator by operator."""
+        self.time.by_place_ms = []
+        self.time.watermark_by_place_ms = []
+        for index, operator in enumerate(self.operators):
+            if self.plan.specs[index].uses_wall_time or self.plan.specs[index].uses_watermark:
+                operator.punctuate(now_ms, before_ms)
+                self._pass_on(index)
+
+    def _pass_on(self, index: int) -> None:
+        if self._out[index]:
+            group = self.plan.group_of[index]
+            self._deliver(index, group, index in self.plan.batch_safe)
+            self._run_groups(0)
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def _run_groups(self, places: int) -> None:
+        for number, members in enumerate(self.plan.groups):
+            timed = [i for i in members if self.plan.specs[i].timed] if places else []
+            if len(members) > 1 and timed:
+                self._run_timed_group(number, members, timed, places)
+                continue
+            self._run_entries(number, members)
+            for i in timed:
+                self.operators[i].advance(places)
+                self._deliver(i, number, True)
+
+    def _run_entries(self, number: int, members: tuple[int, ...]) -> None:
+        entries = self._take_entries(members)
+        if len(entries) == 1:
+            node, port, batch = entries[0]
+            if node not in self.plan.batch_safe:
+                self.operators[node].prefetch(port, batch)
+            self._enter(number, node, port, batch)
+            return
+        for node, port, batch in entries:
+            self.operators[node].prefetch(port, batch)
+        for node, port, batch in _runs(entries):
+            self._enter(number, node, port, batch)
+
+    def _run_timed_group(self, number: int, members: tuple[int, ...], timed: list[int], places: int) -> None:
+        """Place by place, so that timers fire between the records that other members see."""
+        entries = self._take_entries(members)
+        for node, port, batch in entries:
+            self.operators[node].prefetch(port, batch)
+        stride = self.plan.stride
+        listed = [(node, port, batch.listed()) for node, port, batch in entries]
+        rows = [(node, port, batch.slice(i, i + 1)) for node, port, batch in _runs(listed) for i in range(len(batch))]
+        at = 0
+        for place in range(places):
+            while at < len(rows) and rows[at][2].order[0] // stride == place:
+                node, port, row = rows[at]
+                self._enter(number, node, port, row)
+                at += 1
+            for i in timed:
+                self.operators[i].advance(place + 1)
+                self._deliver(i, number, False)
+
+    def _take_entries(self, members: tuple[int, ...]) -> list[tuple[int, int, Batch]]:
+        entries: list[tuple[int, int, Batch]] = []
+        for i in members:
+            box = self._inbox[i]
+            if box:
+                entries += [(i, edge[1], concat(batches)) for edge, batches in box.items()]
+                box.clear()
+        return entries
+
+    # -- walks ---------------------------------------------------------------------------------------------------
+
+    def _enter(self, group: int, node: int, port: int, batch: Batch) -> None:
+        if node in self.plan.batch_safe:
+            self._walk(group, node, port, batch, True)
+        else:
+            batch = batch.listed()
+            for i in range(len(batch)):
+                self._walk(group, node, port, batch.slice(i, i + 1), False)
+
+    def _walk(self, group: int, node: int, port: int, batch: Batch, safe: bool) -> None:
+        self.operators[node].process(port, batch)
+        if self._out[node]:
+            self._deliver(node, group, safe)
+
+    def _deliver(self, node: int, group: int, safe: bool) -> None:
+        """Hand what a node emitted to its children: inside the group at once, outside to their inbox."""
+        emitted, self._out[node] = self._out[node], []
+        group_of = self.plan.group_of
+        inside = any(group_of[child] == group for _, child, _ in self.plan.children[node])
+        for out_port, batch in emitted:
+            parts = [batch] if safe or not inside else [batch.slice(i, i + 1) for i in range(len(batch))]
+            for part in parts:
+                for port, child, in_port in self.plan.children[node]:
+                    if port != out_port:
+                        continue
+                    if group_of[child] == group:
+                        self._walk(group, child, in_port, part, safe)
+                    else:
+                        self._inbox[child].setdefault((node, in_port), []).append(part)
+
+
+def _runs(entries: list[tuple[int, int, Batch]]) -> Iterator[tuple[int, int, Batch]]:
+    """The entries' records in order, as the longest runs that come from one entry."""
+    heads = [0] * len(entries)
+    alive = list(range(len(entries)))
+    while alive:
+        first = min(alive, key=lambda e: (entries[e][2].order[heads[e]], e))
+        node, port, batch = entries[first]
+        order, start = batch.order, heads[first]
+        others = [(entries[e][2].order[heads[e]], e) for e in alive if e != first]
+        if others:
+            bound, other = min(others)
+            stop = (bisect_right if first < other else bisect_left)(order, bound, start)
+        else:
+            stop = len(order)
+        yield node, port, batch.slice(start, stop)
+        heads[first] = stop
+        if stop == len(order):
+            alive.remove(first)

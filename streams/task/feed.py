@@ -1,0 +1,280 @@
+"""The feed: one order out of the partitions of a task.
+
+It takes the record with the lowest head timestamp (ties: topic name, then offset), but only when every partition has a
+buffered record or is known to be caught up; then, with ``max_task_idle_ms`` above 0, only after that time. Over a fixed
+range this is a sort by (running maximum of the timestamp within the partition, topic, offset).
+
+Inputs of a higher priority come first while they have records; ``bootstrap`` inputs are read to their ends before any
+other, with a cut after them, so that a replay needs to know nothing of it.
+
+Where it went on without a caught-up partition and a record came later that the rule would have put earlier, it notes a
+``Cut``. A feed that is given the cuts (``replay``) reproduces the live order: it merges each range to its end before
+the next. The head's sort key can only fall below that of the record before it in that case, so that comparison at each
+pick is the whole detection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.streams.ports.chunk import Chunk, ascending, below, highest
+from penstock.streams.task.journal import ClockFiring, Cut, JournalEntry
+
+_NEVER = -(1 << 62)
+_FIRST = (_NEVER, _NEVER, -1)
+
+
+class Run(NamedTuple):
+    """Records ``start <= i < stop`` of a chunk."""
+
+    source: int
+    """The topic's place in the feed's list."""
+    chunk: Chunk
+    start: int
+    stop: int
+
+
+class _Queue:
+    """The buffered records of one partition."""
+
+    def __init__(self, topic: str, position: int) -> None:
+        self.topic = topic
+        self.position = position
+        self.end: int | None = None
+        """Known end of the partition (next offset to be written); ``None`` before it was reached once."""
+        self.limit: int | None = None
+        """Replay: the offset at which the current range ends."""
+        self.chunks: deque[tuple[Chunk, bool, int]] = deque()
+        self.at = 0
+        self.running_max = _NEVER
+        self.buffered = 0
+
+    def head_ms(self) -> int | None:
+        """Timestamp of the next record within the range, or ``None``."""
+        while self.chunks:
+            chunk, _, next_offset = self.chunks[0]
+            if self.at < len(chunk.offsets):
+                if self.limit is not None and chunk.offsets[self.at] >= self.limit:
+                    return None
+                return int(chunk.times[self.at])
+            # a chunk may have no record left: all dropped at entry
+            self._next_chunk(next_offset)
+        return None
+
+    def complete(self) -> bool:
+        """Without a head: whether nothing more is known to be there."""
+        if self.limit is not None:
+            return (
+                bool(self.chunks) or self.position >= self.limit or (self.end is not None and self.position >= self.end)
+            )
+        return self.end is not None and self.position >= self.end
+
+    def take(self, source: int, most: int, bound_ms: int | None, tie: bool) -> Run:
+        """The run from the head of at most ``most`` records whose timestamps are below ``bound_ms`` (``tie``: or
+        equal)."""
+        chunk, ordered, next_offset = self.chunks[0]
+        start, stop = self.at, min(len(chunk.offsets), self.at + most)
+        if self.limit is not None:
+            stop = bisect_left(chunk.offsets, self.limit, start, stop)
+        times = chunk.times
+        if bound_ms is not None:
+            if ordered:
+                stop = below(times, bound_ms, start + 1, stop, or_equal=tie)
+            else:
+                last = bound_ms if tie else bound_ms - 1
+                stop = next((i for i in range(start + 1, stop) if times[i] > last), stop)
+        latest = int(times[stop - 1]) if ordered else highest(times, start, stop)
+        self.running_max = max(self.running_max, latest)
+        self.buffered -= stop - start
+        self.at = stop
+        if stop == len(chunk.offsets):
+            self._next_chunk(next_offset)
+        else:
+            self.position = chunk.offsets[stop - 1] + 1
+        return Run(source, chunk, start, stop)
+
+    def _next_chunk(self, next_offset: int) -> None:
+        self.chunks.popleft()
+        self.at = 0
+        self.position = next_offset
+        if not self.chunks and self.end is not None:
+            # between the last record and the end lie control records only
+            self.position = max(next_offset, self.end)
+
+
+class Feed:
+    """The order of one task. ``topics`` are its inputs; ``positions`` their next offsets."""
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        positions: dict[str, int],
+        *,
+        max_task_idle_ms: int = 0,
+        replay: Sequence[Cut | ClockFiring] = (),
+        bootstrap: Collection[str] = (),
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
+        self.topics = sorted(topics)
+        self._ranks = [-(priorities or {}).get(t, 0) for t in self.topics]
+        self._prior = len(set(self._ranks)) > 1
+        self._bootstrap = frozenset() if replay else frozenset(bootstrap)
+        self._held_back: set[str] = set()
+        """Bootstrap inputs whose end is not to be trusted yet: ``hold_back``."""
+        self._queues = [_Queue(t, positions[t]) for t in self.topics]
+        self._by_topic = {q.topic: q for q in self._queues}
+        self._max_idle_ms = max_task_idle_ms
+        self._idle_since_ms: int | None = None
+        self._last_key: tuple[int, int, int] = _FIRST
+        self._script = deque(replay)
+        self._set_limits()
+        self.cuts: list[JournalEntry] = []
+        """What is to be journaled with the next commit; whoever commits takes and clears it."""
+
+    # -- filling -------------------------------------------------------------------------------------------------
+
+    def add(self, chunk: Chunk, next_offset: int) -> None:
+        """Buffer records; ``next_offset`` is where the partition goes on after them, dropped ones included."""
+        queue = self._by_topic[chunk.topic]
+        queue.chunks.append((chunk, ascending(chunk.times), next_offset))
+        queue.buffered += len(chunk.offsets)
+
+    def set_end(self, topic: str, end: int) -> None:
+        """The partition was read to its end; positions past control records move there once the buffer is empty."""
+        queue = self._by_topic[topic]
+        queue.end = end
+        if not queue.chunks and queue.position < end:
+            queue.position = end
+
+    def buffered(self, topic: str) -> int:
+        """Records that wait."""
+        return self._by_topic[topic].buffered
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    def take(self, max_records: int, now_ms: int = 0) -> list[Run]:
+        """The next records in order, as runs; empty when there are none or the rule says to wait."""
+        if len(self._queues) == 1:
+            return self._take_single(max_records)
+        runs: list[Run] = []
+        left = max_records
+        while left:
+            heads: list[tuple[int, int]] = []
+            waiting = False
+            for i, queue in enumerate(self._queues):
+                head = queue.head_ms()
+                if head is not None:
+                    heads.append((head, i))
+                elif not queue.complete():
+                    return runs
+                else:
+                    waiting = True
+            if not waiting:
+                self._idle_since_ms = None
+            if self._bootstrap:
+                heads = [h for h in heads if self.topics[h[1]] in self._bootstrap]
+                if not heads and self._bootstrapped():
+                    continue
+            elif self._prior and heads:
+                highest = min(self._ranks[i] for _, i in heads)
+                heads = [h for h in heads if self._ranks[h[1]] == highest]
+            if not heads or (waiting and not self._bootstrap and not self._script and self._still_idle(now_ms)):
+                return runs
+            run = self._take_lowest(heads, left)
+            runs.append(run)
+            left -= run.stop - run.start
+        return runs
+
+    def _take_single(self, max_records: int) -> list[Run]:
+        runs: list[Run] = []
+        queue = self._queues[0]
+        while max_records and queue.head_ms() is not None:
+            run = queue.take(0, max_records, None, False)
+            runs.append(run)
+            max_records -= run.stop - run.start
+        return runs
+
+    def _take_lowest(self, heads: list[tuple[int, int]], most: int) -> Run:
+        head_ms, lowest = min(heads)
+        queue = self._queues[lowest]
+        key = (self._ranks[lowest], max(queue.running_max, head_ms), lowest)
+        if key < self._last_key:
+            self._cut()
+        others = [h for h in heads if h[1] != lowest]
+        bound_ms, other = min(others) if others else (None, 0)
+        run = queue.take(lowest, most, bound_ms, lowest < other)
+        self._last_key = (self._ranks[lowest], queue.running_max, lowest)
+        return run
+
+    def hold_back(self, topic: str, held: bool) -> None:
+        """A bootstrap input that is written by other tasks is not at its end before they say so."""
+        (self._held_back.add if held else self._held_back.discard)(topic)
+
+    def take_as_given(self) -> None:
+        """Records come in the order of a replay: bootstrap inputs before the first range's end, and none to wait for."""
+        self._bootstrap = frozenset()
+
+    def _bootstrapped(self) -> bool:
+        """Whether the bootstrap inputs have been read to their ends; then the others begin, with a cut between."""
+        if self._held_back or not all(self._by_topic[t].complete() for t in self._bootstrap):
+            return False
+        self._bootstrap = frozenset()
+        self._cut()
+        return True
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition was read to its known end."""
+        return all(q.head_ms() is None and q.complete() for q in self._queues)
+
+    def _still_idle(self, now_ms: int) -> bool:
+        """Some partition is caught up: whether to wait for it a little longer. Once the time is up, the others go on
+        without it until it has records again."""
+        if not self._max_idle_ms:
+            return False
+        if self._idle_since_ms is None or now_ms < self._idle_since_ms:  # a clock that was set back waits no longer
+            self._idle_since_ms = now_ms
+        return now_ms - self._idle_since_ms < self._max_idle_ms
+
+    # -- cuts ----------------------------------------------------------------------------------------------------
+
+    def positions(self) -> dict[str, int]:
+        """Next offset of each topic's partition."""
+        return {q.topic: q.position for q in self._queues}
+
+    def note_start(self) -> None:
+        """The task starts here again: its order starts anew, as after a cut."""
+        if len(self._queues) > 1:
+            self._cut()
+
+    def note_clock(self, before_ms: int, now_ms: int) -> None:
+        """Wall-clock timers fire here; the order starts anew after them."""
+        self.cuts.append(ClockFiring(self.positions(), before_ms, now_ms))
+        self._restart_order()
+
+    def _cut(self) -> None:
+        self.cuts.append(Cut(self.positions()))
+        self._restart_order()
+
+    def _restart_order(self) -> None:
+        self._last_key = _FIRST
+        for queue in self._queues:
+            queue.running_max = _NEVER
+
+    # -- replay --------------------------------------------------------------------------------------------------
+
+    def next_scripted(self) -> Cut | ClockFiring | None:
+        """Replay: the entry whose range has been consumed to its end, once; the next range is open afterwards."""
+        if not self._script or any(q.head_ms() is not None or not q.complete() for q in self._queues):
+            return None
+        entry = self._script.popleft()
+        self._set_limits()
+        self._restart_order()
+        return entry
+
+    def _set_limits(self) -> None:
+        for queue in self._queues:
+            queue.limit = self._script[0].offsets.get(queue.topic) if self._script else None

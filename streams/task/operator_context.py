@@ -1,0 +1,202 @@
+"""What a task gives its operators: state, time, outputs, counters, and the policy for a record that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.errors import PenstockError, ProcessingError, SerdeError
+from penstock.state.log import Headers, TaskId, TopicPartition
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.task.engine import BatchTime
+from penstock.streams.task.error_policies import ErrorPolicy, Policies
+from penstock.streams.task.external_calls import COMMIT_BYTES, ExternalCalls
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.operator import CallResult, ExternalCall
+from penstock.topologies.operator_api.required_columns import RequiredColumns
+
+if TYPE_CHECKING:
+    from penstock.streams.task.engine import Engine
+
+
+class Origin:
+    """The input record behind a place of the batch, with its original bytes."""
+
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp_ms", "value")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.timestamp_ms = timestamp_ms
+        self.headers = headers
+
+
+class RecordErrorHandler:
+    """Applies the policies; collects what goes to the dead letter topic, by place, so that its order does not depend on
+    how the input was cut into batches. What a wall-clock timer or a commit emitted has no input record behind it: its
+    letter has a null key and value, and the error in its headers."""
+
+    def __init__(self, task: TaskId, policies: Policies, locate: Callable[[int], Origin | None]) -> None:
+        self._task = task
+        self._policies = policies
+        self._locate = locate
+        self._letters: list[tuple[int, int, Origin | None, Headers]] = []
+        self.counts: Counter[str] = Counter()
+
+    def located(self, place: int) -> Origin | None:
+        """The input record behind a place."""
+        return self._locate(place)
+
+    def failed(self, operator: str, index: int, place: int, error: Exception, may_skip: bool = True) -> None:
+        """A record failed in an operator. Raises ``ProcessingError``, or returns when it is to be skipped. Faults that
+        are not the record's (of stores, of the machine) are raised as they are, whatever the policy."""
+        if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
+            raise error
+        kind = "deserialization" if isinstance(error, SerdeError) else "processing"
+        policy = self._policies.deserialization if kind == "deserialization" else self._policies.processing
+        if not may_skip:
+            policy = "fail"
+        self._apply(policy, kind, operator, index, place, error, f"{type(error).__name__}: {error}")
+
+    def bad_timestamp(self, source: str, place: int, problem: str) -> None:
+        """A record's timestamp was refused at entry."""
+        policy = self._policies.timestamp
+        assert policy != "clamp"
+        self._apply(policy, "timestamp", source, 0, place, None, problem)
+
+    def _apply(
+        self,
+        policy: ErrorPolicy,
+        kind: str,
+        operator: str,
+        index: int,
+        place: int,
+        error: Exception | None,
+        problem: str,
+    ) -> None:
+        origin = self._locate(place)
+        where = (
+            f"topic {origin.partition.topic}, partition {origin.partition.partition}, offset {origin.offset}"
+            if origin is not None
+            else "a record that a wall-clock timer or the commit emitted"
+        )
+        if policy == "fail":
+            raise ProcessingError(
+                f"task {self._task} stopped at {where}, operator {operator}: {problem}. Nothing from that record on is "
+                f"committed. Mend the function or the record, or choose the {kind} policy skip or dead_letter"
+            ) from error
+        self.counts[f"{kind}_{policy}"] += 1
+        if policy == "dead_letter":
+            described: Headers = (
+                ("penstock.error", problem[:1000].encode()),
+                ("penstock.operator", operator.encode()),
+            )
+            if origin is not None:
+                described = (
+                    *origin.headers,
+                    *described,
+                    ("penstock.topic", origin.partition.topic.encode()),
+                    ("penstock.partition", str(origin.partition.partition).encode()),
+                    ("penstock.offset", str(origin.offset).encode()),
+                )
+            self._letters.append((place, index, origin, described))
+
+    def take_letters(self) -> list[tuple[Origin | None, Headers]]:
+        """The batch's dead letters, in order."""
+        letters, self._letters = self._letters, []
+        letters.sort(key=lambda x: (x[0], x[1]))
+        return [(origin, headers) for _, _, origin, headers in letters]
+
+
+class TaskRequests:
+    """What user code asked of the runner."""
+
+    def __init__(self) -> None:
+        self.commit = False
+        self.shutdown = False
+
+
+class NodeContext:
+    """One operator's context."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        task: TaskId,
+        time: BatchTime,
+        states: dict[str, KeyValueStoreView],
+        failures: RecordErrorHandler,
+        counters: Counter[str],
+        requests: TaskRequests,
+        *,
+        has_consumers: bool,
+        asks: ExternalCalls | None = None,
+        needs: RequiredColumns | None = None,
+    ) -> None:
+        self.name = name
+        self.index = index
+        self.task = task
+        self.has_consumers = has_consumers
+        self.needs = needs
+        self.time = time
+        self._states = states
+        self._failures = failures
+        self._counters = counters
+        self._requests = requests
+        self.engine: Engine | None = None
+        self._asks = asks
+
+    def emit(self, batch: Batch, port: int = 0) -> None:
+        """Hand records on."""
+        assert self.engine is not None
+        self.engine.emitted(self.index, batch, port)
+
+    def state(self, store: str) -> KeyValueStoreView:
+        """A store's view."""
+        return self._states[store]
+
+    def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
+        """Apply the policy to the record behind this row."""
+        self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error, may_skip)
+
+    def dropped(self, reason: str, count: int = 1) -> None:
+        """Count what semantics drop."""
+        if count:
+            self._counters[f"{self.name}.{reason}"] += count
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of the user's."""
+        self._counters[f"{self.name}.user.{name}"] += amount
+
+    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+        """Ask outside, or the journal."""
+        assert self._asks is not None, self.name
+        answers = self._asks.ask(self.name, question, rows)
+        if self._asks.noted_bytes > COMMIT_BYTES:
+            self._requests.commit = True
+        return answers
+
+    def origin(self, order: int) -> tuple[str, int, int] | None:
+        """The input record."""
+        found = self._failures.located(order // self.time.stride)
+        return None if found is None else (found.partition.topic, found.partition.partition, found.offset)
+
+    def request_commit(self) -> None:
+        """Early commit."""
+        self._requests.commit = True
+
+    def request_shutdown(self) -> None:
+        """Clean stop."""
+        self._requests.shutdown = True

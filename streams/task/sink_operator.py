@@ -1,0 +1,363 @@
+"""The running form of a sink: serializes its records into columns that the task hands to the producer."""
+
+from __future__ import annotations
+
+import struct
+from itertools import groupby
+from typing import Any, Literal
+
+from penstock.state.errors import ProcessingError, SerdeError
+from penstock.state.serdes.change_serde import Change
+from penstock.state.serdes.partitioner import partition_for, partitions_for
+from penstock.state.serdes.serde import Serde
+from penstock.streams.task.operator_context import NodeContext
+from penstock.streams.task.output import Output
+from penstock.streams.task.packed_records import packed_output
+from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
+from penstock.topologies.columnar.column_parts import longest, nulls_of, serialized, worth_columns, written
+from penstock.topologies.columnar.encoded_columns import ParsedColumn
+from penstock.topologies.columnar.json_writing import encoder_of, written_json
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import BytesColumn, Column, StructColumn
+from penstock.topologies.operator_api.operator import BatchTimes, Operator
+from penstock.topologies.operators.columnar.row_texts import WrittenTexts, written_texts
+from penstock.topologies.operators.records.source_sink import SinkSpec, Split
+
+_TIME = struct.Struct(">q")
+BY_KEY = -1
+"""Partition of a record that the producer chooses by murmur2 of the key."""
+
+
+class WatermarkEmitter:
+    """Tells the readers of a repartition topic how far event time has come: a record in every partition whenever the
+    watermark has passed a multiple of the interval, or the task has fallen idle or is no longer. What was told last is
+    so known, as far as it matters, from the task's watermark: a restart tells the same."""
+
+    def __init__(
+        self, time: BatchTimes, topic: str, partitions: int, writer: int, writers: int, watermarks: TaskWatermarks
+    ) -> None:
+        self.place = 0
+        self._time = time
+        self._topic = topic
+        self._partitions = partitions
+        self._writer, self._writers = writer, writers
+        self._watermarks = watermarks
+        self._told_ms = time.watermark_before_ms
+        self._told_idle = watermarks.idle
+
+    def told(self, place: int) -> list[Output]:
+        """What the records before ``place`` bring about."""
+        marks, times, idle = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.idle_by_place
+        out: list[Output] = []
+        while self.place < place:
+            at = self.place
+            out += self._news(marks[at], times[at], at, idle=idle[at])
+            self.place += 1
+        return out
+
+    def told_at_reading(self) -> list[Output]:
+        """What a reading of the clock brings about: sources became idle."""
+        return self._news(self._time.watermark_before_ms, self._time.before_ms, None, idle=self._watermarks.idle)
+
+    def _news(self, watermark_ms: int, time_ms: int, place: int | None, *, idle: bool) -> list[Output]:
+        interval = self._watermarks.interval_ms
+        if watermark_ms // interval <= self._told_ms // interval and idle == self._told_idle:
+            return []
+        self._told_ms, self._told_idle = watermark_ms, idle
+        return [self.output(WatermarkMark(self._writer, self._writers, watermark_ms, idle), time_ms, place)]
+
+    def output(self, mark: WatermarkMark, time_ms: int, place: int | None) -> Output:
+        """The records that say it. ``place``: that of the input record which brought it about; ``None``: a reading."""
+        order = None if place is None else place * self._time.stride
+        return mark_output(self._topic, mark, self._partitions, max(time_ms, 0), order)
+
+
+class LoopWatermarkEmitter(WatermarkEmitter):
+    """The same for a feedback topic: as round 0 the watermark of the task's other inputs, and on to the next round what
+    all tasks have said in one."""
+
+    def __init__(
+        self,
+        time: BatchTimes,
+        topic: str,
+        partitions: int,
+        writer: int,
+        writers: int,
+        watermarks: TaskWatermarks,
+    ) -> None:
+        super().__init__(time, topic, partitions, writer, writers, watermarks)
+        self._told_ms = watermarks.base_ms
+
+    def told(self, place: int) -> list[Output]:
+        """What the records before ``place`` bring about."""
+        base, times = self._watermarks.base_by_place, self._time.by_place_ms
+        relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
+        out: list[Output] = []
+        while self.place < place:
+            at = self.place
+            out += self._news(base[at], times[at], at, idle=False)
+            if (relay := relays.get(at)) is not None:
+                out.append(self.output(relay._replace(writer=self._writer, writers=self._writers), times[at], at))
+            self.place += 1
+        return out
+
+    def told_at_reading(self) -> list[Output]:
+        """What a reading of the clock brings about."""
+        return self._news(self._watermarks.base_ms, self._time.before_ms, None, idle=False)
+
+
+def mark_output(
+    topic: str, mark: WatermarkMark, partitions: int, timestamp_ms: int, order: int | None = None
+) -> Output:
+    """A mark as a record in every partition of a repartition topic. ``order``: that of its cause."""
+    return Output(
+        topic,
+        [None] * partitions,
+        [None] * partitions,
+        [timestamp_ms] * partitions,
+        [mark.headers] * partitions,
+        list(range(partitions)),
+        None if order is None else [order] * partitions,
+    )
+
+
+class SinkOperator(Operator):
+    """Collects into ``outputs``. ``partitions``: the topic's partition count, needed where partitions are explicit.
+    ``teller``: of a repartition topic through which watermarks travel."""
+
+    def __init__(
+        self,
+        ctx: NodeContext,
+        spec: SinkSpec,
+        topic: str,
+        outputs: list[Output],
+        partitions: int | None,
+        max_bytes: int,
+        teller: WatermarkEmitter | None = None,
+    ) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+        self._topic = topic
+        self._outputs = outputs
+        self._partitions = partitions
+        self._max_bytes = max_bytes
+        self._teller = teller
+        self._texts = written_texts(spec.value_serde)
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Serialize; rows that cannot be written meet the policy one by one."""
+        if self._teller is None:
+            self._write(port, batch)
+            return
+        # watermarks stand between the records at which they were reached
+        stride, start = self.ctx.time.stride, 0
+        for i, order in enumerate(batch.order):
+            if order // stride > self._teller.place:
+                marks = self._teller.told(order // stride)
+                if marks:
+                    self._write(port, batch.slice(start, i))
+                    self._outputs.extend(marks)
+                    start = i
+        self._write(port, batch.slice(start, len(batch)))
+
+    def advance(self, place: int) -> None:
+        if self._teller is not None:
+            self._outputs.extend(self._teller.told(place))
+
+    def end_batch(self) -> None:
+        if self._teller is not None:
+            self._teller.place = 0
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        if self._teller is not None:
+            self._outputs.extend(self._teller.told_at_reading())
+
+    def _write(self, port: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        if self._spec.packs:
+            self._write_packed(port, batch)
+            return
+        if worth_columns(batch) and (output := self._in_columns(batch)) is not None:
+            self._outputs.append(output)
+            return
+        try:
+            keys = self._spec.key_serde.serialize_all(batch.keys)
+            values = self._spec.value_serde.serialize_all(batch.values)
+            self._check_size(values)
+            self._check_topics(batch)
+            partition = self._partition(batch, keys, values)
+        except (SerdeError, ProcessingError) as exc:
+            self._one_by_one(port, batch, exc)
+            return
+        if self._spec.route == "broadcast":
+            self._write_to_all(batch, keys, values)
+        elif keys and self._spec.topic_of is not None:
+            self._write_by_topic(batch, keys, values, partition)
+        elif keys:
+            self._outputs.append(
+                Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
+            )
+
+    def _write_packed(self, port: int, batch: Batch) -> None:
+        assert self._partitions is not None
+        try:
+            keys = _as_bytes(batch.key_column, batch, "key", self._spec.key_serde)
+            values = _passed_on(batch.value_column, self._spec.value_serde, self._texts)
+            if values is None:
+                values = _as_bytes(batch.value_column, batch, "value", self._spec.value_serde)
+            output = packed_output(
+                self._topic, keys, values, batch.times, batch.orders, self._partitions, self._max_bytes
+            )
+        except (SerdeError, ProcessingError) as exc:
+            self._one_by_one(port, batch, exc)
+        else:
+            self._outputs.append(output)
+
+    def _in_columns(self, batch: ColumnBatch) -> Output | None:
+        """The batch's columns as they are, or each distinct value written once; ``None``: row by row."""
+        spec = self._spec
+        if spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
+            return None
+        keys = _written(batch.key_column, batch, "key", spec.key_serde)
+        values = None if keys is None else self._written_values(batch)
+        if keys is None or values is None:
+            return None
+        if (longest(values) if isinstance(values, Column) else _longest(values)) > self._max_bytes:
+            return None
+        null_keys = nulls_of(keys) is not None if isinstance(keys, Column) else None in keys
+        if spec.internal and null_keys:
+            return None
+        return Output(self._topic, keys, values, batch.times, batch.headers, None, batch.orders)
+
+    def _written_values(self, batch: ColumnBatch) -> Column | list[bytes | None] | None:
+        passed = _passed_on(batch.value_column, self._spec.value_serde, self._texts)
+        return _written(batch.value_column, batch, "value", self._spec.value_serde) if passed is None else passed
+
+    def _write_by_topic(
+        self, batch: Batch, keys: list[bytes | None], values: list[bytes | None], partition: int | list[int] | None
+    ) -> None:
+        """Runs of records that go to one topic."""
+        assert self._spec.topic_of is not None
+        start = 0
+        for topic, run in groupby(map(self._spec.topic_of, batch.keys, batch.values)):
+            stop = start + sum(1 for _ in run)
+            part = batch.slice(start, stop)
+            where = partition[start:stop] if isinstance(partition, list) else partition
+            self._outputs.append(
+                Output(topic, keys[start:stop], values[start:stop], part.timestamps, part.headers, where, part.order)
+            )
+            start = stop
+
+    def _one_by_one(self, port: int, batch: Batch, error: Exception) -> None:
+        if len(batch) == 1:
+            # what cannot be written is the processing's fault, not the input bytes'
+            problem = ProcessingError(f"topic {self._topic}: {error}")
+            # a partial stands for many records, and what was not put into a group would yet be taken out of it
+            whole = self._spec.packs or isinstance(batch.values[0], Change)
+            self.ctx.failed(batch, 0, problem, may_skip=not whole)
+            return
+        for i in range(len(batch)):
+            self._write(port, batch.slice(i, i + 1))
+
+    def _check_topics(self, batch: Batch) -> None:
+        topic_of, known = self._spec.topic_of, self._spec.topics
+        if topic_of is None:
+            return
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            try:
+                topic = topic_of(key, value)
+            except Exception as exc:
+                raise ProcessingError(f"choosing the topic raised {type(exc).__name__}: {exc}") from exc
+            if topic not in known:
+                raise ProcessingError(
+                    f"the function chose topic {topic!r:.100}, which is none of {', '.join(known)}; name it among topics="
+                )
+
+    def _check_size(self, values: list[bytes | None]) -> None:
+        largest = _longest(values)
+        if largest > self._max_bytes:
+            raise ProcessingError(
+                f"a value of {largest} bytes is over max_record_bytes={self._max_bytes}; make it smaller or raise the "
+                "limit here, in the topic (max.message.bytes) and in the producer (message.max.bytes)"
+            )
+
+    def _write_to_all(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> None:
+        assert self._partitions is not None
+        every = range(self._partitions)
+        places = [i for i in range(len(keys)) for _ in every]
+        if places:
+            self._outputs.append(
+                Output(
+                    self._topic,
+                    [keys[i] for i in places],
+                    [values[i] for i in places],
+                    [batch.timestamps[i] for i in places],
+                    None if batch.headers is None else [batch.headers[i] for i in places],
+                    [*every] * len(keys),
+                    [batch.order[i] for i in places],
+                )
+            )
+
+    def _routed(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> list[int]:
+        """Partitions that do not follow from the key."""
+        count, route = self._partitions, self._spec.route
+        assert count is not None
+        if callable(route):
+            chosen = [route(k, v, count) for k, v in zip(batch.keys, batch.values, strict=True)]
+            wrong = [c for c in chosen if type(c) is not int or not 0 <= c < count]
+            if wrong:
+                raise ProcessingError(
+                    f"the partitioner returned {wrong[0]!r:.60}; it must return an int from 0 to {count - 1}"
+                )
+            return chosen
+        pack = _TIME.pack
+        records = [(v or b"") + pack(t) for v, t in zip(values, batch.timestamps, strict=True)]
+        if not isinstance(route, Split):
+            return partitions_for(records, count)
+        ways = partitions_for(records, route.ways)
+        return partitions_for([(k or b"") + pack(way) for k, way in zip(keys, ways, strict=True)], count)
+
+    def _partition(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> int | list[int] | None:
+        spec = self._spec
+        if spec.route not in ("key", "broadcast"):
+            return self._routed(batch, keys, values)
+        if spec.inner_key is not None and self._partitions is not None:
+            inner: Serde[Any] = spec.inner_key
+            count = self._partitions
+            return [BY_KEY if k is None else partition_for(inner.serialize(k.key), count) for k in batch.keys]
+        if spec.internal and None in keys:
+            assert self._partitions is not None
+            own = self.ctx.task.partition % self._partitions
+            return [own if k is None else BY_KEY for k in keys]
+        return None
+
+
+def _longest(values: list[bytes | None]) -> int:
+    return max(map(len, filter(None, values)), default=0)
+
+
+def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]) -> BytesColumn:
+    """The keys or values of a batch as bytes. Raises ``SerdeError``."""
+    data = None if column is None else serialized(column, serde)
+    if isinstance(data, BytesColumn):
+        return data
+    return BytesColumn.of(serde.serialize_all(batch.keys if part == "key" else batch.values))
+
+
+def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | None) -> BytesColumn | None:
+    """Records that nobody decoded, as the bytes that they came in where the serde would write the same ones."""
+    if texts is None or not isinstance(column, ParsedColumn) or column.serde != serde:
+        return None
+    return texts.of(column.raw)
+
+
+def _written(
+    column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]
+) -> Column | list[bytes | None] | None:
+    """The keys or values of a batch as bytes, a column if they are one that can be written; ``None``: one cannot be."""
+    data: Column | list[bytes | None] | None = None if column is None else serialized(column, serde)
+    if data is None and isinstance(column, StructColumn) and (not serde.writes or dict in serde.writes):
+        encode = encoder_of(serde)
+        data = None if encode is None else written_json(column, encode)
+    return data if data is not None else written(batch.keys if part == "key" else batch.values, serde)

@@ -1,0 +1,447 @@
+"""A task: one sub-topology on one partition, as a deterministic value machine without IO.
+
+Its runner gives it chunks of records, tells it where partitions end and what the clock says, and takes outputs. At a
+commit the runner does, in this order: ``prepare_commit`` → send changelog and journal → ``offsets`` with the ends that
+the log gave back → commit them → ``committed``. If anything fails before the commit is known, ``discard`` forgets
+everything since the last one, and the runner feeds the task again from the committed offsets.
+
+From the same start state, offsets and journal it gives the same outputs in the same order and the same stores, whatever
+the chunks, the batch size or the runner.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.stores.count_store import state_of
+from penstock.state.stores.store import StateBackend
+from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.log import Committed
+from penstock.streams.task import commit_metadata, journal
+from penstock.streams.task.batch_input import BatchInput
+from penstock.streams.task.bootstrap_inputs import Bootstrap, bootstrap_topics
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.commit_work import CommitWork, CommitWriter, store_writes
+from penstock.streams.task.engine import BatchTime, Engine
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.event_time import with_event_times
+from penstock.streams.task.external_calls import CallExecutor, ExternalCalls, InlineCallExecutor
+from penstock.streams.task.feed import Feed
+from penstock.streams.task.heavy_keys import HeavyKeys
+from penstock.streams.task.operator_context import NodeContext, RecordErrorHandler, TaskRequests
+from penstock.streams.task.output import Output, coalesced
+from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
+from penstock.streams.task.task_clock import TaskClock
+from penstock.streams.task.task_time import EventTimeTracker
+from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark, with_marks
+from penstock.streams.task.timestamp_checks import check_timestamps
+from penstock.topologies.columnar import packing
+from penstock.topologies.graph.lockstep_plan import plan_of
+from penstock.topologies.graph.topology import Subtopology, Topology
+from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
+from penstock.topologies.operator_api.watermark_strategies import Carried, Looped
+from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
+
+Columns = Literal["auto", "off"]
+STATE_CACHE_BYTES = 64 << 20
+"""For the decoded entries of all tasks of a process, unless more is said."""
+_MEASURED_EVERY = 1_000
+"""Records after which the memory of the stores is measured again, however much room there was."""
+_SMALL_ENTRY_BYTES = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptions:
+    """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
+    cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
+    processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
+    ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
+    already holds what it says. ``asker`` puts operators' questions to the world outside.
+    ``columns="off"``: everything runs on rows, whatever the plan says."""
+
+    policies: Policies = dataclasses.field(default_factory=Policies)
+    batch_max_records: int = 10_000
+    state_cache_max_bytes: int = STATE_CACHE_BYTES
+    max_task_idle_ms: int = 0
+    live: bool = False
+    wall_resolution_ms: int = 10
+    announces: bool = True
+    columns: Columns = "auto"
+    asker: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
+
+
+class Task:
+    """See the module. ``start`` holds the committed position of every input; ``partition_counts`` those of the
+    internal topics that it writes; ``replay`` the journal entries from ``start`` on; ``task_count`` how many tasks the
+    sub-topology has; ``answers``: what operators are told instead of asking."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        application_id: str,
+        topology: Topology,
+        subtopology: Subtopology,
+        backend: StateBackend,
+        start: Mapping[str, tuple[int, CommitMetadata]],
+        options: TaskOptions,
+        partition_counts: Mapping[str, int],
+        replay: Sequence[journal.JournalEntry] = (),
+        *,
+        task_count: int = 1,
+        answers: Sequence[journal.Answers] | None = None,
+    ) -> None:
+        self.id = task_id
+        self.application_id = application_id
+        self.backend = backend
+        self.options = options
+        self.cache_max_bytes = options.state_cache_max_bytes
+        """What uncommitted writes and cached entries may take: the option, or this task's part of it."""
+        self._plan = plan_of(topology, subtopology)
+        self._topology = topology
+        self._sources = {
+            topology.source(n).topic_name(application_id): self._plan.names.index(n) for n in subtopology.sources
+        }
+        self.topics = tuple(sorted(self._sources))
+        self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
+        self._rows_of_record = packing.ROWS_MAX if any(s.packed for s in self._source_specs.values()) else 1
+        self._marked = frozenset(
+            t
+            for t, s in self._source_specs.items()
+            if isinstance(s.watermark, (Carried, Looped)) or s.waits_for_writers
+        )
+        self._announces = bootstrap_topics(topology) if options.announces else frozenset()
+        self._task_count = task_count
+        self.stores = {s.name: state_of(s, backend) for s in subtopology.stores}
+        self.requests = TaskRequests()
+        self.dropped: Counter[str] = Counter()
+        self.heavy_keys = HeavyKeys()
+        self.committed_positions: dict[TopicPartition, int] = {}
+        """Of its inputs, as of its own last commit that is known to have happened."""
+        self.failures = RecordErrorHandler(task_id, options.policies, lambda place: self._input.locate(place))
+        self._partition_counts = partition_counts
+        self._outputs: list[Output] = []
+        self._time = BatchTime(self._plan.stride)
+        self._start = dict(start)
+        self._replay = journal.ordering_of(replay)
+        self._answers = journal.answers_of(replay) if answers is None and replay else answers
+        self._begin()
+
+    def _source_spec(self, index: int) -> SourceSpec:
+        spec = self._plan.specs[index]
+        assert isinstance(spec, SourceSpec)
+        if spec.topic not in self._plan.carried:
+            return spec
+        carried = Looped(rounds=spec.loop_rounds) if spec.loop_rounds else Carried()
+        return dataclasses.replace(spec, watermark=carried)
+
+    def _begin(self) -> None:
+        """Everything that is not in a store or in the log, as the last commit left it."""
+        recorded = [m for _, m in self._start.values()]
+        self._contexts: list[NodeContext] = []
+        saved = {t: w for m in recorded for t, w in m.watermarks.items()}
+        self._watermarks = TaskWatermarks(self._source_specs, saved)
+        self._event_time = EventTimeTracker(
+            self._plan, self._time, self._watermarks, {t: m for t, (_, m) in self._start.items()}
+        )
+        wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
+        self._time.wall_ms = max(wall_ms, 0)
+        self._asks = ExternalCalls(
+            self.options.asker, lambda: self.feed.positions(), lambda e: self.feed.cuts.append(e), self._answers
+        )
+        self._engine = Engine(self._plan, self._time, self._open_operator)
+        for ctx in self._contexts:
+            ctx.engine = self._engine
+        self.feed = Feed(
+            self.topics,
+            {t: self._start[t][0] for t in self.topics},
+            max_task_idle_ms=self.options.max_task_idle_ms,
+            replay=self._replay,
+            bootstrap=[t for t, s in self._source_specs.items() if s.bootstrap],
+            priorities={t: s.priority for t, s in self._source_specs.items()},
+        )
+        self._clock = TaskClock(
+            self._plan,
+            self._engine.operators,
+            self._watermarks,
+            wall_ms,
+            self.options.wall_resolution_ms,
+            lambda before_ms, now_ms: self.feed.note_clock(before_ms, now_ms),
+            self._fire_clock,
+        )
+        heard = {t: writers for m in recorded for t, writers in m.heard.items()}
+        self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up], heard)
+        for topic in self._bootstrap.waiting:
+            self.feed.hold_back(topic, True)
+        self._announced = not self._announces
+        self._input = BatchInput(self._plan.stride, self._plan.names, self._sources, self._marked)
+        self._partition_time_ms = dict(self._event_time.consumed_ms)
+        policies = self.options.policies
+        self._commits = CommitWriter(self.id, self.application_id, policies.max_record_bytes, recorded)
+        times = {name: ms for m in recorded for name, ms in m.operators.items()}
+        for name, operator in zip(self._plan.names, self._engine.operators, strict=True):
+            operator.stream_time_ms = times.get(name, NO_TIME)
+            operator.resumed()
+        if any(m.version for m in recorded) and not self._replay:
+            self.feed.note_start()
+        self.uncommitted_records = 0
+        self._unmeasured_max = 0
+
+    def _open_operator(self, index: int, spec: OperatorSpec) -> Operator:
+        ctx = NodeContext(
+            self._plan.names[index],
+            index,
+            self.id,
+            self._time,
+            self.stores,
+            self.failures,
+            self.dropped,
+            self.requests,
+            has_consumers=bool(self._plan.children[index]),
+            asks=self._asks,
+            needs=self._plan.needed(index) if self.options.columns == "auto" else None,
+        )
+        if isinstance(spec, SinkSpec):
+            topic = spec.topic_name(self.application_id)
+            return SinkOperator(
+                ctx,
+                spec,
+                topic,
+                self._outputs,
+                self._partition_counts.get(topic),
+                self.options.policies.max_record_bytes,
+                self._teller(spec, topic),
+            )
+        self._contexts.append(ctx)
+        return spec.open(ctx)
+
+    def _teller(self, spec: SinkSpec, topic: str) -> WatermarkEmitter | None:
+        if not spec.uses_watermark:
+            return None
+        count = self._partition_counts[topic]
+        reader = self._source_specs.get(topic)
+        kind = LoopWatermarkEmitter if reader is not None and reader.loop_rounds else WatermarkEmitter
+        return kind(self._time, topic, count, self.id.partition, self._task_count, self._watermarks)
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The highest timestamp so far."""
+        return self._event_time.stream_time_ms
+
+    @property
+    def changelog_ends(self) -> dict[str, int]:
+        """Where each store's changelog ended at the last commit."""
+        return self._commits.changelog_ends
+
+    @property
+    def watermark_ms(self) -> int:
+        """How far event time has come: no record with a timestamp up to it is expected."""
+        return self._event_time.watermark_ms
+
+    # -- input ---------------------------------------------------------------------------------------------------
+
+    def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
+        """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
+        source = self._source_specs[chunk.topic]
+        chunk, unmade = with_event_times(chunk, source)
+        # what this application wrote itself may lie ahead: its inputs were judged where they came in
+        clock_ms = now_ms if self.options.live and not source.internal else None
+        checked, time, wrong = check_timestamps(
+            chunk, self._partition_time_ms[chunk.topic], self.options.policies, clock_ms
+        )
+        self._partition_time_ms[chunk.topic] = time
+        if source.watermark is not None or source.waits_for_writers:
+            checked, unstated = with_marks(checked, source, wrong)
+            unmade |= unstated
+            if self._bootstrap.heard(checked):
+                self.feed.hold_back(chunk.topic, False)
+        if self.options.policies.timestamp != "clamp":
+            wrong = {**wrong, **unmade}
+        self._input.reject(TopicPartition(chunk.topic, chunk.partition), wrong)
+        self.feed.add(checked, next_offset)
+
+    def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
+        """Run one batch; returns how many input records it took (0: nothing to do now)."""
+        most = max_records or self.options.batch_max_records
+        if self._plan.reads_wall_time and not self._replay and any(map(self.feed.buffered, self.topics)):
+            self._clock.read(now_ms)
+        runs = self.feed.take(most, now_ms)
+        while not runs and self._replay_scripted():
+            runs = self.feed.take(most, now_ms)
+        if not runs:
+            self._announce()
+            return 0
+        count = self._input.set(runs)
+        self.heavy_keys.see(runs)
+        batches = self._input.batches(self.failures)
+        self._event_time.advance(runs)
+        self._engine.run(batches, count)
+        self._write_dead_letters()
+        self.uncommitted_records += count
+        self._measure_memory(count)
+        return count
+
+    def _announce(self) -> None:
+        """Tell tasks that read, as a bootstrap, what this one writes, that it has caught up."""
+        if self._announced or not self.feed.at_end:
+            return
+        self._announced = True
+        for spec in self._plan.specs:
+            if isinstance(spec, SinkSpec) and spec.topic in self._announces:
+                topic = spec.topic_name(self.application_id)
+                count = self._partition_counts[topic]
+                mark = WatermarkMark(self.id.partition, self._task_count, NO_TIME, False, True)
+                at_ms = max(self.stream_time_ms, 0)
+                self._outputs.append(mark_output(topic, mark, count, at_ms))
+                self.uncommitted_records += 1
+
+    def _replay_scripted(self) -> bool:
+        """Replay: act on the journal's next entry if its range is done."""
+        entry = self.feed.next_scripted()
+        if isinstance(entry, journal.ClockFiring):
+            self._fire_clock(entry.before_ms, entry.now_ms)
+        return entry is not None
+
+    # -- clock ---------------------------------------------------------------------------------------------------
+
+    def punctuate(self, now_ms: int) -> bool:
+        """Show the clock to wall-clock timers and idle sources; returns whether any was due. What fires is journaled."""
+        return self._clock.punctuate(now_ms)
+
+    def replay_clock(self, before_ms: int, now_ms: int) -> bool:
+        """Let a journaled reading happen again; ``False`` when nothing here asks the clock."""
+        if not self._clock.asked:
+            return False
+        self._fire_clock(before_ms, now_ms)
+        return True
+
+    def _fire_clock(self, before_ms: int, now_ms: int) -> None:
+        self._input.set([])
+        self._watermarks.read_clock(now_ms)
+        self._time.wall_ms = now_ms
+        self._event_time.begin_batch()
+        self._engine.punctuate(now_ms, before_ms)
+        self._write_dead_letters()
+        self._clock.wall_ms = now_ms
+        self.uncommitted_records += 1
+
+    # -- output and commit ---------------------------------------------------------------------------------------
+
+    def take_outputs(self) -> list[Output]:
+        """What sinks were given since the last call, in order; neighbours for one topic as one."""
+        outputs = coalesced(self._outputs)
+        self._outputs.clear()
+        return outputs
+
+    def causes(self, output: Output) -> list[tuple[TopicPartition, int] | None]:
+        """Partition and offset of the input record behind each record of an output of the batch that was just run;
+        ``None`` for what the clock or a commit emitted."""
+        if output.order is None:
+            return [None] * len(output.keys)
+        origins = (self._input.locate(order // self._plan.stride) for order in output.order)
+        return [None if o is None else (o.partition, o.offset) for o in origins]
+
+    def _write_dead_letters(self) -> None:
+        letters = self.failures.take_letters()
+        if letters:
+            topic = self.options.policies.dead_letter_topic
+            assert topic is not None
+            self._outputs.append(
+                Output(
+                    topic,
+                    [None if o is None else o.key for o, _ in letters],
+                    [None if o is None else o.value for o, _ in letters],
+                    [max(self.stream_time_ms if o is None else o.timestamp_ms, 0) for o, _ in letters],
+                    [headers for _, headers in letters],
+                )
+            )
+
+    def prepare_commit(self, now_ms: int = 0) -> CommitWork:
+        """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
+        dates the journal record, so that the journal's retention counts from when it was written."""
+        self._input.set([])
+        self._engine.flush()
+        self._write_dead_letters()
+        cuts = () if self._replay else self.feed.cuts
+        return self._commits.collect(self.stores.values(), cuts, self.feed.positions(), now_ms)
+
+    def offsets(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Committed]:
+        """The input positions to commit. ``ends``: offset after the last record written to each changelog and journal
+        partition in this commit."""
+        self._commits.note_ends(work, ends)
+        operators = {
+            name: op.stream_time_ms
+            for name, op in zip(self._plan.names, self._engine.operators, strict=True)
+            if op.stream_time_ms != NO_TIME
+        }
+        out: dict[TopicPartition, Committed] = {}
+        for topic, offset in work.positions.items():
+            began, before = self._start[topic]
+            noted = CommitMetadata(
+                version=commit_metadata.VERSION,
+                stream_time_ms=self.stream_time_ms,
+                partition_time_ms=self._event_time.consumed_ms[topic],
+                wall_ms=self._clock.wall_ms,
+                operators=operators,
+                changelogs=self.changelog_ends,
+                journal=self._commits.journal_end,
+                watermarks=self._watermarks.saved(),
+                caught_up=self._bootstrap.done,
+                heard=self._bootstrap.partly,
+                first=before.first if before.version else began,
+                form=self._source_specs[topic].form,
+            )
+            self._start[topic] = (offset, noted)
+            out[TopicPartition(topic, self.id.partition)] = Committed(offset, commit_metadata.encode(noted))
+        return out
+
+    def committed(self, work: CommitWork, positions: Mapping[str, bytes]) -> None:
+        """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
+        if writes := store_writes(work, self.stores, positions):
+            self.backend.commit(writes)
+        self.committed_positions = {TopicPartition(t, self.id.partition): o for t, o in work.positions.items()}
+        share = self.cache_max_bytes // max(len(self.stores), 1)
+        for state in self.stores.values():
+            state.committed()
+            state.trim(share)
+        self.feed.cuts.clear()
+        self._asks.noted_bytes = 0
+        self.requests.commit = False
+        self.uncommitted_records = 0
+
+    def discard(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
+        """Forget everything since the last commit, buffered input included; go on from ``start``."""
+        for state in self.stores.values():
+            state.discard()
+        self._outputs.clear()
+        self.failures.take_letters()
+        self._start = dict(start)
+        self._begin()
+
+    def _measure_memory(self, records: int) -> None:
+        """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
+        do, so it waits while the rows of those since the last time cannot have filled the room, each by four entries."""
+        self._unmeasured_max -= records * self._rows_of_record
+        if self._unmeasured_max > 0 or not self.stores:
+            return
+        states = self.stores.values()
+        used = sum(s.size_bytes() for s in states)
+        if used > self.cache_max_bytes:
+            self._relieve_memory()
+        entry_bytes = max(used // max(sum(len(s.entries) for s in states), 1), _SMALL_ENTRY_BYTES)
+        self._unmeasured_max = min((self.cache_max_bytes - used) // (4 * entry_bytes), _MEASURED_EVERY)
+
+    def _relieve_memory(self) -> None:
+        """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
+        share = self.cache_max_bytes // max(len(self.stores), 1)
+        for state in self.stores.values():
+            state.trim(share, anew=True)
+        if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:
+            self.requests.commit = True
+
+    def close(self) -> None:
+        """Release the stores."""
+        self.backend.close()

@@ -1,0 +1,45 @@
+"""A task's open stores. Pure: whoever opened them gave what closes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from penstock.state.errors import StateCorruptedError
+from penstock.state.stores.store import StateBackend
+
+
+class Held(Protocol):
+    """Something held for a task, such as the lock of its folder."""
+
+    def release(self) -> None:
+        """Let go."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """How far the task's last commit is: the position of each input topic, the changelog offset of each store."""
+
+    inputs: Mapping[str, int]
+    changelogs: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskStores:
+    """The stores, and the lock that keeps them the task's own. ``log`` says in sentences how they were restored."""
+
+    backend: StateBackend
+    lock: Held | None = None
+    log: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        """Close the stores, then let go of the lock, also when they cannot be closed. Damage that is met is no error here:
+        whoever opens the stores next sets them aside."""
+        try:
+            with suppress(StateCorruptedError):
+                self.backend.close()
+        finally:
+            if self.lock is not None:
+                self.lock.release()

@@ -1,0 +1,61 @@
+"""Event time in a task: stream time, the watermark, and both at each place of the batch at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.streams.ports.chunk import highest, running_highest
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.streams.task.engine import BatchTime
+from penstock.streams.task.feed import Run
+from penstock.streams.task.task_watermarks import TaskWatermarks
+from penstock.topologies.graph.lockstep_plan import Plan
+from penstock.topologies.operator_api.operator import NO_TIME
+
+
+class EventTimeTracker:
+    """The event time of one task. ``batch`` is what its operators look at; ``start``: what was committed with the
+    position of each input."""
+
+    def __init__(
+        self, plan: Plan, batch: BatchTime, watermarks: TaskWatermarks, start: Mapping[str, CommitMetadata]
+    ) -> None:
+        self.batch = batch
+        self.watermarks = watermarks
+        self.stream_time_ms = max((m.stream_time_ms for m in start.values()), default=NO_TIME)
+        self.consumed_ms = {topic: m.partition_time_ms for topic, m in start.items()}
+        """Of each input, as of what was processed: what is buffered is judged again after a restart."""
+        self._plan = plan
+        self.begin_batch()
+
+    @property
+    def watermark_ms(self) -> int:
+        """How far event time has come: no record with a timestamp up to it is expected."""
+        if self.watermarks.strategies:
+            return self.watermarks.watermark_ms
+        return max(self.stream_time_ms - 1, NO_TIME)
+
+    def begin_batch(self) -> None:
+        """What follows starts from the time as it is now."""
+        self.batch.before_ms, self.batch.watermark_before_ms = self.stream_time_ms, self.watermark_ms
+
+    def advance(self, runs: Sequence[Run]) -> None:
+        """The time goes on as these records say."""
+        self.begin_batch()
+        batch = self.batch
+        if self._plan.timed:
+            batch.by_place_ms = []
+        consumed = self.consumed_ms
+        for r in runs:
+            if self._plan.timed:
+                batch.by_place_ms += running_highest(r.chunk.times, r.start, r.stop, self.stream_time_ms).tolist()
+            latest = highest(r.chunk.times, r.start, r.stop)
+            consumed[r.chunk.topic] = max(consumed[r.chunk.topic], latest)
+            self.stream_time_ms = max(self.stream_time_ms, latest)
+        if self.watermarks.strategies:
+            self.watermarks.begin()
+            marks = [self.watermarks.after(r.chunk.topic, r.chunk, r.start, r.stop) for r in runs]
+            batch.watermark_by_place_ms = [m for some in marks for m in some]
+            batch.idle_by_place = self.watermarks.idle_by_place
+        elif self._plan.uses_watermark:
+            batch.watermark_by_place_ms = [max(ts - 1, NO_TIME) for ts in batch.by_place_ms]

@@ -1,0 +1,345 @@
+"""A task's event time: the watermark after each of its records, from those of its sources.
+
+Deterministic: it follows from the records in the task's order and from the journaled readings of the clock, by which
+idleness is judged (a source is idle when no record of it lay between two readings that are ``idle_ms`` apart or more).
+What is needed to go on after a restart is committed with the offsets (``saved``).
+
+Through a repartition topic the watermark travels as a record of its own in every partition, with a null key, a null value
+and the header ``HEADER``; readers take such records out before any operator sees them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from penstock.state.errors import StateCorruptedError
+from penstock.state.log import Headers, Record
+from penstock.streams.ports.chunk import Chunk, running_highest
+from penstock.streams.task.event_time import decoded
+from penstock.topologies.operator_api.operator import NO_TIME
+from penstock.topologies.operator_api.watermark_strategies import (
+    BoundedOutOfOrderness,
+    Carried,
+    Looped,
+    Punctuated,
+    WatermarkStrategy,
+)
+from penstock.topologies.operators.records.source_sink import SourceSpec
+
+HEADER = "penstock.watermark"
+_MARK = struct.Struct(">iiq??h")
+_TASK = ""
+"""Where the task's own watermark is saved: no topic has this name."""
+
+
+class WatermarkMark(NamedTuple):
+    """What one upstream task says: it is ``writer`` of ``writers``, and has come to ``watermark_ms``, or is idle; or that
+    it has written all that its inputs held when it started (``caught_up``, which says nothing of time)."""
+
+    writer: int
+    writers: int
+    watermark_ms: int
+    idle: bool
+    caught_up: bool = False
+    round: int = 0
+    """In a feedback topic: how often it has gone around."""
+
+    @property
+    def headers(self) -> Headers:
+        """The record's headers."""
+        return ((HEADER, _MARK.pack(*self)),)
+
+
+def mark_of(headers: Headers) -> WatermarkMark | None:
+    """The mark that a record is, or ``None`` for a record of data."""
+    for name, value in headers:
+        if name == HEADER:
+            if value is None or len(value) != _MARK.size:
+                raise StateCorruptedError(f"header {HEADER} holds {value!r:.60}; something else wrote to this topic")
+            return WatermarkMark(*_MARK.unpack(value))
+    return None
+
+
+def with_marks(chunk: Chunk, source: SourceSpec, refused: Container[int]) -> tuple[Chunk, dict[int, str]]:
+    """The chunk with what its records say about the watermark, where the source's strategy asks them, and what went
+    wrong by offset. Records whose timestamps were ``refused`` (by offset), or that cannot be decoded, say nothing."""
+    strategy = source.watermark
+    wrong: dict[int, str] = {}
+    if isinstance(strategy, (Carried, Looped)) or source.waits_for_writers:
+        if chunk.headers is not None:
+            chunk.marks = [mark_of(h) if h else None for h in chunk.headers]
+    elif isinstance(strategy, Punctuated):
+        chunk.marks = [
+            None if offset in refused else _punctuation(strategy, source, chunk, i, wrong)
+            for i, offset in enumerate(chunk.offsets)
+        ]
+    return chunk, wrong
+
+
+def _punctuation(strategy: Punctuated, source: SourceSpec, chunk: Chunk, i: int, wrong: dict[int, str]) -> int | None:
+    headers = () if chunk.headers is None else chunk.headers[i]
+    try:
+        key, value = decoded(source.key_serde, chunk.keys[i]), decoded(source.value_serde, chunk.values[i])
+    except Exception:  # not swallowed: the source operator decodes again and applies the policy
+        return None
+    try:
+        stated: Any = strategy.fn(Record(key, value, chunk.timestamps[i], headers))
+    except Exception as exc:
+        wrong[chunk.offsets[i]] = f"the watermark function raised {type(exc).__name__}: {exc}"
+        return None
+    if stated is None or type(stated) is int:
+        return stated
+    wrong[chunk.offsets[i]] = (
+        f"the watermark function returned {stated!r:.100}; it must return milliseconds as an int, or None"
+    )
+    return None
+
+
+class _Clock:
+    """The event time of one source."""
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self.strategy = strategy
+        self.watermark_ms = NO_TIME
+        self.idle = False
+        self.fresh = False
+        """Whether a record came since the last reading of the clock."""
+        self.active_ms = NO_TIME
+        """The reading at which it was last seen active."""
+        self.writers: dict[int, tuple[int, bool]] = {}
+        self.writer_count = 0
+
+    def after(self, chunk: Chunk, start: int, stop: int) -> list[int]:
+        """The source's watermark after each record of a run. Not for what other tasks say."""
+        self.fresh, self.idle = True, False
+        if isinstance(self.strategy, BoundedOutOfOrderness):
+            less = self.strategy.delay_ms + 1
+            latest = running_highest(chunk.times, start, stop, self.watermark_ms + less)
+            marks: list[int] = (latest - less).tolist()
+        else:
+            assert chunk.marks is not None
+            stated = [NO_TIME if m is None else m for m in chunk.marks[start:stop]]
+            marks = list(accumulate(stated, max, initial=self.watermark_ms))[1:]
+        self.watermark_ms = marks[-1]
+        return marks
+
+    def hear(self, mark: WatermarkMark) -> None:
+        """What a writer says: the lowest counts, once all have been heard; idle ones do not. Tasks are only ever added."""
+        self.writer_count = max(mark.writers, self.writer_count)
+        self.writers[mark.writer] = (mark.watermark_ms, mark.idle)
+        if len(self.writers) < self.writer_count:
+            return
+        running = [ms for ms, idle in self.writers.values() if not idle]
+        self.idle = not running
+        # behind the last writer that fell idle nothing is held back any more
+        reached = min(running) if running else max(ms for ms, _ in self.writers.values())
+        self.watermark_ms = max(self.watermark_ms, reached)
+
+    def read(self, now_ms: int) -> None:
+        """The clock was read."""
+        limit_ms = self.strategy.idle_ms
+        if self.fresh or self.active_ms == NO_TIME:
+            self.active_ms, self.fresh = now_ms, False
+        elif limit_ms is not None and now_ms - self.active_ms >= limit_ms:
+            self.idle = True
+
+
+class _LoopClock(_Clock):
+    """The event time of a feedback topic. The watermark of the task's other inputs is written to it as round 0; what all
+    writers have said in a round is written on as the next, behind the records that went around meanwhile; after as many
+    rounds as a record may take, no record up to it can come any more."""
+
+    def __init__(self, strategy: Looped) -> None:
+        super().__init__(strategy)
+        self.rounds = strategy.rounds
+        self.heard: list[dict[int, int]] = [{} for _ in range(self.rounds)]
+        self.reached = [NO_TIME] * self.rounds
+
+    def hear_round(self, mark: WatermarkMark) -> WatermarkMark | None:
+        """What a writer says; what is to be written on because of it (its writer being unknown here)."""
+        self.writer_count = max(mark.writers, self.writer_count)
+        said = self.heard[mark.round]
+        said[mark.writer] = max(mark.watermark_ms, said.get(mark.writer, NO_TIME))
+        lowest = min(said.values()) if len(said) == self.writer_count else NO_TIME
+        if lowest <= self.reached[mark.round]:
+            return None
+        self.reached[mark.round] = lowest
+        if mark.round + 1 == self.rounds:
+            self.watermark_ms = max(self.watermark_ms, lowest)
+            return None
+        return WatermarkMark(-1, -1, lowest, False, round=mark.round + 1)
+
+
+class TaskWatermarks:
+    """The event time of one task. ``sources``: by topic."""
+
+    def __init__(self, sources: Mapping[str, SourceSpec], saved: Mapping[str, list[Any]]) -> None:
+        self._clocks = {t: _clock(s.watermark) for t, s in sources.items() if s.watermark is not None}
+        self._looped = any(isinstance(c, _LoopClock) for c in self._clocks.values())
+        self.base_by_place: list[int] = []
+        """The watermark of the inputs that are no feedback, after each input record of the batch. Kept with loops only."""
+        self.relays: list[tuple[int, str, WatermarkMark]] = []
+        """What is to be written on to feedback topics: place of the batch, topic, mark. Kept with loops only."""
+        for topic, clock in self._clocks.items():
+            if topic in saved:
+                clock.watermark_ms, clock.idle, clock.fresh, clock.active_ms, clock.writer_count, writers = saved[topic]
+                if isinstance(clock, _LoopClock):
+                    clock.reached = list(accumulate(reached for reached, _, _ in writers))
+                    clock.heard = [
+                        _unpacked(said, deltas, base)
+                        for base, (_, said, deltas) in zip(clock.reached, writers, strict=True)
+                    ]
+                else:
+                    said, deltas, idle = writers
+                    clock.writers = {
+                        w: (ms, w in idle) for w, ms in _unpacked(said, deltas, clock.watermark_ms).items()
+                    }
+        self.watermark_ms: int = saved.get(_TASK, [NO_TIME])[0]
+        self.idle_by_place: list[bool] = []
+        """Whether the task was idle after each input record of the batch."""
+        self._settle()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every source is idle."""
+        clocks = [c for c in self._clocks.values() if not isinstance(c, _LoopClock)]
+        return bool(clocks) and all(c.idle for c in clocks)
+
+    @property
+    def strategies(self) -> bool:
+        """Whether any source has one; without, stream time - 1 is the watermark."""
+        return bool(self._clocks)
+
+    @property
+    def interval_ms(self) -> int:
+        """How finely it is told to tasks behind repartition topics."""
+        return min((c.strategy.interval_ms for c in self._clocks.values()), default=1)
+
+    def idle_interval_ms(self) -> int | None:
+        """How often the clock should be read for idleness; ``None``: never."""
+        limits = [c.strategy.idle_ms for c in self._clocks.values() if c.strategy.idle_ms is not None and not c.idle]
+        return None if not limits else max(min(limits) // 2, 1)
+
+    def begin(self) -> None:
+        """A new batch comes."""
+        self.idle_by_place.clear()
+        self.base_by_place.clear()
+        self.relays.clear()
+
+    @property
+    def base_ms(self) -> int:
+        """The watermark of the inputs that are no feedback."""
+        running = [c.watermark_ms for c in self._clocks.values() if not c.idle and not isinstance(c, _LoopClock)]
+        return min(running, default=NO_TIME)
+
+    def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
+        """The task's watermark after each record of a run; ``idle_by_place`` grows by as many."""
+        if self._looped:
+            return self._one_by_one(topic, chunk, start, stop)
+        clock = self._clocks.get(topic)
+        if clock is None:
+            self.idle_by_place += [self.idle] * (stop - start)
+            return [self.watermark_ms] * (stop - start)
+        if isinstance(clock.strategy, Carried):
+            return self._told(clock, [None] * (stop - start) if chunk.marks is None else chunk.marks[start:stop])
+        others = [c.watermark_ms for t, c in self._clocks.items() if t != topic and not c.idle]
+        marks = clock.after(chunk, start, stop)
+        before = self.watermark_ms
+        if others:
+            lowest = min(others)
+            marks = [min(m, lowest) for m in marks]
+        marks = [max(before, m) for m in marks]
+        self.watermark_ms = marks[-1]
+        self.idle_by_place += [False] * len(marks)
+        return marks
+
+    def _one_by_one(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
+        """The same for a task with a feedback topic, to which its other inputs' watermark must go at its place."""
+        clock = self._clocks.get(topic)
+        out = []
+        for i in range(start, stop):
+            if isinstance(clock, _LoopClock):
+                mark = None if chunk.marks is None else chunk.marks[i]
+                if mark is not None and not mark.caught_up and (relay := clock.hear_round(mark)) is not None:
+                    self.relays.append((len(self.base_by_place), topic, relay))
+            elif clock is not None and isinstance(clock.strategy, Carried):
+                if chunk.marks is not None and (mark := chunk.marks[i]) is not None and not mark.caught_up:
+                    clock.hear(mark)
+            elif clock is not None:
+                clock.after(chunk, i, i + 1)
+            self._settle()
+            out.append(self.watermark_ms)
+            self.idle_by_place.append(self.idle)
+            self.base_by_place.append(self.base_ms)
+        return out
+
+    def _told(self, clock: _Clock, marks: Sequence[WatermarkMark | None]) -> list[int]:
+        """The same for a source that hears of it from other tasks, which may fall idle anywhere in a run."""
+        out = []
+        for mark in marks:
+            if mark is not None and not mark.caught_up:
+                clock.hear(mark)
+                self._settle()
+            out.append(self.watermark_ms)
+            self.idle_by_place.append(self.idle)
+        return out
+
+    def read_clock(self, now_ms: int) -> None:
+        """The clock was read: sources may have become idle."""
+        for clock in self._clocks.values():
+            clock.read(now_ms)
+        self._settle()
+
+    def _settle(self) -> None:
+        running = [c.watermark_ms for c in self._clocks.values() if not c.idle]
+        if running:
+            self.watermark_ms = max(self.watermark_ms, min(running))
+        elif self._clocks:
+            self.watermark_ms = max(self.watermark_ms, max(c.watermark_ms for c in self._clocks.values()))
+
+    def saved(self) -> dict[str, list[Any]]:
+        """What a restart needs, by topic, as JSON takes it."""
+        if not self._clocks:
+            return {}
+        return {_TASK: [self.watermark_ms]} | {
+            topic: [c.watermark_ms, c.idle, c.fresh, c.active_ms, c.writer_count, _rows(c)]
+            for topic, c in self._clocks.items()
+        }
+
+
+def _clock(strategy: WatermarkStrategy) -> _Clock:
+    return _LoopClock(strategy) if isinstance(strategy, Looped) else _Clock(strategy)
+
+
+def _rows(clock: _Clock) -> list[Any]:
+    """What the writers said, in as few characters as may be: there may be hundreds, and a commit takes few."""
+    if isinstance(clock, _LoopClock):
+        before = 0
+        rows = []
+        for said, reached in zip(clock.heard, clock.reached, strict=True):
+            rows.append([reached - before, *_packed(said, reached)])
+            before = reached
+        return rows
+    times = {w: ms for w, (ms, _) in clock.writers.items()}
+    idle = sorted(w for w, (_, is_idle) in clock.writers.items() if is_idle)
+    return [*_packed(times, clock.watermark_ms), idle]
+
+
+def _packed(times: Mapping[int, int], base_ms: int) -> tuple[list[int] | int, list[int] | int]:
+    """Who was heard (a count: those below it) and how far each is ahead of the base (a number: all are so far)."""
+    who = sorted(times)
+    ahead = [times[w] - base_ms for w in who]
+    return (
+        len(who) if who == list(range(len(who))) else who,
+        ahead[0] if ahead and len(set(ahead)) == 1 else ahead,
+    )
+
+
+def _unpacked(who: list[int] | int, ahead: list[int] | int, base_ms: int) -> dict[int, int]:
+    """What ``_packed`` was given."""
+    writers = range(who) if isinstance(who, int) else who
+    deltas = [ahead] * len(writers) if isinstance(ahead, int) else ahead
+    return {w: base_ms + delta for w, delta in zip(writers, deltas, strict=True)}

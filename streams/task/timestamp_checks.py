@@ -1,0 +1,49 @@
+"""Timestamps at the door: finds the records of a chunk whose time cannot be trusted, before the feed orders by it."""
+
+from __future__ import annotations
+
+from penstock.streams.ports.chunk import Chunk, ascending, highest, lowest
+from penstock.streams.task.error_policies import Policies
+
+
+def check_timestamps(
+    chunk: Chunk, partition_time_ms: int, policies: Policies, now_ms: int | None
+) -> tuple[Chunk, int, dict[int, str]]:
+    """The chunk with usable timestamps, the partition's stream time after it, and what is wrong by offset.
+
+    ``now_ms`` is the clock of a live run, ``None`` elsewhere. Records that are wrong take the partition's stream time
+    (0 before any), so that they keep a place in the order; with ``clamp`` that is all that happens to them. A stream
+    time of 0 tells nothing, as none does.
+    """
+    times = chunk.times
+    if not len(times):
+        return chunk, partition_time_ms, {}
+    ahead = policies.future_timestamp_max_ms
+    by_clock = policies.timestamp == "fail"
+    limit = now_ms if by_clock else (partition_time_ms if partition_time_ms > 0 else None)
+    rising = ascending(times)
+    top = int(times[-1]) if rising else highest(times, 0, len(times))
+    # stream time only grows, so what is near enough to the chunk's start is near enough at its place
+    near = by_clock if limit is None else top <= limit + ahead
+    if near and (times[0] if rising else lowest(times, 0, len(times))) >= 0:
+        return chunk, max(partition_time_ms, top), {}
+    usable: list[int] = []
+    wrong: dict[int, str] = {}
+    time = partition_time_ms
+    for offset, ts in zip(chunk.offsets, chunk.timestamps, strict=True):
+        base = limit if by_clock else (time if time > 0 else None)
+        if ts < 0:
+            problem = f"timestamp {ts} ms is negative"
+        elif base is not None and ts > base + ahead:
+            what = "the clock" if by_clock else "the partition's stream time"
+            problem = f"timestamp {ts} ms is {ts - base} ms ahead of {what} ({base} ms); {ahead} ms are allowed"
+        else:
+            time = max(time, ts)
+            usable.append(ts)
+            continue
+        wrong[offset] = problem
+        usable.append(max(time, 0))
+    if not wrong:
+        return chunk, time, {}
+    marked = {} if policies.timestamp == "clamp" else wrong
+    return chunk.with_times(usable), time, marked

@@ -1,0 +1,271 @@
+"""A log broker inside the process: the model that the real one is compared with, and the ground of simulations.
+
+It behaves as Kafka does where the ports can tell: records and control markers take offsets, readers of committed records
+stop at the first open transaction and skip aborted ones, transactional ids have epochs that fence, groups have
+generations. It has no clock, thread or randomness: time passes by ``advance``, rebalances happen when members poll, and
+the same calls always give the same log.
+
+**Faults.** ``log.fault(point, nth, action)`` performs ``action`` at the ``nth`` next passage of ``point``: an exception
+is raised, a callable is called. Points, in the words of the ports: ``init``, ``begin``, ``send``, ``flush``,
+``send_offsets``, ``commit_before`` (nothing happened yet), ``commit_after`` (committed, the answer is lost),
+``abort``, ``poll``, ``committed``, ``consumer_commit_before``, ``consumer_commit_after``. ``log.passages`` counts them,
+so that a seeded test can draw ``nth`` from a dry run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from penstock.state.errors import IncompatibleError, TaskMigratedError
+from penstock.state.log import Headers, TopicPartition
+from penstock.streams.ports.log import Committed, TopicSpec
+from penstock.streams.ports.log_errors import UnknownTopicError
+from penstock.streams.testing.memory_groups import MemoryGroup
+
+FaultAction: TypeAlias = BaseException | Callable[[], None]
+MAX_MESSAGE_BYTES = 1_048_588
+"""A broker's default limit of one record."""
+
+POINTS = frozenset(
+    {"init", "begin", "send", "flush", "send_offsets", "commit_before", "commit_after", "abort", "poll", "committed"}
+    | {"consumer_commit_before", "consumer_commit_after"}
+)
+
+
+@dataclasses.dataclass(eq=False)
+class Transaction:
+    """One transaction: its data is in the log already, its outcome decides who sees it."""
+
+    transactional_id: str
+    epoch: int
+    started_ms: int
+    timeout_ms: int
+    state: Literal["open", "committed", "aborted"] = "open"
+    first_offsets: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, Committed]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One offset: a record, or (``control``) the marker that ends a transaction here."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers = ()
+    transaction: Transaction | None = None
+    control: bool = False
+
+    @property
+    def visible(self) -> bool:
+        """Whether a reader of committed records is given it (once it lies below the last stable offset)."""
+        return not self.control and (self.transaction is None or self.transaction.state == "committed")
+
+
+class PartitionLog:
+    """The entries of one partition. ``first`` grows by retention, ``end`` by writing."""
+
+    def __init__(self) -> None:
+        self._entries: list[LogEntry] = []
+        self.first = 0
+        self.open: dict[str, int] = {}
+        """First offset of each transactional id's open transaction."""
+
+    @property
+    def end(self) -> int:
+        """The offset that is written next."""
+        return self.first + len(self._entries)
+
+    @property
+    def last_stable(self) -> int:
+        """Where readers of committed records must stop."""
+        return min(self.open.values(), default=self.end)
+
+    def append(self, entry: LogEntry) -> int:
+        """Write at the end; returns the offset."""
+        self._entries.append(entry)
+        return self.end - 1
+
+    def committed(self, start: int) -> Iterator[tuple[int, LogEntry]]:
+        """Visible records from ``start`` to the last stable offset."""
+        for offset in range(start, self.last_stable):
+            entry = self._entries[offset - self.first]
+            if entry.visible:
+                yield offset, entry
+
+    def delete_before(self, offset: int) -> None:
+        """What retention does."""
+        offset = min(max(offset, self.first), self.end)
+        del self._entries[: offset - self.first]
+        self.first = offset
+
+
+@dataclasses.dataclass
+class Topic:
+    """A topic with its settings and partitions."""
+
+    spec: TopicSpec
+    topic_id: str
+    partitions: list[PartitionLog]
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest record that the broker takes."""
+        return int(self.spec.config.get("max.message.bytes", MAX_MESSAGE_BYTES))
+
+
+class MemoryLog:
+    """The broker. Clients are made with it as first argument: ``penstock.streams.testing.memory_clients``."""
+
+    def __init__(self, cluster_id: str = "memory") -> None:
+        self.cluster_id = cluster_id
+        self.now_ms = 0
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, MemoryGroup] = {}
+        self.passages: Counter[str] = Counter()
+        self._epochs: dict[str, int] = {}
+        self._open: dict[str, Transaction] = {}
+        self._faults: list[tuple[str, int, FaultAction]] = []
+        self._topics_made = 0
+
+    # --- faults and time
+
+    def fault(self, point: str, nth: int, action: FaultAction) -> None:
+        """Perform ``action`` once, at the ``nth`` passage (from 1) of ``point`` counted from now. A point that does not
+        exist raises ``ValueError``: a fault that can never strike proves nothing."""
+        if point not in POINTS or nth < 1:
+            raise ValueError(f"no passage {nth} of point {point!r}; points: {sorted(POINTS)}")
+        self._faults.append((point, self.passages[point] + nth, action))
+
+    def pass_point(self, point: str) -> None:
+        """Called by the clients at each point."""
+        self.passages[point] += 1
+        due = [f for f in self._faults if f[0] == point and f[1] == self.passages[point]]
+        self._faults = [f for f in self._faults if f not in due]
+        for _, _, action in due:
+            if isinstance(action, BaseException):
+                raise action
+            action()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass: transactions and members that are past their time-outs are ended."""
+        self.now_ms += ms
+        for transaction in list(self._open.values()):
+            if self.now_ms - transaction.started_ms > transaction.timeout_ms:
+                self.end(transaction, "aborted")
+                # The broker raises the epoch, so that the producer learns of it.
+                self._epochs[transaction.transactional_id] += 1
+        for group in self.groups.values():
+            group.expire(self.now_ms)
+
+    # --- topics
+
+    def create(self, spec: TopicSpec) -> None:
+        """Create a topic, or find it as wanted; another partition count is ``IncompatibleError``."""
+        there = self.topics.get(spec.name)
+        if there is None:
+            self._topics_made += 1
+            self.topics[spec.name] = Topic(
+                spec, f"topic-{self._topics_made}", [PartitionLog() for _ in range(spec.partitions)]
+            )
+        elif len(there.partitions) != spec.partitions:
+            raise IncompatibleError(
+                f"topic {spec.name} has {len(there.partitions)} partitions, the topology needs {spec.partitions}; "
+                "delete the topic if it may go, or use another application_id"
+            )
+
+    def topic(self, name: str) -> Topic:
+        """A topic that exists. Raises ``UnknownTopicError``."""
+        found = self.topics.get(name)
+        if found is None:
+            raise UnknownTopicError(name, f"the memory log has {sorted(self.topics)}")
+        return found
+
+    def partition(self, tp: TopicPartition) -> PartitionLog:
+        """A partition that exists. Raises ``UnknownTopicError``."""
+        topic = self.topic(tp.topic)
+        if not 0 <= tp.partition < len(topic.partitions):
+            raise UnknownTopicError(tp.topic, f"it has {len(topic.partitions)} partitions, no {tp.partition}")
+        return topic.partitions[tp.partition]
+
+    def read(self, topic: str) -> list[tuple[TopicPartition, int, LogEntry]]:
+        """Every committed record of a topic with its place, partition by partition: what a test looks at."""
+        return [
+            (TopicPartition(topic, p), offset, entry)
+            for p, log in enumerate(self.topic(topic).partitions)
+            for offset, entry in log.committed(log.first)
+        ]
+
+    # --- writing
+
+    def append(self, tp: TopicPartition, entry: LogEntry) -> int:
+        """Write one record, as part of its transaction if it has one; returns its offset."""
+        log = self.partition(tp)
+        offset = log.append(entry)
+        transaction = entry.transaction
+        if transaction is not None and tp not in transaction.first_offsets:
+            transaction.first_offsets[tp] = offset
+            log.open[transaction.transactional_id] = offset
+        return offset
+
+    # --- transactions
+
+    def init_transactions(self, transactional_id: str) -> int:
+        """Fence older producers of this id, end their transaction, and return the new epoch."""
+        dangling = self._open.get(transactional_id)
+        if dangling is not None:
+            self.end(dangling, "aborted")
+        self._epochs[transactional_id] = self._epochs.get(transactional_id, -1) + 1
+        return self._epochs[transactional_id]
+
+    def check_epoch(self, transactional_id: str, epoch: int) -> None:
+        """Raises ``TaskMigratedError`` when a newer producer has this id."""
+        current = self._epochs[transactional_id]
+        if current != epoch:
+            raise TaskMigratedError(
+                f"producer {transactional_id!r} of epoch {epoch} is fenced by epoch {current}; "
+                "discard uncommitted work and join the group again"
+            )
+
+    def transaction(self, transactional_id: str, epoch: int, timeout_ms: int) -> Transaction:
+        """The open transaction of this producer, opened now if there is none."""
+        found = self._open.get(transactional_id)
+        if found is None:
+            found = Transaction(transactional_id, epoch, self.now_ms, timeout_ms)
+            self._open[transactional_id] = found
+        return found
+
+    def open_transaction(self, transactional_id: str) -> Transaction | None:
+        """The open transaction of this id, if records or positions were added to one."""
+        return self._open.get(transactional_id)
+
+    def end(self, transaction: Transaction, outcome: Literal["committed", "aborted"]) -> None:
+        """Write the markers, publish or drop its positions."""
+        transaction.state = outcome
+        self._open.pop(transaction.transactional_id, None)
+        marker = LogEntry(None, None, self.now_ms, transaction=transaction, control=True)
+        for tp in transaction.first_offsets:
+            log = self.partition(tp)
+            log.append(marker)
+            log.open.pop(transaction.transactional_id, None)
+        if outcome == "committed":
+            for group, offsets in transaction.offsets.items():
+                self.group(group).offsets.update(offsets)
+
+    # --- groups
+
+    def group(self, name: str) -> MemoryGroup:
+        """A group, made when it is first named."""
+        return self.groups.setdefault(name, MemoryGroup(name))
+
+    def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """Of those that exist."""
+        return {t: len(self.topics[t].partitions) for t in topics if t in self.topics}
+
+    def pending_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Those whose committed position an open transaction is about to change."""
+        touched = {tp for t in self._open.values() for tp in t.offsets.get(group, ())}
+        return [tp for tp in partitions if tp in touched]

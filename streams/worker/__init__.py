@@ -1,0 +1,1 @@
+"""The worker process: threads, clocks, files, settings, supervision."""

@@ -1,0 +1,139 @@
+"""Puts questions to the world outside many at a time: coroutines in an event loop of its own, plain functions in threads.
+
+One per worker; it starts nothing before the first question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as CallTimeout
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from penstock.topologies.operator_api.operator import CallResult, ExternalCall
+
+
+class _Threads:
+    """Up to ``size`` threads for calls. Those of the standard library's pool would be waited for when the process ends,
+    and a call that hangs would keep it from ending."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
+        self._started = 0
+
+    def submit(self, fn: Callable[..., Any], row: tuple[Any, ...]) -> Future[Any]:
+        """Have ``fn(*row)`` called."""
+        call: Future[Any] = Future()
+        self._calls.put((call, fn, row))
+        if self._started < self._size:
+            self._started += 1
+            threading.Thread(target=self._work, name="penstock-ask", daemon=True).start()
+        return call
+
+    def _work(self) -> None:
+        while (taken := self._calls.get()) is not None:
+            call, fn, row = taken
+            if call.set_running_or_notify_cancel():
+                try:
+                    call.set_result(fn(*row))
+                except BaseException as exc:  # whoever asked gets it
+                    call.set_exception(exc)
+            del taken, call, fn, row  # a thread that waits keeps no answer
+
+    def close(self) -> None:
+        """Drop the calls that have not begun; each thread ends with the call that it is in."""
+        while True:
+            try:
+                taken = self._calls.get_nowait()
+            except Empty:
+                break
+            if taken is not None:
+                taken[0].cancel()
+        for _ in range(self._started):
+            self._calls.put(None)
+
+
+class PooledCallExecutor:
+    """See the module. ``close`` when the worker ends."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pools: dict[int, _Threads] = {}
+
+    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+        """One answer per row, in their order; at most ``question.concurrency`` are asked at a time."""
+        if inspect.iscoroutinefunction(question.fn):
+            return asyncio.run_coroutine_threadsafe(_ask_all(question, rows), self._running_loop()).result()
+        calls = [self._submitted(question, row) for row in rows]
+        answers: list[CallResult] = []
+        while len(answers) < len(rows):
+            at = len(answers)
+            answer = _waited(question, calls[at])
+            if answer is not None:
+                answers.append(answer)
+                continue
+            # it never had its turn, as calls hang in all threads: the rest is asked in new ones
+            self._pools.pop(question.concurrency).close()
+            for i in range(at, len(rows)):
+                if calls[i].cancelled() or calls[i].cancel():
+                    calls[i] = self._submitted(question, rows[i])
+        return answers
+
+    def _submitted(self, question: ExternalCall, row: tuple[Any, ...]) -> Future[Any]:
+        size = question.concurrency
+        if size not in self._pools:
+            self._pools[size] = _Threads(size)
+        return self._pools[size].submit(question.fn, row)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-ask", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def close(self) -> None:
+        """Stop threads and the loop; calls that hang are left behind."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(5)
+            self._loop.close()
+            self._loop = self._thread = None
+
+
+async def _ask_all(question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    turn = asyncio.Semaphore(question.concurrency)
+
+    async def one(row: tuple[Any, ...]) -> CallResult:
+        async with turn:
+            try:
+                return CallResult(await asyncio.wait_for(question.fn(*row), question.timeout_s))
+            except TimeoutError:
+                return _late(question)
+            except Exception as exc:
+                return CallResult(None, f"{type(exc).__name__}: {exc}")
+
+    return list(await asyncio.gather(*map(one, rows)))
+
+
+def _waited(question: ExternalCall, call: Future[Any]) -> CallResult | None:
+    """The answer; ``None`` for a call that has not begun within its time."""
+    try:
+        return CallResult(call.result(question.timeout_s))
+    except CallTimeout:
+        return None if call.cancel() else _late(question)
+    except Exception as exc:
+        return CallResult(None, f"{type(exc).__name__}: {exc}")
+
+
+def _late(question: ExternalCall) -> CallResult:
+    return CallResult(None, f"no answer within {question.timeout_s} s")

@@ -1,0 +1,208 @@
+"""A worker's settings: a few values with bounds and reasons. Librdkafka keys pass through: ``common`` for every client,
+``consumer`` and ``producer`` for theirs. ``repr`` shows no secret. From files and the environment: ``load_settings.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from penstock.state.errors import SettingsError
+from penstock.state.machine.machine_memory import own_share_bytes
+from penstock.state.native import Choice, compiled
+from penstock.state.recovery.changelog import REPARTITION_RETENTION_MS
+from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.runtime.memory_budget import (
+    BUFFERED_MAX_BYTES,
+    LEAST_BYTES,
+    RECEIVED_MAX_BYTES,
+    SENT_MAX_BYTES,
+    MemoryParts,
+    memory_parts,
+)
+from penstock.streams.task.error_policies import Policies
+from penstock.streams.task.task import STATE_CACHE_BYTES, Columns
+from penstock.streams.worker.secret_redaction import redacted
+
+Latency = Literal["balanced", "low"]
+CACHE_BYTES_MAX = 1 << 30
+"""What is not set grows no further by itself."""
+WRITE_OUT_LOW_BYTES = 8 << 20
+"""At most so much waits to be written out of the stores with ``latency="low"``: a million rows that were loaded and then
+written out at once, by the flush of every half minute, held up all records for 0.7 s."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class WorkerSettings:
+    """``commit_interval_ms``: default 100 under exactly-once (outputs are visible only after a commit), else 1,000.
+
+    ``latency``: ``"low"`` makes turns of the loop shorter and lets no record wait for company, at the price of more and
+    smaller requests, and lets an at-least-once commit wait up to a quarter of its interval (50 ms at most) for a moment
+    when all is acknowledged; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
+    ``batch_max_records`` (4,000 at most where records are Python objects); ``buffered_max_records`` bounds what waits per
+    input partition (and so do 32 MB), ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside
+    the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
+    ``memory_max_bytes``: what the worker's process is to take at most, in all; its stores, batches and clients' queues get
+    fixed parts of it, see ``within_memory``. 0: no bound beside those of the parts.
+    ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
+    waits for a caught-up input before it goes on without it.
+    ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every
+    30,000; 0: never, since ``penstock replay`` and ``verify`` from the start read it again.
+    ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
+    whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same. ``native``: whether the
+    compiled part (``make native``) is used where it was built; ``"require"`` refuses to start without it.
+    ``metrics_port``: where ``GET /metrics`` gives ``Worker.metrics()`` as text for Prometheus; 0: nowhere.
+    """
+
+    application_id: str
+    bootstrap_servers: str = "127.0.0.1:9092"
+    state_dir: str = ".penstock"
+    guarantee: Guarantee = "at_least_once"
+    commit_interval_ms: int = 0
+    session_timeout_ms: int = 45_000
+    transaction_timeout_ms: int = 10_000
+    max_task_idle_ms: int = 0
+    latency: Latency = "balanced"
+    native: Choice = "auto"
+    columns: Columns = "auto"
+    batch_max_records: int = 20_000
+    buffered_max_records: int = 30_000
+    memory_max_bytes: int = 0
+    state_cache_max_bytes: int = 0
+    state_flush_interval_ms: int = 30_000
+    replication_factor: int = -1
+    repartition_retention_ms: int = REPARTITION_RETENTION_MS
+    repartition_purge_interval_ms: int = 0
+    snapshots: str | None = None
+    group_instance_id: str | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    policies: Policies = dataclasses.field(default_factory=Policies)
+    rocksdb: RocksDBOptions = dataclasses.field(default_factory=RocksDBOptions)
+    common: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    consumer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    producer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise SettingsError(f"guarantee={self.guarantee!r}; choose one of {', '.join(get_args(Guarantee))}")
+        if self.native not in get_args(Choice):
+            raise SettingsError(f"native={self.native!r}; choose one of {', '.join(get_args(Choice))}")
+        if self.latency not in get_args(Latency):
+            raise SettingsError(f"latency={self.latency!r}; choose one of {', '.join(get_args(Latency))}")
+        if self.columns not in get_args(Columns):
+            raise SettingsError(f"columns={self.columns!r}; choose one of {', '.join(get_args(Columns))}")
+        if self.commit_interval_ms == 0:
+            default = 100 if self.guarantee == "exactly_once" else 1_000
+            object.__setattr__(self, "commit_interval_ms", default)
+        bounds = {
+            "commit_interval_ms": (1, 3_600_000, "work that is not committed is done again after a crash"),
+            "session_timeout_ms": (1_000, 1_800_000, "brokers refuse shorter or longer ones"),
+            "transaction_timeout_ms": (1_000, 900_000, "brokers allow 15 minutes at most by default"),
+            "max_task_idle_ms": (0, 3_600_000, "a task that waits longer looks dead"),
+            "batch_max_records": (1, 1_000_000, "a batch is held in memory"),
+            "buffered_max_records": (1, 10_000_000, "buffered records are held in memory"),
+            "state_flush_interval_ms": (100, 3_600_000, "a crash of the machine makes the changelog repeat this much"),
+            "repartition_purge_interval_ms": (0, 86_400_000, "0 is never; disks fill meanwhile"),
+            "metrics_port": (0, 65_535, "0 is off"),
+            "repartition_retention_ms": (-1, 1 << 53, "-1 is for ever; brokers judge by the records' own time"),
+        }
+        for name, (low, high, why) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise SettingsError(f"{name}={value}; it must be from {low} to {high}: {why}")
+        if self.state_cache_max_bytes and not 1 << 20 <= self.state_cache_max_bytes <= 1 << 40:
+            raise SettingsError(
+                f"state_cache_max_bytes={self.state_cache_max_bytes}; it must be from {1 << 20} to {1 << 40}, since a "
+                "batch's own state must fit, or 0 for the default"
+            )
+        if self.memory_max_bytes and not LEAST_BYTES <= self.memory_max_bytes <= 1 << 50:
+            raise SettingsError(
+                f"memory_max_bytes={self.memory_max_bytes}; it must be at least {LEAST_BYTES}, most of which Python and its "
+                "libraries take, or 0 for no bound of the whole"
+            )
+        if self.guarantee == "exactly_once" and self.commit_interval_ms > self.transaction_timeout_ms // 2:
+            raise SettingsError(
+                f"commit_interval_ms={self.commit_interval_ms} is over half of transaction_timeout_ms="
+                f"{self.transaction_timeout_ms}: the broker would abort open transactions; lower one or raise the other"
+            )
+
+    def cache_bytes(self) -> int:
+        """``state_cache_max_bytes``, or where it is 0: 64 MB above the compiled part, whose own map of entries is smaller
+        and nearly as fast, and half of the machine's share (``RocksDBOptions.limits``) without it, 1 GB at most. Of a
+        table of a million rows, half of the cache was too small: going from its young to its old generation and back made
+        each look-up cost a third more."""
+        if self.state_cache_max_bytes:
+            return self.state_cache_max_bytes
+        share = own_share_bytes() if compiled() is None else 0
+        return min(max(share // 2, STATE_CACHE_BYTES), CACHE_BYTES_MAX)
+
+    def buffered_max_bytes(self) -> int:
+        """What may wait of each input partition, beside ``buffered_max_records``."""
+        parts = self.memory_parts()
+        return BUFFERED_MAX_BYTES if parts is None else parts.buffered_bytes
+
+    def queues_bytes(self) -> tuple[int, int]:
+        """What a consumer's and a producer's queue may take, where librdkafka keys do not say it."""
+        parts = self.memory_parts()
+        return (RECEIVED_MAX_BYTES, SENT_MAX_BYTES) if parts is None else (parts.received_bytes, parts.sent_bytes)
+
+    def memory_parts(self) -> MemoryParts | None:
+        """What each part may take of ``memory_max_bytes``; ``None`` if that is not set."""
+        if not self.memory_max_bytes:
+            return None
+        return memory_parts(
+            self.memory_max_bytes,
+            compiled=self.native != "off" and compiled() is not None,
+            write_buffer_bytes=self.rocksdb.write_buffer_bytes,
+            batch_records=self.batch_max_records,
+        )
+
+    def within_memory(self) -> WorkerSettings:
+        """The settings with every bound of stores and batches that is above its part of ``memory_max_bytes`` lowered to it,
+        whether it was set or not; without ``memory_max_bytes`` the same settings. The clients' queues get their parts where
+        their configuration is made: librdkafka keys that were set win."""
+        parts = self.memory_parts()
+        if parts is None:
+            return self
+        stores = dataclasses.replace(
+            self.rocksdb,
+            entries_bytes=_lowered(self.rocksdb.entries_bytes, parts.entries_bytes),
+            block_cache_bytes=_lowered(self.rocksdb.block_cache_bytes, parts.block_cache_bytes),
+            write_buffer_bytes=parts.write_buffer_bytes,
+        )
+        return dataclasses.replace(
+            self,
+            rocksdb=stores,
+            state_cache_max_bytes=_lowered(self.state_cache_max_bytes, parts.decoded_bytes),
+            batch_max_records=parts.batch_records,
+            buffered_max_records=min(self.buffered_max_records, 2 * parts.batch_records),
+        )
+
+    def memory_limits(self) -> dict[str, int]:
+        """What each kind of memory of the stores may grow to in this process, in bytes, by its name."""
+        options = self.stores_options()
+        entries_bytes, block_cache_bytes = options.limits()
+        return {
+            "decoded": self.cache_bytes(),
+            "entries": entries_bytes,
+            "blocks": block_cache_bytes,
+            "memtables": options.write_buffer_bytes,
+        }
+
+    def stores_options(self) -> RocksDBOptions:
+        """``rocksdb``, with no more waiting to be written out than ``latency`` allows."""
+        if self.latency != "low" or self.rocksdb.write_out_bytes <= WRITE_OUT_LOW_BYTES:
+            return self.rocksdb
+        return dataclasses.replace(self.rocksdb, write_out_bytes=WRITE_OUT_LOW_BYTES)
+
+    def __repr__(self) -> str:
+        shown = (f"{f.name}={redacted(getattr(self, f.name))!r}" for f in dataclasses.fields(self))
+        return f"WorkerSettings({', '.join(shown)})"
+
+
+def _lowered(bound: int, part: int) -> int:
+    """A bound where 0 is whatever fits."""
+    return min(bound or part, part)

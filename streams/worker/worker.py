@@ -1,0 +1,424 @@
+"""A worker: the run loop on real Kafka, RocksDB and clocks, as an object inside any Python process.
+
+``Worker(topology, settings).start()`` runs it in a thread of its own; ``stop()`` commits, leaves the group and returns.
+``run()`` is the same in the calling thread. The command ``penstock worker`` is a thin wrapper around this.
+
+This is the only place that wires the adapters to the core.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.state.errors import PenstockError, RetriableError, SettingsError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.machine.state_directory import StateDirectory, TaskLock
+from penstock.state.recovery.position import Position, encode_position
+from penstock.state.recovery.restore_decision import RestoreProgress
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
+from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
+from penstock.streams.kafka.native import choose
+from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.ports.log import LogConsumer
+from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
+from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
+from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
+from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
+from penstock.streams.runtime.topic_setup import (
+    TopicLayout,
+    check_application_id,
+    check_guarantee,
+    check_policies,
+    fingerprint,
+    prepare_topics,
+)
+from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
+from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.worker.fixed_worker_lock import (
+    FixedWorkerPresence,
+    check_no_fixed_workers,
+    check_no_group_members,
+    presence_group,
+)
+from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
+from penstock.streams.worker.pooled_calls import PooledCallExecutor
+from penstock.streams.worker.restorer import Restorer, TaskOpener
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
+from penstock.topologies.graph.topology import Topology
+
+SLOTS_MAX = 64
+"""How many worker processes may share one state folder."""
+
+TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
+TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
+"""See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
+
+PATIENCE_MAX_MS = 50
+"""At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
+for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
+
+YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
+"""While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
+thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU. Looking at
+50,000 takes 40 ms, at 5,000 four, and the polls of a worker that keeps up are small."""
+
+OLDER_ROUNDS = 100
+"""And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
+
+
+_log = logging.getLogger("penstock.worker")
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """For intervals."""
+        return time.monotonic()
+
+
+class Worker:
+    """See the module. ``settings`` are those given, within their ``memory_max_bytes``.
+
+    ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
+    ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
+    ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
+    commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
+    """
+
+    def __init__(
+        self,
+        topology: Any,
+        settings: WorkerSettings,
+        *,
+        partitions: Sequence[int] | None = None,
+        on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
+        on_step: Callable[[CommitStep], None] | None = None,
+        open_consumer: Callable[[], LogConsumer] | None = None,
+    ) -> None:
+        self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
+        self.settings = settings.within_memory()
+        self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
+        self._on_progress = on_progress
+        self._on_step = on_step
+        self._open_consumer = open_consumer
+        self._clock = SystemClock()
+        self._stop = threading.Event()
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._asker = PooledCallExecutor()
+        self._runtime: Runtime | None = None
+        self._slot: TaskLock | None = None
+        self._presence: FixedWorkerPresence | None = None
+        self._identity: tuple[str, dict[str, str]] = ("", {})
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Worker:
+        """Start in a thread; returns when topics are prepared and the group was joined (stores may still be
+        restoring). Raises what made the start fail."""
+        self._thread = threading.Thread(target=self._run_caught, name="penstock-worker", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+        return self
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """Commit, leave the group and end. Raises what the run ended with, or ``RetriableError`` when it has not ended
+        in time."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise RetriableError(
+                    f"the worker has not stopped within {timeout_s} s; call stop again or end the process"
+                )
+        if self._error is not None:
+            raise self._error
+
+    def request_stop(self) -> None:
+        """Ask for the end without waiting for it; safe in a signal handler."""
+        self._stop.set()
+
+    @property
+    def running(self) -> bool:
+        """Whether its thread is alive."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """The loop, for looking at tasks and counters; ``None`` before it was started."""
+        return self._runtime
+
+    def metrics(self) -> list[Metric]:
+        """What its tasks measure now, and what their stores may take; from any thread. See
+        ``penstock.streams.runtime.metric_values``."""
+        if self._runtime is None:
+            return []
+        return [*memory_limits(self.settings.memory_limits()), *metrics_of(list(self._runtime.tasks.values()))]
+
+    def _run_caught(self) -> None:
+        try:
+            self.run()
+        except BaseException as exc:
+            self._error = exc
+        finally:
+            self._ready.set()
+
+    def run(self) -> None:
+        """Run in the calling thread until ``request_stop``, ``ctx.shutdown()`` or an error."""
+        restorer: Restorer | None = None
+        endpoint: MetricsEndpoint | None = None
+        young, *older = gc.get_threshold()
+        try:
+            choose(self.settings.native)
+            if self.settings.memory_max_bytes:
+                few_arenas()
+            if self.settings.metrics_port:
+                endpoint = MetricsEndpoint(self.settings.metrics_host, self.settings.metrics_port, self.metrics)
+            runtime, restorer = self._open()
+            self._runtime = runtime
+            if young:  # 0: the process does without
+                gc.set_threshold(
+                    max(young, YOUNG_OBJECTS[self.settings.latency]), max(older[0], OLDER_ROUNDS), *older[1:]
+                )
+            try:
+                runtime.start()
+                self._ready.set()
+                spare = SpareMemory(trim())
+                while not self._stop.is_set() and not runtime.shutdown_requested:
+                    records = runtime.step()
+                    spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
+                    if self._presence is not None:
+                        self._presence.keep()
+            except BaseException:
+                runtime.close()
+                raise
+            runtime.stop()
+        finally:
+            gc.set_threshold(young, *older)
+            self._asker.close()
+            if endpoint is not None:
+                endpoint.close()
+            if restorer is not None:
+                restorer.close()
+            if self._presence is not None:
+                self._presence.close()
+            if self._slot is not None:
+                self._slot.release()
+
+    # -- wiring --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Runtime, Restorer]:
+        s = self.settings
+        check_application_id(s.application_id)
+        check_guarantee(self.topology, s.guarantee)
+        check_policies(self.topology, s.policies)
+        admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
+        admin.require_answer()
+        if self._partitions is None:
+            check_no_fixed_workers(admin, s.application_id)
+        else:
+            check_no_group_members(admin, s.application_id)
+        layout = prepare_topics(
+            self.topology,
+            s.application_id,
+            admin,
+            replication_factor=s.replication_factor,
+            repartition_retention_ms=s.repartition_retention_ms,
+            dead_letter_topic=s.policies.dead_letter_topic,
+        )
+        self._check_partitions(layout)
+        check_unread_internal_topics(
+            self.topology,
+            s.application_id,
+            admin,
+            lambda: self._new_consumer(s.application_id),
+            [presence_group(s.application_id)],
+        )
+        if self._partitions is not None:
+            self._join_fixed(admin)
+        directory = StateDirectory(s.state_dir, s.application_id)
+        cluster_id = admin.cluster_id()
+        identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
+        slot = self._take_slot(directory)
+        topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
+        self._identity = (cluster_id, admin.topic_ids(sorted(set(topics))))
+        opener = TaskOpener(
+            s.application_id,
+            directory,
+            admin,
+            self._open_reader,
+            self._clock.now_ms,
+            repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
+            options=s.stores_options(),
+            on_progress=self._on_progress,
+        )
+        restorer = Restorer(opener)
+        prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
+        runtime = Runtime(
+            self.topology,
+            s.application_id,
+            layout,
+            self._options(),
+            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
+            lambda rt, partition: self._committer(rt, partition, prefix),
+            restorer,
+            self._clock,
+            on_joined=lambda: check_no_fixed_workers(admin, s.application_id),
+            open_reader=self._open_reader,
+            purger=self._purger(admin),
+        )
+        return runtime, restorer
+
+    def _changelogs(self) -> list[str]:
+        from penstock.state.recovery.changelog import changelog_topic
+
+        return [
+            changelog_topic(self.settings.application_id, store)
+            for store in self.topology.stores
+            if store.changelog or store.source_topic is not None
+        ]
+
+    def _options(self) -> RuntimeOptions:
+        s = self.settings
+        return RuntimeOptions(
+            guarantee=s.guarantee,
+            commit_interval_ms=s.commit_interval_ms,
+            task=TaskOptions(
+                policies=s.policies,
+                batch_max_records=s.batch_max_records,
+                state_cache_max_bytes=s.cache_bytes(),
+                max_task_idle_ms=s.max_task_idle_ms,
+                live=True,
+                columns=s.columns,
+                asker=self._asker,
+            ),
+            turn_min_records=TURN_MIN_RECORDS[s.latency],
+            turn_max_records=s.batch_max_records,
+            turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
+            commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
+            buffered_max_records=s.buffered_max_records,
+            buffered_max_bytes=s.buffered_max_bytes(),
+            state_flush_interval_ms=s.state_flush_interval_ms,
+            partitions=self._partitions,
+        )
+
+    def _new_consumer(self, group: str, *, member: bool = False) -> KafkaConsumer:
+        """A consumer that waits longer for positions than a transaction of whoever died can keep them pending."""
+        s = self.settings
+        config = consumer_config(
+            s.bootstrap_servers,
+            group,
+            {**s.common, **s.consumer},
+            session_timeout_ms=s.session_timeout_ms,
+            group_instance_id=s.group_instance_id if member else None,
+            swift=member and s.latency == "low",
+            queue_max_bytes=s.queues_bytes()[0],
+        )
+        patience_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
+        return KafkaConsumer(config, request_timeout_s=patience_s, native=s.native)
+
+    def _purger(self, admin: KafkaAdmin) -> Purger | None:
+        interval_ms = self.settings.repartition_purge_interval_ms
+        if not interval_ms:
+            return None
+        topics = purgeable_topics(self.topology, self.settings.application_id)
+        return Purger(topics, interval_ms, admin.delete_before, _report_purge)
+
+    def _open_reader(self) -> KafkaConsumer:
+        """A consumer outside the group, for stores' changelogs and looks at the log."""
+        return self._new_consumer(f"{self.settings.application_id}-restore")
+
+    def _committer(self, runtime: Runtime, partition: int | None, prefix: str) -> Committer:
+        s = self.settings
+        transactional_id = prefix if partition is None else f"{s.application_id}-p{partition}"
+        config = producer_config(
+            s.bootstrap_servers,
+            {**s.common, **s.producer},
+            transactional_id=transactional_id if s.guarantee == "exactly_once" else None,
+            transaction_timeout_ms=s.transaction_timeout_ms,
+            swift=s.latency == "low",
+            queue_max_bytes=s.queues_bytes()[1],
+        )
+        return Committer(
+            s.guarantee,
+            runtime.consumer,
+            lambda: KafkaProducer(config, native=s.native),
+            lambda: runtime.fence if partition is None else s.application_id,
+            self._position_of,
+            CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
+            self._on_step,
+            yields=partition is not None,
+        )
+
+    def _position_of(self, task: Task, store: str) -> bytes:
+        """The position record of a store after a commit."""
+        state = task.stores[store]
+        spec = state.spec
+        positions = task.feed.positions()
+        cluster_id, topic_ids = self._identity
+        if spec.source_topic is not None:
+            offset = positions[spec.source_topic]
+        else:
+            offset = task.changelog_ends.get(store, 0)
+        return encode_position(
+            Position(
+                offset,
+                {TopicPartition(t, task.id.partition): o for t, o in positions.items()},
+                cluster_id,
+                topic_ids,
+                self._clock.now_ms(),
+                task.stream_time_ms,
+                segment_ms=spec.segment_ms,
+            )
+        )
+
+    # -- start checks --------------------------------------------------------------------------------------------
+
+    def _join_fixed(self, admin: KafkaAdmin) -> None:
+        """Be seen by workers that would join the group, then look again for those that have."""
+        application_id = self.settings.application_id
+        consumer = self._new_consumer(presence_group(application_id))
+        self._presence = FixedWorkerPresence(consumer, next(iter(self.topology.source_topics(application_id))))
+        self._presence.join()
+        check_no_group_members(admin, application_id)
+
+    def _check_partitions(self, layout: TopicLayout) -> None:
+        most = max(layout.tasks)
+        wrong = [p for p in self._partitions or () if not 0 <= p < most]
+        if wrong:
+            raise SettingsError(f"partition {wrong[0]} does not exist; the topology's inputs have 0 to {most - 1}")
+
+    def _take_slot(self, directory: StateDirectory) -> int:
+        """The first free slot of this folder: workers that share it have transactional ids of their own, and a
+        restarted one finds its former id again and so ends what it left open."""
+        Path(directory.path).mkdir(parents=True, exist_ok=True)
+        for number in range(SLOTS_MAX):
+            try:
+                self._slot = directory.lock(f"slot-{number}", timeout_s=0)
+            except RetriableError:
+                continue
+            return number
+        raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")
+
+
+def _report_purge(tp: TopicPartition, why: str) -> None:
+    # nothing is lost by it but space, and it is tried again
+    _log.warning("the records read of %s [%d] could not be deleted: %s", tp.topic, tp.partition, why)

@@ -1,0 +1,116 @@
+"""A store as operators see it: what a commit writes, and ranges over uncommitted writes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from penstock.state.serdes.serde import BYTES, INT, STRING
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
+
+SPEC = StoreSpec("s", "key_value", BYTES, INT)
+
+
+def opened(spec: StoreSpec = SPEC) -> tuple[KeyValueStoreView, MemoryBackend]:
+    """A view over an empty backend."""
+    backend = MemoryBackend([spec])
+    return KeyValueStoreView(spec, backend), backend
+
+
+def commit(state: KeyValueStoreView, backend: MemoryBackend) -> list[tuple[bytes, bytes | None]]:
+    """Commit, and what was written."""
+    keys, values, _ = state.pending()
+    puts = list(zip(keys, values, strict=True))
+    backend.commit([StoreWrites("s", puts, b"at", state.drop_below)])
+    state.committed()
+    return puts
+
+
+def test_what_is_new_and_deleted_before_the_commit_is_not_written() -> None:
+    state, backend = opened()
+    state.put_new(b"a", 1, 5)
+    state.put_new(b"b", 2, 5)
+    state.put(b"a", 3, 6)
+    state.put(b"a", None, 7)
+    assert state.get(b"a") is None
+    assert [k for k, _ in commit(state, backend)] == [b"b"]
+    state.put(b"b", None, 8)
+    assert commit(state, backend) == [(b"b", None)]
+
+
+def test_what_the_backend_holds_is_deleted_though_it_was_put_as_new_meanwhile() -> None:
+    state, backend = opened()
+    state.put(b"a", 1, 5)
+    commit(state, backend)
+    state.put(b"a", None, 6)
+    state.put_new(b"a", 2, 7)
+    state.put(b"a", None, 8)
+    assert commit(state, backend) == [(b"a", None)]
+    assert backend.get_many("s", [b"a"]) == [None]
+
+
+def test_what_was_new_before_a_commit_or_a_discard_is_not_new_behind_it() -> None:
+    state, backend = opened()
+    state.put_new(b"a", 1, 5)
+    commit(state, backend)
+    state.put(b"a", None, 6)
+    assert commit(state, backend) == [(b"a", None)]
+    state.put_new(b"c", 1, 5)
+    state.discard()
+    state.put(b"c", None, 6)
+    assert commit(state, backend) == [(b"c", None)]
+
+
+def test_a_new_value_that_cannot_be_written_leaves_the_store_as_it_was() -> None:
+    state, backend = opened(StoreSpec("s", "key_value", BYTES, STRING))
+    with pytest.raises(TypeError):
+        state.put_new(b"a", 5, 5)
+    state.put(b"a", None, 6)
+    assert commit(state, backend) == [(b"a", None)]
+
+
+def test_ranges_and_commits_are_those_of_a_plain_dict_whatever_comes_between() -> None:
+    rng = random.Random(7)
+    for _ in range(60):
+        state, backend = opened()
+        model: dict[bytes, int] = {}
+        stored: dict[bytes, int] = {}
+        for step in range(120):
+            key = bytes([rng.randrange(12)])
+            action = rng.random()
+            if action < 0.35:
+                (state.put if key in model else state.put_new)(key, step, step)
+                model[key] = step
+            elif action < 0.6:
+                state.put(key, None, step)
+                model.pop(key, None)
+            elif action < 0.9:
+                low, high = sorted((bytes([rng.randrange(12)]), bytes([rng.randrange(12)])))
+                reverse = rng.random() < 0.5
+                found = [(k, v) for k, v, _ in state.range(low, high, reverse=reverse)]
+                inside = sorted((k, v) for k, v in model.items() if low <= k < high)
+                assert found == sorted(inside, reverse=reverse)
+                first = state.first(low, high)
+                assert (first and first[:2]) == (inside[0] if inside else None)
+            else:
+                for k, raw in commit(state, backend):
+                    if raw is None:
+                        stored.pop(k, None)
+                    else:
+                        stored[k] = int.from_bytes(raw[8:], "big")
+                assert stored == model
+
+
+def test_entries_of_keys_are_loaded_where_they_are_not_there() -> None:
+    state, backend = opened()
+    for key in (b"a", b"b"):
+        state.put(key, 1, 5)
+    commit(state, backend)
+    again = KeyValueStoreView(SPEC, backend)
+    again.put(b"a", 2, 6)
+    assert again.entries_of([b"b", b"none", b"a", b"b"]) == [(1, 5), None, (2, 6), (1, 5)]
+    assert again.entries_of([b"a", b"none"]) == [(2, 6), None]
+    assert again.entries_of([]) == []

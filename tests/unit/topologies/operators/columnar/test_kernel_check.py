@@ -1,0 +1,109 @@
+"""The check before compiled kernels are used: it finds none wrong, and would find one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.state import native
+from penstock.topologies.operators.columnar.kernel_check import why_not_trusted
+
+
+def test_the_compiled_part_is_trusted() -> None:
+    assert why_not_trusted() is None
+
+
+def test_without_it_there_is_nothing_to_check() -> None:
+    with native.without():
+        assert native.compiled() is None
+        assert why_not_trusted() is None
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (SimpleNamespace(), "fails at columns of bytes"),
+        (SimpleNamespace(pack_rows=lambda values: (b"", bytes(8 * len(values) + 8), None), list_rows=list), "fails at"),
+        (
+            SimpleNamespace(
+                pack_rows=lambda values: (b"", bytes(8 * len(values) + 8), None),
+                list_rows=lambda data, offsets, nulls: [data] * (len(offsets) - 1),
+                take_rows=lambda data, offsets, nulls, places: (b"", bytes(8 * len(places) + 8), None),
+            ),
+            "wrong at columns of bytes",
+        ),
+    ],
+)
+def test_a_module_that_fails_or_differs_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, module: Any, words: str
+) -> None:
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and words in found
+
+
+class Other:
+    """A tally of the compiled part, but for what a test changes."""
+
+    def __init__(self, tally: Any) -> None:
+        self._tally = tally
+
+    def __len__(self) -> int:
+        return len(self._tally)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tally, name)
+
+
+class Forgetting(Other):
+    """Forgets what the store holds."""
+
+    def base(self, stored: list[bytes | None]) -> None:
+        self._tally.base([None] * len(stored))
+
+
+class Miscoding(Other):
+    """Takes a code for the one before it."""
+
+    def add_coded(self, codes: Any, *rest: Any) -> bool:
+        return bool(self._tally.add_coded(np.maximum(codes - 1, 0), *rest))
+
+
+class Refusing(Other):
+    """Counts nothing by code."""
+
+    def add_coded(self, *_: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Forgetting, "wrong at tallies:"),
+        (Miscoding, "wrong at tallies of codes"),
+        (Refusing, "wrong at tallies of codes"),
+    ],
+)
+def test_a_tally_that_miscounts_is_found(monkeypatch: pytest.MonkeyPatch, kind: type[Other], words: str) -> None:
+    built: Any = native.compiled()
+    if built is None:
+        assert why_not_trusted() is None
+        return
+    others = {name: getattr(built, name) for name in dir(built) if not name.startswith("__")}
+    module = SimpleNamespace(**{**others, "Tally": lambda: kind(built.Tally())})
+    monkeypatch.setattr(native, "_in_use", [module])
+    found = why_not_trusted()
+    assert found is not None and words in found
+
+
+def test_choosing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitting: Any = SimpleNamespace()
+    monkeypatch.setattr(native, "_in_use", [None])
+    monkeypatch.setattr(native, "_FITTING", fitting)
+    native.choose("auto")
+    assert native.compiled() is fitting
+    native.choose("off")
+    assert native.compiled() is None

@@ -1,0 +1,1 @@
+"""Work on whole columns: kernels, JSON columns, encoded columns."""

@@ -1,0 +1,167 @@
+"""What columnar operators have in common: nulls, distinct values and groups of a column, and columns as bytes.
+
+Every function that gives ``None`` says that the rows must do it: nothing has been done then, and nothing reported.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from penstock.state.errors import SerdeError
+from penstock.state.serdes.serde import BYTES, FLOAT, INT, Serde
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES, EncodedColumn, WrittenColumn
+from penstock.topologies.columnar.kernels import Coder, Groups, grouped
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import (
+    BytesColumn,
+    CodedColumn,
+    Column,
+    Mask,
+    NumberColumn,
+    StructColumn,
+)
+
+FEWEST = 64
+"""In batches with fewer records the row path is faster than setting up arrays."""
+
+
+def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
+    """Whether to try the columns of a batch."""
+    return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+
+
+def nulls_of(column: Column) -> Mask | None:
+    """Which values are null; no array when none is."""
+    nulls: Mask | None = None
+    if isinstance(column, EncodedColumn):
+        nulls = column.nulls
+    elif isinstance(column, CodedColumn):
+        if None in column.values:
+            nulls = np.fromiter((v is None for v in column.values), np.bool_, len(column.values))[column.codes]
+    elif isinstance(column, (BytesColumn, NumberColumn, StructColumn)):
+        nulls = column.nulls
+    else:
+        values = column.to_list()
+        nulls = np.fromiter((v is None for v in values), np.bool_, len(values))
+    return nulls if nulls is not None and nulls.any() else None
+
+
+def coded(column: Column) -> CodedColumn | None:
+    """The column by distinct values. They need not all be used."""
+    if isinstance(column, CodedColumn):
+        return column
+    if isinstance(column, BytesColumn):
+        return Coder(0).code(column)
+    if isinstance(column, NumberColumn) and column.array.dtype == np.int64:
+        values = column.to_list()
+        index = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        return CodedColumn(np.fromiter(map(index.__getitem__, values), np.int32, len(values)), list(index))
+    return None  # of floats, NaN and zeros with a sign are equal or not as the serde likes
+
+
+class Keyed:
+    """Rows by the bytes of their key. ``groups`` has one group for each different one, ``store_keys`` its bytes;
+    ``keys``, made when asked for, the keys themselves."""
+
+    __slots__ = ("_distinct", "groups", "store_keys")
+
+    def __init__(self, groups: Groups, store_keys: list[bytes], distinct: CodedColumn) -> None:
+        self.groups = groups
+        self.store_keys = store_keys
+        self._distinct = distinct
+
+    @property
+    def keys(self) -> list[Any]:
+        """The key of each group."""
+        values = self._distinct.values
+        return [values[c] for c in self.groups.codes.tolist()]
+
+
+def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
+    """The rows of a key column without nulls. ``None`` also when different keys have equal bytes."""
+    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+        return _keyed_by_bytes(column)
+    distinct = coded(column)
+    if distinct is None:
+        return None
+    groups = grouped(distinct.codes, len(distinct.values))
+    keys = [distinct.values[c] for c in groups.codes.tolist()]
+    store_keys = written(keys, serde)
+    if store_keys is None:
+        return None
+    numbers: dict[bytes | None, int] = {}
+    same = [numbers.setdefault(k, len(numbers)) for k in store_keys]
+    if len(numbers) == len(same):
+        return Keyed(groups, store_keys, distinct)  # type: ignore[arg-type]  # no nulls here
+    kept = _new(same)
+    firsts = [keys[kept[number]] for number in same]
+    if any(type(a) is not type(b) or a != b for a, b in zip(keys, firsts, strict=True)):
+        return None
+    places = np.array(kept, np.intp)
+    one = Groups(np.array(same, np.intp)[groups.numbers], groups.codes[places], groups.firsts[places])
+    return Keyed(one, [store_keys[i] for i in kept], distinct)  # type: ignore[misc]  # no nulls here
+
+
+def key_bytes(column: Column | None, serde: Serde[Any]) -> BytesColumn | None:
+    """A key column as the bytes of the store, where they are there already."""
+    if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
+        return column.raw
+    return column if isinstance(column, BytesColumn) and serde is BYTES else None
+
+
+def _keyed_by_bytes(column: EncodedColumn) -> Keyed:
+    """Keys whose bytes in the store are those that they were read from."""
+    data = column.encoded
+    groups = grouped(data.codes, len(data.values))
+    return Keyed(groups, [data.values[c] for c in groups.codes.tolist()], column)
+
+
+def _new(same: list[int]) -> list[int]:
+    """Where each number stands first; numbers begin in ascending order."""
+    out: list[int] = []
+    for i, number in enumerate(same):
+        if number == len(out):
+            out.append(i)
+    return out
+
+
+def written(values: list[Any], serde: Serde[Any]) -> list[bytes | None] | None:
+    """The values as bytes, nulls kept."""
+    try:
+        return serde.serialize_all(values)
+    except SerdeError:
+        return None
+
+
+def serialized(column: Column, serde: Serde[Any]) -> Column | None:
+    """The column as bytes, each distinct value written once: a ``BytesColumn``, or a ``CodedColumn`` of bytes."""
+    if isinstance(column, BytesColumn):
+        return column if serde is BYTES else None
+    same_bytes = serde in SAME_BYTES or isinstance(column, WrittenColumn)
+    if same_bytes and isinstance(column, EncodedColumn) and column.serde == serde:
+        return column.raw
+    if isinstance(column, CodedColumn):
+        distinct = column.compact() if len(column.values) > max(len(column), FEWEST) else column
+        data = written(distinct.values, serde)
+        return None if data is None else CodedColumn(distinct.codes, data)
+    if isinstance(column, NumberColumn):
+        for plain, kind, layout in ((INT, np.int64, ">i8"), (FLOAT, np.float64, ">f8")):
+            if serde is plain and column.array.dtype == kind:
+                return _fixed(column, layout)
+    return None
+
+
+def _fixed(column: NumberColumn, layout: str) -> BytesColumn:
+    """Numbers of 8 bytes. What stands where a value is null is not read."""
+    offsets = np.arange(0, 8 * len(column) + 1, 8, dtype=np.int64)
+    return BytesColumn(column.array.astype(layout).tobytes(), offsets, column.nulls)
+
+
+def longest(column: Column) -> int:
+    """The length of the longest value of a column of bytes, used or not."""
+    if isinstance(column, BytesColumn):
+        return int(np.diff(column.offsets).max()) if len(column) else 0
+    assert isinstance(column, CodedColumn)
+    return max((len(v) for v in column.values if v is not None), default=0)

@@ -1,0 +1,1 @@
+"""The topology as a value, its description, and how a sub-topology is planned."""

@@ -1,0 +1,208 @@
+"""How a sub-topology is run: which operators go batch by batch, and which in lockstep.
+
+An operator on its own gets a whole batch at once. Operators must run in lockstep, record by record and depth first,
+where batch-wise running could show one of them a state or an order that record-by-record running would not have shown:
+
+1. operators that share a resource (a store, an output topic);
+2. operators at which branches of one record meet again, with everything between there and the fork, fork included;
+3. whatever lies between members of one group (else the groups could not be put in order).
+
+The rules are applied until nothing changes. Inside a group, records that entered by an edge from which the rest of the
+group is a tree that touches no resource twice still go in runs (``batch_safe``): nothing inside the run can see the
+other records' effects in a wrong order. So a stream–table join goes in runs of stream records and of table updates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations
+
+from penstock.topologies.graph.column_plan import input_modes_of
+from penstock.topologies.graph.topology import Subtopology, Topology
+from penstock.topologies.operator_api.operator import OperatorSpec
+from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operator_api.watermark_strategies import carried_topics
+from penstock.topologies.operators.aggregates.combine import CombineSpec
+from penstock.topologies.operators.records.source_sink import SinkSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The operators of a sub-topology by index (topological order), and the groups in which they run."""
+
+    names: tuple[str, ...]
+    specs: tuple[OperatorSpec, ...]
+    children: tuple[tuple[tuple[int, int, int], ...], ...]
+    """Per operator: (out port, child, child's in port), in visiting order."""
+    groups: tuple[tuple[int, ...], ...]
+    """In the order in which they run."""
+    group_of: tuple[int, ...]
+    batch_safe: frozenset[int]
+    timed: bool
+    """Whether event time moves any of them between records."""
+    uses_watermark: bool
+    uses_wall_time: bool
+    reads_wall_time: bool
+    carried: frozenset[str]
+    """The repartition topics, of the whole topology, through which watermarks travel."""
+    ways: tuple[tuple[InputMode, ...], ...]
+    """How each operator takes the records of each in port; of a source, those of its topic."""
+
+    def needed(self, index: int) -> RequiredColumns | None:
+        """What is needed of the records of a source, in columns; ``None``: it gives them one by one."""
+        lonely = len(self.groups[self.group_of[index]]) == 1
+        return self.ways[index][0].needs if lonely and not self.specs[index].in_ports else None
+
+    @property
+    def stride(self) -> int:
+        """What a place is multiplied by in ``Batch.order``."""
+        return len(self.names) + 1
+
+
+def plan_of(topology: Topology, sub: Subtopology) -> Plan:
+    """The plan of one sub-topology."""
+    index = {name: i for i, name in enumerate(sub.operators)}
+    carried = carried_topics(topology)
+    specs = tuple(_timed_if_carrying(topology.operators[n], carried) for n in sub.operators)
+    children = tuple(
+        tuple((out, index[child], port) for out, child, port in topology.children(name)) for name in sub.operators
+    )
+    groups = _groups(specs, children)
+    group_of = [0] * len(specs)
+    for number, members in enumerate(groups):
+        for i in members:
+            group_of[i] = number
+    batch_safe = frozenset(i for i in range(len(specs)) if _batch_safe(i, specs, children, groups[group_of[i]]))
+    return Plan(
+        sub.operators,
+        specs,
+        children,
+        groups,
+        tuple(group_of),
+        batch_safe,
+        any(s.timed for s in specs),
+        any(s.uses_watermark for s in specs),
+        any(s.uses_wall_time for s in specs),
+        any(s.reads_wall_time for s in specs),
+        carried,
+        input_modes_of(sub.operators, specs, children, groups, batch_safe),
+    )
+
+
+ChildEdges = tuple[tuple[tuple[int, int, int], ...], ...]
+
+
+def _timed_if_carrying(spec: OperatorSpec, carried: frozenset[str]) -> OperatorSpec:
+    """A sink through which watermarks travel writes them at their places; what combines before it goes by them."""
+    if (isinstance(spec, CombineSpec) or (isinstance(spec, SinkSpec) and spec.internal)) and spec.topic in carried:
+        return dataclasses.replace(spec, uses_watermark=True)
+    return spec
+
+
+def _groups(specs: tuple[OperatorSpec, ...], children: ChildEdges) -> tuple[tuple[int, ...], ...]:
+    count = len(specs)
+    edges = [(i, child) for i in range(count) for _, child, _ in children[i]]
+    ancestors = _ancestors(count, edges)
+    sets: list[set[int]] = [{i} for i in range(count)]
+    by_resource: dict[str, set[int]] = {}
+    for i, spec in enumerate(specs):
+        for resource in spec.resources:
+            by_resource.setdefault(resource, set()).add(i)
+    sets += by_resource.values()
+    while True:
+        merged = _merge_overlapping(sets)
+        grown = [_closed(g, edges, ancestors) for g in merged]
+        grown = _merge_overlapping(grown)
+        cyclic = _merge_cycles(grown, edges)
+        if cyclic == merged:
+            return tuple(tuple(sorted(g)) for g in _in_order(cyclic, edges))
+        sets = cyclic
+
+
+def _ancestors(count: int, edges: list[tuple[int, int]]) -> list[set[int]]:
+    """Of each operator, itself included. Indices are a topological order."""
+    ancestors = [{i} for i in range(count)]
+    for i in range(count):
+        for a, b in edges:
+            if b == i:
+                ancestors[i] |= ancestors[a]
+    return ancestors
+
+
+def _closed(group: set[int], edges: list[tuple[int, int]], ancestors: list[set[int]]) -> set[int]:
+    """The group with the forks whose branches meet in it (rule 2) and what lies between members (rule 3)."""
+    out = _spanned(group, ancestors)
+    # Records of one place can meet only where the group is entered by two edges: inside it they are walked depth first.
+    for a, c in combinations([a for a, b in edges if b in out and a not in out], 2):
+        shared = ancestors[a] & ancestors[c]
+        out = out | {x for x in shared if not any(x != y and x in ancestors[y] for y in shared)}
+    return _spanned(out, ancestors)
+
+
+def _spanned(group: set[int], ancestors: list[set[int]]) -> set[int]:
+    """The group with what lies between its members."""
+    return {x for x in range(len(ancestors)) if ancestors[x] & group and any(x in ancestors[y] for y in group)}
+
+
+def _merge_overlapping(sets: list[set[int]]) -> list[set[int]]:
+    merged: list[set[int]] = []
+    for s in sets:
+        s = set(s)
+        rest = []
+        for m in merged:
+            if m & s:
+                s |= m
+            else:
+                rest.append(m)
+        merged = [*rest, s]
+    return sorted(merged, key=min)
+
+
+def _merge_cycles(groups: list[set[int]], edges: list[tuple[int, int]]) -> list[set[int]]:
+    """Groups that feed each other become one."""
+    of = {i: n for n, g in enumerate(groups) for i in g}
+    reach = [{n} for n in range(len(groups))]
+    changed = True
+    while changed:
+        changed = False
+        for a, b in edges:
+            new = reach[of[b]] - reach[of[a]]
+            if new:
+                reach[of[a]] |= new
+                changed = True
+    joined = [
+        set().union(*(groups[m] for m in range(len(groups)) if m in reach[n] and n in reach[m]))
+        for n in range(len(groups))
+    ]
+    return _merge_overlapping(joined)
+
+
+def _in_order(groups: list[set[int]], edges: list[tuple[int, int]]) -> list[set[int]]:
+    """Topological order of the groups, ties by their first operator."""
+    of = {i: n for n, g in enumerate(groups) for i in g}
+    waiting = {n: {of[a] for a, b in edges if of[b] == n and of[a] != n} for n in range(len(groups))}
+    order: list[set[int]] = []
+    while waiting:
+        ready = min((n for n, w in waiting.items() if not w), key=lambda n: min(groups[n]))
+        order.append(groups[ready])
+        del waiting[ready]
+        for w in waiting.values():
+            w.discard(ready)
+    return order
+
+
+def _batch_safe(start: int, specs: tuple[OperatorSpec, ...], children: ChildEdges, group: tuple[int, ...]) -> bool:
+    """Whether records that enter the group at this operator may go through it in runs."""
+    members = set(group)
+    if len(group) > 1 and any(specs[i].timed for i in group):
+        return False
+    seen: list[int] = [start]
+    resources = list(specs[start].resources)
+    for i in seen:  # grows while it is read
+        for _, child, port in children[i]:
+            if child in members:
+                if child in seen:
+                    return False
+                seen.append(child)
+                resources += specs[child].touches(port)
+    return len(resources) == len(set(resources))

@@ -1,0 +1,292 @@
+"""A batch: a run of records in task order, as parallel columns.
+
+``order`` says where each record stands in the task: ``place * stride + slot``, ascending, where ``place`` counts the
+input records of the task's batch, ``stride`` is the plan's number of nodes + 1, and ``slot`` is 0 for what an input
+record caused and 1 + the node's index for what that node's timers fired right after it. Records caused by the same
+input record on one edge share their order and stand in the order in which they were emitted. Because branches that
+meet again run record by record (see ``penstock.topologies.graph.lockstep_plan``), these integers order any two records
+that an operator can have to compare: they stand for the full depth-first path at the price of an int.
+
+``olds`` is there on edges that carry upserts with their old value (``None``: no such column).
+
+A ``Batch`` holds lists. A ``ColumnBatch`` holds keys or values as columns
+(``penstock.topologies.operator_api.columns``), timestamps and order as arrays; whoever asks it for ``keys``,
+``values``, ``timestamps`` or ``order`` gets a list, made at the first time and kept, so that a row operator works on
+any batch. One that can work on whole columns asks for those (``key_column``, ``value_column``, ``times``, ``orders``)
+and does without the lists. Two classes, because batches of one record, of which lockstep groups make one per record,
+must cost no more than their lists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from penstock.state.log import Headers, Record
+from penstock.topologies.operator_api.columns import Column, Ints, Mask, Places, joined
+
+
+@dataclasses.dataclass(slots=True)
+class Batch:
+    """Parallel columns of equal length. Operators own the lists they are given only for the length of the call and
+    never change them: a branch beside them reads the same lists."""
+
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[int]
+    order: list[int]
+    headers: list[Headers] | None = None
+    olds: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def key_column(self) -> Column | None:
+        """The keys as a column, where they came as one."""
+        return None
+
+    @property
+    def value_column(self) -> Column | None:
+        """The values as a column, where they came as one."""
+        return None
+
+    @property
+    def times(self) -> Ints:
+        """The timestamps as an array."""
+        return np.array(self.timestamps, np.int64)
+
+    @property
+    def orders(self) -> Ints:
+        """The order as an array."""
+        return np.array(self.order, np.int64)
+
+    def where(self, mask: Sequence[Any] | Mask) -> Batch:
+        """The records whose mask is true."""
+        if isinstance(mask, np.ndarray):
+            mask = mask.tolist()
+        return Batch(
+            list(compress(self.keys, mask)),
+            list(compress(self.values, mask)),
+            list(compress(self.timestamps, mask)),
+            list(compress(self.order, mask)),
+            None if self.headers is None else list(compress(self.headers, mask)),
+            None if self.olds is None else list(compress(self.olds, mask)),
+        )
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The records ``start <= i < stop``."""
+        if start == 0 and stop >= len(self.keys):
+            return self
+        return Batch(
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.timestamps[start:stop],
+            self.order[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+            None if self.olds is None else self.olds[start:stop],
+        )
+
+    def pick(self, places: Sequence[int] | Places) -> Batch:
+        """The records at these indices, which may repeat (children of one record share its order and headers)."""
+        if isinstance(places, np.ndarray):
+            places = places.tolist()
+        return Batch(
+            [self.keys[i] for i in places],
+            [self.values[i] for i in places],
+            [self.timestamps[i] for i in places],
+            [self.order[i] for i in places],
+            None if self.headers is None else [self.headers[i] for i in places],
+            None if self.olds is None else [self.olds[i] for i in places],
+        )
+
+    def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
+        """The same records with other keys or values (and no old values, which belonged to the former ones)."""
+        if isinstance(keys, Column) or isinstance(values, Column):
+            return ColumnBatch(
+                self.keys if keys is None else keys,
+                self.values if values is None else values,
+                self.times,
+                self.orders,
+                self.headers,
+            )
+        return Batch(
+            self.keys if keys is None else keys,
+            self.values if values is None else values,
+            self.timestamps,
+            self.order,
+            self.headers,
+        )
+
+    def listed(self) -> Batch:
+        """The same records as lists alone."""
+        return self
+
+    def record(self, index: int) -> Record:
+        """One row."""
+        headers = () if self.headers is None else self.headers[index]
+        return Record(self.keys[index], self.values[index], self.timestamps[index], headers)
+
+
+class ColumnBatch(Batch):
+    """A batch whose keys or values are columns; the other may be a list."""
+
+    __slots__ = ("_key_column", "_keys", "_order", "_orders", "_times", "_timestamps", "_value_column", "_values")
+
+    def __init__(
+        self,
+        keys: list[Any] | Column,
+        values: list[Any] | Column,
+        times: Ints,
+        orders: Ints,
+        headers: list[Headers] | None = None,
+        olds: list[Any] | None = None,
+    ) -> None:
+        self._keys: list[Any] | None
+        self._key_column: Column | None
+        self._values: list[Any] | None
+        self._value_column: Column | None
+        self._keys, self._key_column = (None, keys) if isinstance(keys, Column) else (keys, None)
+        self._values, self._value_column = (None, values) if isinstance(values, Column) else (values, None)
+        self._times, self._orders = times, orders
+        self._timestamps: list[int] | None = None
+        self._order: list[int] | None = None
+        self.headers = headers
+        self.olds = olds
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    @property
+    def keys(self) -> list[Any]:  # type: ignore[override]  # made at the first time
+        """The keys."""
+        if self._keys is None:
+            assert self._key_column is not None
+            self._keys = self._key_column.to_list()
+        return self._keys
+
+    @property
+    def values(self) -> list[Any]:  # type: ignore[override]  # made at the first time
+        """The values."""
+        if self._values is None:
+            assert self._value_column is not None
+            self._values = self._value_column.to_list()
+        return self._values
+
+    @property
+    def timestamps(self) -> list[int]:  # type: ignore[override]  # made at the first time
+        """The records' times, in milliseconds."""
+        if self._timestamps is None:
+            self._timestamps = self._times.tolist()
+        return self._timestamps
+
+    @property
+    def order(self) -> list[int]:  # type: ignore[override]  # made at the first time
+        """See the module."""
+        if self._order is None:
+            self._order = self._orders.tolist()
+        return self._order
+
+    @property
+    def key_column(self) -> Column | None:
+        return self._key_column
+
+    @property
+    def value_column(self) -> Column | None:
+        return self._value_column
+
+    @property
+    def times(self) -> Ints:
+        return self._times
+
+    @property
+    def orders(self) -> Ints:
+        return self._orders
+
+    def where(self, mask: Sequence[Any] | Mask) -> Batch:
+        chosen = mask if isinstance(mask, np.ndarray) else np.fromiter(map(bool, mask), np.bool_, len(mask))
+        places = np.flatnonzero(chosen)
+        return self if len(places) == len(self) else self.pick(places)
+
+    def slice(self, start: int, stop: int) -> Batch:
+        if start == 0 and stop >= len(self):
+            return self
+        stop = min(stop, len(self))
+        return ColumnBatch(
+            self.keys[start:stop] if self._key_column is None else self._key_column.slice(start, stop),
+            self.values[start:stop] if self._value_column is None else self._value_column.slice(start, stop),
+            self._times[start:stop],
+            self._orders[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+            None if self.olds is None else self.olds[start:stop],
+        )
+
+    def pick(self, places: Sequence[int] | Places) -> Batch:
+        at = places if isinstance(places, np.ndarray) else np.array(places, np.intp)
+        listed: list[int] = []
+        if self._key_column is None or self._value_column is None or self.headers is not None or self.olds is not None:
+            listed = at.tolist()
+        return ColumnBatch(
+            [self.keys[i] for i in listed] if self._key_column is None else self._key_column.take(at),
+            [self.values[i] for i in listed] if self._value_column is None else self._value_column.take(at),
+            self._times[at],
+            self._orders[at],
+            None if self.headers is None else [self.headers[i] for i in listed],
+            None if self.olds is None else [self.olds[i] for i in listed],
+        )
+
+    def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
+        """The same. What is left a list on both sides is a batch of lists."""
+        if keys is None:
+            keys = self.keys if self._key_column is None else self._key_column
+        if values is None:
+            values = self.values if self._value_column is None else self._value_column
+        if isinstance(keys, Column) or isinstance(values, Column):
+            return ColumnBatch(keys, values, self._times, self._orders, self.headers)
+        return Batch(keys, values, self.timestamps, self.order, self.headers)
+
+    def listed(self) -> Batch:
+        return Batch(self.keys, self.values, self.timestamps, self.order, self.headers, self.olds)
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """The batches one after the other; the caller knows that this is their order."""
+    if len(batches) == 1:
+        return batches[0]
+    headers: list[Headers] | None = None
+    if any(b.headers is not None for b in batches):
+        headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
+    olds: list[Any] | None = None
+    if any(b.olds is not None for b in batches):
+        olds = [o for b in batches for o in (b.olds if b.olds is not None else [None] * len(b))]
+    keys = _joined([b.key_column for b in batches])
+    values = _joined([b.value_column for b in batches])
+    if keys is None and values is None:
+        timestamps = [ts for b in batches for ts in b.timestamps]
+        order = [o for b in batches for o in b.order]
+        return Batch(_listed_keys(batches), _listed_values(batches), timestamps, order, headers, olds)
+    return ColumnBatch(
+        _listed_keys(batches) if keys is None else keys,
+        _listed_values(batches) if values is None else values,
+        np.concatenate([b.times for b in batches]),
+        np.concatenate([b.orders for b in batches]),
+        headers,
+        olds,
+    )
+
+
+def _listed_keys(batches: Sequence[Batch]) -> list[Any]:
+    return [k for b in batches for k in b.keys]
+
+
+def _listed_values(batches: Sequence[Batch]) -> list[Any]:
+    return [v for b in batches for v in b.values]
+
+
+def _joined(columns: list[Column | None]) -> Column | None:
+    there = [c for c in columns if c is not None]
+    return joined(there) if len(there) == len(columns) else None

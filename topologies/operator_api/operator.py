@@ -1,0 +1,256 @@
+"""The operator interface: each operator is written once, against whole batches.
+
+An ``OperatorSpec`` is a value in the graph: its ports, stores and properties. ``open(ctx)`` makes the ``Operator`` of
+one task. The engine calls it in one thread:
+
+* ``process(port, batch)`` for every run of records on an input port, in task order. A run may have any length from 1 to
+  the whole batch; the answer must not depend on where runs are cut.
+* ``advance(place)`` and, after the last run of a task batch, ``end_batch()``, for operators with event-time timers
+  (``uses_stream_time``, ``uses_watermark``).
+* ``flush()`` right before a commit, for operators that emit per commit.
+* ``prefetch(port, batch)`` may come before ``process`` for records that will be given later, to load their state at once.
+
+Operators emit by ``ctx.emit(batch, port)``, in task order. They reach state, time, counters and policies only through
+``ctx``: no clock, randomness, file or client. State that is not in a store does not survive a restart, except
+``stream_time_ms``, which is committed with the offsets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from penstock.state.log import TaskId
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store import StoreSpec
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    NO_COLUMNS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
+
+Emission = Literal["every_update", "per_commit", "on_close"]
+NO_TIME = -1
+"""Stream time before the first record."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExternalCall:
+    """What an operator asks of the world outside, row by row: ``fn(*row)``, a plain function or a coroutine function.
+    ``serde`` writes the answers to the journal. At most ``concurrency`` are asked at a time, each for ``timeout_s``."""
+
+    fn: Callable[..., Any]
+    serde: Serde[Any]
+    concurrency: int = 16
+    timeout_s: float = 10.0
+
+
+class CallResult(NamedTuple):
+    """The answer to one row's question, or why there is none."""
+
+    value: Any
+    error: str | None = None
+
+
+class BatchTimes(Protocol):
+    """Stream time of the task, by place of the batch that is being run."""
+
+    @property
+    def stride(self) -> int:
+        """What a place is multiplied by in ``Batch.order``."""
+
+    @property
+    def before_ms(self) -> int:
+        """Stream time before the batch's first record; ``NO_TIME`` before any."""
+
+    @property
+    def by_place_ms(self) -> list[int]:
+        """Stream time after each input record of the batch, filtered ones included. Filled only for plans in which some
+        operator says ``uses_stream_time`` or ``uses_watermark``."""
+
+    @property
+    def watermark_before_ms(self) -> int:
+        """The watermark before the batch's first record: no record with a timestamp up to it is expected; ``NO_TIME``
+        before any."""
+
+    @property
+    def watermark_by_place_ms(self) -> list[int]:
+        """The watermark after each input record of the batch. Filled only for plans in which some operator says
+        ``uses_watermark``."""
+
+    @property
+    def idle_by_place(self) -> list[bool]:
+        """Whether all sources that have a watermark strategy were idle after each input record of the batch. Empty where
+        none has one."""
+
+    @property
+    def wall_ms(self) -> int:
+        """Processing time: the last reading of the clock that the journal holds. It stands still within a batch."""
+
+
+class OperatorContext(Protocol):
+    """What an operator may reach."""
+
+    name: str
+    index: int
+    task: TaskId
+    has_consumers: bool
+    """Whether anything takes what the operator emits; if not, it need not make it."""
+    needs: RequiredColumns | None
+    """Of a source: what is needed of its records; ``None``: it gives them as lists."""
+
+    @property
+    def time(self) -> BatchTimes:
+        """The task's stream time."""
+
+    def emit(self, batch: Batch, port: int = 0) -> None:
+        """Hand records on, in task order; empty batches are fine."""
+
+    def state(self, store: str) -> KeyValueStoreView:
+        """One of the operator's declared stores."""
+
+    def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
+        """A user function raised on this row: raises ``ProcessingError`` under the policy ``fail``, or when the work
+        cannot be skipped record by record; returns when the record is to be skipped (already counted, or sent to the
+        dead letter topic)."""
+
+    def dropped(self, reason: str, count: int = 1) -> None:
+        """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``."""
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of the user's."""
+
+    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+        """Answers from outside, one per row, journaled; on replay those of the journal. The spec must say ``asks``."""
+
+    def origin(self, order: int) -> tuple[str, int, int] | None:
+        """Topic, partition and offset of the input record behind a place of the order; ``None`` for what the clock or a
+        commit caused."""
+
+    def request_commit(self) -> None:
+        """Ask for a commit right after this batch."""
+
+    def request_shutdown(self) -> None:
+        """Ask the worker to commit and stop after this batch."""
+
+
+class Operator:
+    """The running form of an operator in one task. Subclasses override what they need."""
+
+    stream_time_ms: int = NO_TIME
+
+    def __init__(self, ctx: OperatorContext) -> None:
+        self.ctx = ctx
+
+    def resumed(self) -> None:
+        """Called once, before anything else: ``stream_time_ms`` is that of the last commit now."""
+
+    def process(self, port: int, batch: Batch) -> None:
+        """Handle a run of records of one input port."""
+        raise AssertionError(f"{type(self).__name__} was given records but has no process method")
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        """Load the state of records that will come."""
+
+    def advance(self, place: int) -> None:
+        """Fire the event-time timers that the records before ``place`` made due."""
+
+    def end_batch(self) -> None:
+        """The task's batch is over; places start at 0 again."""
+
+    def flush(self) -> None:
+        """A commit is about to be made: emit what is held for it."""
+
+    def wall_intervals_ms(self) -> list[int]:
+        """The intervals of its wall-clock timers; the task calls ``punctuate`` when a multiple of one was passed."""
+        return []
+
+    def next_wall_ms(self) -> int | None:
+        """When its next processing-time timer is due; ``None`` without one. The task calls ``punctuate`` then."""
+        return None
+
+    def punctuate(self, now_ms: int, before_ms: int) -> None:
+        """The clock has gone from ``before_ms`` (the reading of the call before) to ``now_ms``; both are journaled."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OperatorSpec:
+    """What an operator is, as a value.
+
+    ``in_ports`` and ``out_ports`` name its ports. ``stores`` are the stores it reads or writes: operators that name the
+    same store share it. ``uses_stream_time``, ``uses_watermark`` and ``uses_wall_time``: it has timers of that time, or
+    asks what time it is. ``reads_wall_time``: records are stamped with it: the clock is read, and journaled, before
+    records are taken. ``asks``: it asks the world outside. ``order_sensitive``: its answer depends on the order of
+    records with different keys. ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output
+    has the column ``olds``. ``emits`` and ``accepts``: see ``penstock.topologies.operator_api.edge_kinds``.
+    """
+
+    in_ports: tuple[str, ...] = ("in",)
+    out_ports: tuple[str, ...] = ("out",)
+    stores: tuple[StoreSpec, ...] = ()
+    uses_stream_time: bool = False
+    uses_watermark: bool = False
+    uses_wall_time: bool = False
+    reads_wall_time: bool = False
+    asks: bool = False
+    order_sensitive: bool = False
+    emission: Emission | None = None
+    sends_olds: bool = False
+    emits: Emits = "same"
+    accepts: frozenset[EdgeKind] = NO_RETRACTIONS
+
+    @property
+    def kind(self) -> str:
+        """The operator's name in ``describe``."""
+        return type(self).__name__.removesuffix("Spec")
+
+    @property
+    def timed(self) -> bool:
+        """Whether event time moves it between records."""
+        return self.uses_stream_time or self.uses_watermark
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What it shares with others: operators that name the same resource run in lockstep."""
+        return tuple(f"store:{s.name}" for s in self.stores)
+
+    def touches(self, port: int) -> tuple[str, ...]:
+        """Which of its resources records of an in port touch."""
+        return self.resources
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        """How it takes the records of an in port (a source: those of its topic), when ``out`` is needed of what leaves
+        each of its out ports. By default: whole rows, one by one."""
+        return InputMode(ALL_AS_ROWS, "it has no form for columns")
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        """Why records that come to an in port in this form are taken one by one, where ``input_mode`` says columns;
+        ``None``: they are not."""
+        own = self.input_mode(port, [NO_COLUMNS] * max(len(self.out_ports), 1)).needs
+        if own.key and not given.keys:
+            return "keys come as lists"
+        if (own.value or own.fields) and not given.values:
+            return "values come as lists"
+        if given.fields is not None and not own.fields <= given.fields:
+            return f"values come without columns of {', '.join(sorted(own.fields - given.fields))}"
+        return None if given.keys or given.values else "records come as lists"
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        """The form of what leaves an out port, when records come to every in port in this form and are taken so. By
+        default: lists."""
+        return ROW_LAYOUT
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form for one task."""
+        raise AssertionError(f"{self.kind} has no running form")
+
+    def details(self) -> dict[str, Any]:
+        """What ``describe`` prints beside the name."""
+        return {}

@@ -1,0 +1,110 @@
+"""How records become aggregates, as a value that every aggregation understands, whatever its windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.state.serdes.serde import Serde
+from penstock.topologies.aggregators.base import Part
+from penstock.topologies.operator_api.operator import Emission, OperatorSpec
+from penstock.topologies.windows import Windows
+
+Adder = Callable[[Any, Any, Any], Any]
+"""``(key, value, aggregate)`` gives the new aggregate."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fold:
+    """``adders[port](key, value, aggregate)`` for every record, from ``init()``; without ``init`` a key's first value is
+    its first aggregate. A ``None`` result deletes.
+
+    ``timed``: adders are given ``(value, timestamp_ms)`` in place of the value. ``counts``: the aggregate is the number of
+    records. ``partials``: the records are aggregates of other records, which the adder merges; ``sums``: they are numbers of
+    records, which it adds up. ``merger(key, a, b)`` makes one aggregate of two sessions'. ``merge(a, b)``: of those of two
+    disjoint sets of records, so that windows may share the aggregates of their parts; ``inverse(a, b)`` takes b's records
+    out of a again. ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself. ``parts``: the
+    aggregate expressions that the adder folds, if the aggregate is the tuple of their accumulators.
+    """
+
+    adders: tuple[Adder, ...]
+    init: Callable[[], Any] | None = None
+    timed: bool = False
+    counts: bool = False
+    sums: bool = False
+    partials: bool = False
+    merger: Callable[[Any, Any, Any], Any] | None = None
+    merge: Callable[[Any, Any], Any] | None = None
+    inverse: Callable[[Any, Any], Any] | None = None
+    result: Callable[[Any], Any] | None = None
+    parts: tuple[Part, ...] = ()
+
+    def add(self, port: int, key: Any, value: Any, ts: int, aggregate: Any) -> Any:
+        """The aggregate with one record more; ``None`` for the aggregate: it is the first."""
+        if aggregate is None:
+            if self.init is None:
+                return value
+            aggregate = self.init()
+        return self.adders[port](key, (value, ts) if self.timed else value, aggregate)
+
+    def shown(self, aggregate: Any) -> Any:
+        """What is emitted of an aggregate."""
+        return aggregate if self.result is None or aggregate is None else self.result(aggregate)
+
+
+def _counted(key: Any, value: Any, aggregate: int) -> int:
+    return aggregate + 1
+
+
+def _plus(a: int, b: int) -> int:
+    return a + b
+
+
+def _minus(a: int, b: int) -> int:
+    return a - b
+
+
+COUNTING = Fold(adders=(_counted,), init=int, counts=True, merger=lambda key, a, b: a + b, merge=_plus, inverse=_minus)
+"""The number of records."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Aggregation:
+    """What the DSL asks of an aggregation. ``key``, ``value``, ``shown_serde``: serdes of the record's key, of the
+    aggregates, and of what is emitted of them.
+    ``record``: that of the records' values (``None``: of several streams). ``retention_ms``: the user's, at least the
+    windows' horizon where that is known. ``late``: late records are wanted at
+    an out port ``late``, beside ``out``. ``by_watermark``: a source has a watermark strategy, so that the watermark
+    closes windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for so long are deleted."""
+
+    name: str
+    key: Serde[Any]
+    value: Serde[Any]
+    emission: Emission
+    fold: Fold
+    shown_serde: Serde[Any]
+    windows: Windows | None = None
+    retention_ms: int | None = None
+    record: Serde[Any] | None = None
+    late: bool = False
+    by_watermark: bool = False
+    ttl_ms: int | None = None
+
+    @property
+    def in_ports(self) -> tuple[str, ...]:
+        """One per adder."""
+        count = len(self.fold.adders)
+        return ("in",) if count == 1 else tuple(f"in-{i + 1}" for i in range(count))
+
+    @property
+    def out_ports(self) -> tuple[str, ...]:
+        """The results, and the late records if wanted."""
+        return ("out", "late") if self.late else ("out",)
+
+
+class BuiltOperator(NamedTuple):
+    """The operator of an aggregation (its first store holds the table) and the serde of its results' keys."""
+
+    spec: OperatorSpec
+    key: Serde[Any]

@@ -1,0 +1,1 @@
+"""What operators are built from: row operators, row functions, timers, buffers."""

@@ -1,0 +1,82 @@
+"""Persistent timers over a store: what falls due, in order, without reading the store while nothing does.
+
+A timer is a time and a payload of bytes (key, window, what the operator needs); the same pair set twice is one timer.
+The store is an ordinary changelogged one: a timer's key is time (8, big-endian) | payload. Times may be any int from 0
+to 2**63 - 1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from penstock.state.serdes.serde import BYTES
+from penstock.state.stores.store import StoreSpec
+from penstock.state.stores.store_view import KeyValueStoreView
+
+_TIME = struct.Struct(">q")
+LAST_MS = (1 << 63) - 1
+"""The end of time: the highest watermark."""
+_STAMP_MS = 1
+"""Timestamp of the entries. When a timer is due is in its key; brokers refuse changelog records that lie in the future."""
+
+
+def timer_store(name: str) -> StoreSpec:
+    """The spec of a store for ``TimerQueue``."""
+    return StoreSpec(name, "key_value", BYTES, BYTES)
+
+
+class TimerQueue:
+    """Timers of one operator in one task."""
+
+    def __init__(self, state: KeyValueStoreView) -> None:
+        self._state = state
+        self._next_ms: int | None = None
+        """The earliest timer; behind the end of time without one; ``None``: unknown, the store is asked."""
+        self._low_ms = 0
+        """No timer is earlier: what was taken need not be passed again."""
+
+    def set(self, time_ms: int, payload: bytes, *, new: bool = False) -> None:
+        """Set a timer. ``new``: it is known not to be set, so that it leaves no trace if it goes before the commit."""
+        time_ms = min(max(time_ms, 0), LAST_MS)
+        (self._state.put_new if new else self._state.put)(_TIME.pack(time_ms) + payload, b"\x01", _STAMP_MS)
+        self._low_ms = min(self._low_ms, time_ms)
+        if self._next_ms is not None and time_ms < self._next_ms:
+            self._next_ms = time_ms
+
+    def delete(self, time_ms: int, payload: bytes) -> None:
+        """Forget a timer; nothing happens when there is none."""
+        time_ms = min(max(time_ms, 0), LAST_MS)
+        key = _TIME.pack(time_ms) + payload
+        if self._state.get(key) is not None:
+            self._state.put(key, None, _STAMP_MS)
+            if time_ms == self._next_ms:
+                self._next_ms = None
+
+    @property
+    def next_ms(self) -> int | None:
+        """The earliest timer; ``None`` without one."""
+        if self._next_ms is None:
+            first = self._state.first(_TIME.pack(self._low_ms))
+            self._next_ms = LAST_MS + 1 if first is None else _TIME.unpack_from(first[0])[0]
+            self._low_ms = min(self._next_ms, LAST_MS)
+        return self._next_ms if self._next_ms <= LAST_MS else None
+
+    def due(self, until_ms: int) -> list[tuple[int, bytes]]:
+        """Take the timers up to and including ``until_ms``, by time, then payload. A timer that is set while these are
+        handled is found by the next call."""
+        next_ms = self.next_ms
+        if next_ms is None or until_ms < next_ms:
+            return []
+        high = None if until_ms >= LAST_MS else _TIME.pack(until_ms + 1)
+        keys = [key for key, _, _ in self._state.range(_TIME.pack(next_ms), high)]
+        for key in keys:
+            self._state.put(key, None, _STAMP_MS)
+        self._next_ms = None
+        self._low_ms = min(until_ms + 1, LAST_MS)
+        return [(_TIME.unpack_from(k)[0], k[8:]) for k in keys]
+
+    def in_turn(self, until_ms: int) -> Iterator[tuple[int, bytes]]:
+        """The same one instant at a time, so that timers that are set meanwhile for a later instant have their turn."""
+        while (next_ms := self.next_ms) is not None and next_ms <= until_ms:
+            yield from self.due(next_ms)

@@ -1,0 +1,71 @@
+"""How joins, aggregations and sinks take their records, as a planner asks (``OperatorSpec.input_mode``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.state.serdes.serde import FLOAT, Serde
+from penstock.topologies.aggregators.base import Part
+from penstock.topologies.columnar.encoded_columns import SAME_BYTES
+from penstock.topologies.columnar.json_writing import encoder_of
+from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, InputMode, RequiredColumns
+from penstock.topologies.operators.columnar.folding import why_not
+from penstock.topologies.operators.columnar.join import reading_row_alone
+from penstock.topologies.operators.columnar.join_fields import sides_of
+from penstock.topologies.operators.columnar.stateless import PYTHON, reads
+
+_KEY = RequiredColumns(key=True)
+
+
+def join_way(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> InputMode:
+    """A stream–table join. ``own_key``: rows are found by the record's key. The values of records that meet no row are not
+    needed."""
+    if not own_key:
+        return InputMode(ALL_AS_ROWS, "a function finds the key of its row")
+    if reading_row_alone(joiner) is not None:
+        return InputMode(_KEY)
+    sides = sides_of(joiner)
+    if sides is not None:
+        return InputMode(RequiredColumns(key=True, fields=sides.read))
+    return InputMode(
+        dataclasses.replace(_KEY, value=True), "it joins the values of those that have met a row one by one"
+    )
+
+
+def counting_way(late: RequiredColumns | None, *, why_rows: str | None, sums: bool = False) -> InputMode:
+    """An aggregation. ``late``: what is needed of late records. ``sums``: it adds up values."""
+    if why_rows is not None:
+        return InputMode(ALL_AS_ROWS, why_rows)
+    needs = dataclasses.replace(_KEY, value=True) if sums else _KEY
+    return InputMode(needs if late is None else needs | late.later())
+
+
+def folding_way(parts: Sequence[Part], late: RequiredColumns | None) -> InputMode:
+    """An aggregation of aggregate expressions."""
+    needs = _KEY if late is None else _KEY | late.later()
+    for part in parts:
+        read = why_not(part) or (reads(part.of) if part.of is not None else RequiredColumns())
+        if isinstance(read, str):
+            return InputMode(ALL_AS_ROWS, read)
+        needs |= read
+    return InputMode(needs)
+
+
+def why_rows(*, counts: bool, sends_olds: bool) -> str | None:
+    """Why an aggregation takes rows."""
+    if not counts:
+        return PYTHON
+    return "a later operator asks for its old values" if sends_olds else None
+
+
+def writing_way(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMode:
+    """A sink. ``by_key``: its topic and partitions follow from the key alone."""
+    if not by_key:
+        return InputMode(ALL_AS_ROWS, "partitions, or topics, follow from whole records")
+    if value in (*SAME_BYTES, FLOAT):
+        return InputMode(RequiredColumns(key=True, value=True))
+    if encoder_of(value) is not None:
+        return InputMode(RequiredColumns(key=True, value=True))
+    return InputMode(ALL_AS_ROWS, f"it writes values with the serde {value.name}")

@@ -1,0 +1,229 @@
+"""Whether the compiled kernels answer as their twins in Python do, found out on a small batch before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.state import native
+from penstock.state.serdes.serde import BYTES, INT, STRING, typed_json
+from penstock.state.stores.count_store import CountStoreView, state_of
+from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar import kernels
+from penstock.topologies.columnar.json_columns import JsonProjection
+from penstock.topologies.columnar.json_writing import DictOf, written_json
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, NumberColumn, StructColumn
+from penstock.topologies.operators.columnar.row_texts import row_texts
+
+
+class _Sample(msgspec.Struct):
+    s: str | None
+    i: int = -1
+    f: float = 0.5
+    b: bool = True
+
+
+class _Row(msgspec.Struct, frozen=True):
+    s: str
+    i: int | None
+    b: bool
+
+
+_TEXTS: list[bytes | None] = [
+    *(
+        b"two Words",
+        b"",
+        None,
+        b" \x1cTwo\tWORDS\x1f",
+        "é É".encode(),
+        b"\xff",
+        b"\x00",
+        b"two",
+        b"a key of some length" * 3,
+    ),
+    *(b'{"s":"x","i":12,"f":1.5,"b":false}', b'{"s":"y","i":-7,"f":1e-7,"b":true}', b'{"s":"x","i":0,"f":-0.0}'),
+    # what opens a record, in place of a comma
+    *(b'{"z":1{"s":"x","i":12}', b'{"z":"y"{"s":"x","i":12,"f":1.5,"b":false}', b'{"i":7{"s":"x","i":12}'),
+    *(
+        b' { "b" : false , "s" : null } ',
+        b'{"s":"\\u0041","f":3}',
+        b'{"s":"x","s":"y"}',
+        b'{"s":"x","i":1.0}',
+        b'{"s":"x"',
+    ),
+    *(
+        '{"s":"é","z":[{"":[null]}]}'.encode(),
+        b'{"s":"\xe9"}',
+        b'{"s":"x","i":9223372036854775808}',
+        b'{"s":"x","f":1e400}',
+    ),
+]
+
+
+def why_not_trusted() -> str | None:
+    """What the compiled kernels got wrong; ``None`` when they are right, or not in use. Some 30
+    milliseconds, most of which the twins take."""
+    module = native.compiled()
+    if module is None:
+        return None
+    for name, run in _CHECKS.items():
+        try:
+            with native.without():
+                expected = run()
+            found = run()
+        except Exception as exc:  # whatever it is, the twins work
+            return f"the compiled part fails at {name}: {type(exc).__name__}: {exc}"
+        if found != expected:
+            return f"the compiled part is wrong at {name}: {found!r:.200}, not {expected!r:.200}"
+    return None
+
+
+def _columns() -> Any:
+    column = BytesColumn.of(_TEXTS)
+    return [column.to_list(), column.take(np.array([4, 2, 2, 0], np.intp)).to_list()]
+
+
+def _codes() -> Any:
+    coder = kernels.Coder()
+    found = [coder.code(BytesColumn.of(_TEXTS[start:] + _TEXTS)) for start in (0, 5)]
+    return [(column.codes.tolist(), column.values) for column in found]
+
+
+def _partitions() -> Any:
+    return kernels.partitions_of(BytesColumn.of(_TEXTS), 7).tolist()
+
+
+def _groups() -> Any:
+    out: list[Any] = []
+    values = np.array([3, -1, 1 << 62, 1 << 62, 5, -2], np.int64)
+    for codes, bound in (([2, 0, 2, 2, 1, 0], 3), ([1 << 40, 0, 7, 1 << 40, 7, 0], 1 << 41)):
+        groups = kernels.grouped(np.array(codes, np.int64), bound)
+        out += [part.tolist() for part in groups]
+        out += [kernels.highest(groups, values).tolist(), kernels.highest_so_far(groups, values).tolist()]
+        out.append(kernels.counted_so_far(groups).tolist())
+        sums = kernels.summed(groups, values)
+        out.append(None if sums is None else sums.tolist())
+    return out
+
+
+def _words() -> Any:
+    found = kernels.split_words(BytesColumn.of(_TEXTS), lower=True)
+    words = found.distinct.take(found.codes.astype(np.intp)).to_list()
+    return words, found.counts.tolist(), [(row, str(exc)) for row, exc in found.failed]
+
+
+def _fields() -> Any:
+    projection = JsonProjection(_Sample, ["s", "i", "f", "b"], msgspec.json.Decoder(_Sample).decode)
+    columns, failed = projection.read(BytesColumn.of(_TEXTS * 3))
+    bad = [row for row, _ in failed]
+    # by their text, which tells -0.0 from 0.0
+    return [repr(np.delete(np.array(c.to_list(), object), bad).tolist()) for c in columns.values()], bad
+
+
+def _written() -> Any:
+    texts = CodedColumn(np.array([0, 1, 2, 1], np.int32), ["plain", "two words", "not us\u00e9d"])
+    numbers = np.array([0, -1, 1 << 62, -(1 << 63)], np.int64)
+    nulls = np.array([False, True, False, False])
+    inner = StructColumn({"n": NumberColumn(numbers)}, DictOf(["n"]), nulls)
+    fields: dict[str, Column] = {"t": texts.slice(0, 2), "n": NumberColumn(numbers, nulls).slice(0, 2)}
+    found = []
+    for column in (
+        StructColumn(fields, DictOf(fields)),
+        StructColumn({"t": texts, "inner": inner, "f": NumberColumn(numbers / 3)}, DictOf(["t", "inner", "f"]), nulls),
+    ):
+        json = written_json(column, msgspec.json.encode)
+        found.append(json.to_list() if isinstance(json, Column) else json)
+    return found
+
+
+def _forms() -> Any:
+    serde = typed_json(_Row)
+    texts = row_texts(serde)
+    backend = MemoryBackend([StoreSpec("rows", "key_value", STRING, serde)])
+    rows = [b'{"s":"x","i":-12,"b":false}', b'{"i":1,"s":"x","b":true}', '{"s":"\u00e9","i":0, "b":true}'.encode()]
+    keys = [b"%d" % i for i in range(len(rows))]
+    backend.commit([StoreWrites("rows", [(k, bytes(8) + row) for k, row in zip(keys, rows, strict=True)], b"p")])
+    state = KeyValueStoreView(StoreSpec("rows", "key_value", STRING, serde), backend)
+    if texts is None:
+        return [*(serde.serialize(serde.deserialize(row)) for row in rows), None]
+    found = texts.of(BytesColumn.of([*keys, b"none"]), state)
+    return None if found is None else found.raw.to_list()
+
+
+def _tally() -> Any:
+    spec = StoreSpec("counts", "key_value", BYTES, INT)
+    backend = MemoryBackend([spec])
+    state = state_of(spec, backend)
+    keys = [text for text in _TEXTS * 20 if text is not None] + [b"%d" % n for n in range(1_100)]
+    out: list[Any] = []
+    for start in (0, 7, 400):
+        _count(state, BytesColumn.of(keys[start:]), np.arange(len(keys) - start, dtype=np.int64) ^ 5)
+        if start == 7:
+            out.append(state.get(b"two"))  # has all of the tally put into the view
+        written = state.pending()
+        out.append(sorted(zip(*written, strict=True)))
+        backend.commit([StoreWrites(spec.name, list(zip(*written[:2], strict=True)), b"")])
+        state.committed()
+    return out
+
+
+def _count(state: KeyValueStoreView, column: BytesColumn, times: NDArray[np.int64]) -> None:
+    data, offsets, _ = column.raw()
+    if isinstance(state, CountStoreView) and state.count(data, offsets, times):
+        return
+    for key, ts in zip(column.to_list(), times.tolist(), strict=True):
+        assert key is not None
+        count, latest = state.get(key) or (0, ts)
+        state.put(key, count + 1, max(ts, latest))
+
+
+def _coded_tally() -> Any:
+    """Rows, rows by code and rows with counts, in turns, into one tally and what a store held, which its memory
+    knows in part."""
+    keys: list[bytes] = [text for text in _TEXTS if text is not None] + [b"%d" % n for n in range(40)]
+    distinct = [b"of no row", *sorted(set(keys), reverse=True)]
+    codes = np.array([distinct.index(key) for key in keys], np.int32)
+    times = np.arange(len(keys), dtype=np.int64) ^ 5
+    counts = times % 3 + (1 << 40)
+    compiled = native.compiled()
+    if compiled is None:
+        entries = dict.fromkeys(keys, (7, 9))
+        for more in (np.ones_like(counts), counts, np.ones_like(counts)):
+            for key, count, at in zip(keys, more.tolist(), times.tolist(), strict=True):
+                before, latest = entries[key]
+                entries[key] = before + count, max(latest, at)
+        return [(key, *entry) for key, entry in entries.items()]
+    tally, column, coded = compiled.Tally(), BytesColumn.of(keys), BytesColumn.of(distinct)
+    taken = tally.add_coded(codes, coded.data, coded.offsets, times)
+    taken &= tally.add(column.data, column.offsets, counts, times)
+    stored, some = (9).to_bytes(8, "big") + (7).to_bytes(8, "big"), keys[::2]
+    known, asked, told = compiled.EntryMap(), BytesColumn.of(some), BytesColumn.of([stored] * len(some))
+    known.put_rows(asked.data, asked.offsets, told.data, told.offsets)
+    tally.base_from(known, False)
+    left = tally.unbased()
+    taken &= set(left) == set(keys) - set(some)
+    tally.base([stored] * len(left))
+    taken &= tally.add_coded(codes, coded.data, coded.offsets, times)
+    data, offsets, *sums = tally.columns()
+    found = BytesColumn(data, np.frombuffer(offsets, np.int64)).to_list()
+    return taken and list(zip(found, *(np.frombuffer(part, np.int64).tolist() for part in sums), strict=True))
+
+
+_CHECKS: dict[str, Callable[[], Any]] = {
+    "columns of bytes": _columns,
+    "codes": _codes,
+    "partitions": _partitions,
+    "groups": _groups,
+    "words": _words,
+    "fields of JSON": _fields,
+    "tallies": _tally,
+    "tallies of codes": _coded_tally,
+    "records as JSON": _written,
+    "rows as JSON": _forms,
+}

@@ -1,0 +1,223 @@
+"""The join of two streams within a window of time: Kafka Streams' KStream–KStream join, and Flink's interval join.
+
+A left and a right record of equal key meet when ``left - before <= right <= left + after``, both ends included. Every
+pair gives one result, at the later one's timestamp. Each side is kept in a buffer for as long as partners may come.
+
+On stream time (Kafka Streams): the operator's stream time is the highest timestamp of either side. A left record that met
+nobody is emitted with ``None`` once its timestamp + after + grace (a right one's: + before + grace) lies below stream
+time, with the record that moved it and before that one's own results, by timestamp, right side first, then key; one whose
+time for partners is over when it arrives is emitted at once. Late records still meet what is kept.
+
+On watermarks (Flink): a record below the watermark is late and dropped; records without a partner are emitted when the
+watermark has passed the last timestamp that a partner could have. Grace plays no part: the strategy's delay is that.
+
+A restored buffer lacks what its changelog has dropped by age, as it may of records whose times lie long before the
+broker's clock: what would have been emitted alone is then counted as ``expired``.
+
+Null values are dropped, null keys too by an inner join; where its side is to be kept, a record with a null key is emitted
+at once without a partner.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from typing import Any, Literal
+
+from penstock.state.stores.segmented_store import SegmentedEntry, SegmentedState
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.operator_api.edge_kinds import Emits
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.base.row_operator import RowOperator
+from penstock.topologies.operators.base.store_timers import TimerQueue
+
+LEFT, RIGHT = 0, 1
+_PENDING = struct.Struct(">Bq")
+_SIDE_BYTE = (1, 0)
+"""Right before left at equal times, as Kafka Streams orders those that met nobody."""
+ResultTime = Literal["latest", "left", "right"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamStreamJoinSpec(OperatorSpec):
+    """``joiner(left, right)``. ``keeps``: which sides are emitted with ``None`` for the other when they meet nobody.
+    ``condition(left, right)``: a pair that fails it is no pair. ``eager``: those without a partner so far are emitted at
+    once, and again with each partner that comes. Stores: left buffer, right buffer, and, if a side is kept, what has met
+    nobody yet. The out port ``late`` has the records that were dropped for their lateness."""
+
+    joiner: Callable[[Any, Any], Any]
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+    keeps: tuple[bool, bool] = (False, False)
+    condition: Callable[[Any, Any], Any] | None = None
+    eager: bool = False
+    result_time: ResultTime = "latest"
+    in_ports: tuple[str, ...] = ("left", "right")
+    out_ports: tuple[str, ...] = ("out", "late")
+    emits: Emits = "insert"
+    accepts: frozenset[Any] = frozenset({"insert", "upsert"})
+    order_sensitive: bool = True
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _StreamStreamJoinOperator(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Kind, bounds and stores."""
+        kind = {(False, False): "inner", (True, False): "left", (False, True): "right", (True, True): "outer"}
+        return {
+            "type": kind[self.keeps],
+            "before": f"{self.before_ms} ms",
+            "after": f"{self.after_ms} ms",
+            "grace": f"{self.grace_ms} ms",
+            "stores": ",".join(s.name for s in self.stores),
+        }
+
+
+def buffer_retention_ms(spec_before_ms: int, spec_after_ms: int, grace_ms: int) -> tuple[int, int]:
+    """For how long the left and the right buffer keep a record behind stream time."""
+    size = spec_before_ms + spec_after_ms
+    return max(spec_after_ms, size) + grace_ms, max(spec_before_ms, size) + grace_ms
+
+
+class _StreamStreamJoinOperator(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: StreamStreamJoinSpec) -> None:
+        super().__init__(ctx, spec)
+        self._spec = spec
+        left, right, *pending = spec.stores
+        self._buffers = (SegmentedState(ctx.state(left.name)), SegmentedState(ctx.state(right.name)))
+        self._pending = TimerQueue(ctx.state(pending[0].name)) if pending else None
+        self._keys = (left.key_serde, right.key_serde)
+        self._look_ms = (spec.after_ms, spec.before_ms)
+        """How far ahead of a record of each side a partner's timestamp may lie."""
+        self._keep_ms = buffer_retention_ms(spec.before_ms, spec.after_ms, spec.grace_ms)
+
+    def resumed(self) -> None:
+        super().resumed()
+        if not self._spec.uses_watermark:
+            self._expire(self.stream_time_ms)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        on_watermarks = self._spec.uses_watermark
+        if on_watermarks and ts < self.watermark_ms:
+            self.ctx.dropped("late")
+            self.emit_row(key, value, ts, port=1)
+            return
+        if value is None or key is None:
+            self._without_key_or_value(port, value, ts)
+            return
+        key_bytes = self._keys[port].serialize(key)
+        partners = self._partners(port, key_bytes, value, ts)
+        results = [(self._joined(port, value, p.value), p) for p in partners]
+        alone = not results and self._spec.keeps[port]
+        waits = alone and self._waits(port, ts)
+        if alone and not waits:
+            self._emit_alone(port, key, value, ts)
+        sequence = self._buffers[port].append(key_bytes, ts, value)
+        for result, partner in results:
+            self._matched(1 - port, partner)
+            self.emit_row(key, result, self._result_ms(port, ts, partner.time_ms))
+        if waits:
+            assert self._pending is not None
+            payload = _PENDING.pack(_SIDE_BYTE[port], ts) + key_bytes + sequence
+            self._pending.set(self._due_ms(port, ts), payload, new=True)
+
+    def _without_key_or_value(self, port: int, value: Any, ts: int) -> None:
+        if value is None:
+            self.ctx.dropped("null_value")
+        elif self._spec.keeps[port]:
+            self._emit_alone(port, None, value, ts)
+        else:
+            self.ctx.dropped("null_key")
+
+    def _partners(self, port: int, key: bytes, value: Any, ts: int) -> list[SegmentedEntry]:
+        """The other side's records that this one meets, by time, then arrival."""
+        spec = self._spec
+        before, after = (spec.before_ms, spec.after_ms) if port == LEFT else (spec.after_ms, spec.before_ms)
+        found = self._buffers[1 - port].fetch(key, max(ts - before, 0), max(ts + after, 0))
+        if spec.condition is None:
+            return list(found)
+        if port == LEFT:
+            return [e for e in found if spec.condition(value, e.value)]
+        return [e for e in found if spec.condition(e.value, value)]
+
+    def _joined(self, port: int, value: Any, other: Any) -> Any:
+        return self._spec.joiner(value, other) if port == LEFT else self._spec.joiner(other, value)
+
+    def _result_ms(self, port: int, ts: int, other_ms: int) -> int:
+        wanted = self._spec.result_time
+        if wanted == "latest":
+            return max(ts, other_ms)
+        return ts if (wanted == "left") == (port == LEFT) else other_ms
+
+    # -- records without a partner -------------------------------------------------------------------------------
+
+    def _waits(self, port: int, ts: int) -> bool:
+        """Whether a record that has met nobody so far waits for a partner."""
+        over = ts + self._look_ms[port] < self.stream_time_ms and not self._spec.uses_watermark
+        return not over and not self._spec.eager and self._pending is not None
+
+    def _due_ms(self, port: int, ts: int) -> int:
+        grace_ms = 0 if self._spec.uses_watermark else self._spec.grace_ms
+        return ts + self._look_ms[port] + grace_ms
+
+    def _matched(self, port: int, partner: SegmentedEntry) -> None:
+        if self._pending is not None and self._spec.keeps[port]:
+            due_ms = self._due_ms(port, partner.time_ms)
+            packed = _PENDING.pack(_SIDE_BYTE[port], partner.time_ms) + partner.key + partner.suffix
+            self._pending.delete(due_ms, packed)
+
+    def _emit_overdue(self, until_ms: int) -> None:
+        if self._pending is None:
+            return
+        waiting = []
+        for _, packed in self._pending.due(until_ms):
+            side_byte, ts = _PENDING.unpack_from(packed)
+            waiting.append((ts, side_byte, packed[_PENDING.size : -4], packed[-4:]))
+        for ts, side_byte, key, sequence in sorted(waiting):
+            port = _SIDE_BYTE.index(side_byte)
+            found = self._buffers[port].get(key, ts, sequence)
+            if found is None:
+                # A buffer outlives the wait for partners, but its changelog may expire before that of what waits.
+                self.ctx.dropped("expired")
+                continue
+            user_key = self._keys[port].deserialize(key)
+            try:
+                self._emit_alone(port, user_key, found[0], ts, headers=())
+            except Exception as exc:
+                self.failed_waiting(user_key, found[0], ts, exc)
+
+    def _emit_alone(self, port: int, key: Any, value: Any, ts: int, headers: Any = None) -> None:
+        joiner = self._spec.joiner
+        result = joiner(value, None) if port == LEFT else joiner(None, value)
+        self.emit_row(key, result, ts, headers=headers)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def before(self, ts: int) -> None:
+        """Stream time may move: emit those whose time for partners is over, forget what can meet nobody any more."""
+        if not self._spec.uses_watermark and ts > self.stream_time_ms:
+            self._emit_overdue(self.advance_stream_time(ts) - 1)
+            self._expire(ts)
+
+    def _expire(self, now_ms: int) -> None:
+        for buffer, keep_ms in zip(self._buffers, self._keep_ms, strict=True):
+            buffer.expire_before(now_ms - keep_ms)
+
+    def on_watermark(self, watermark_ms: int) -> None:
+        self._emit_overdue(watermark_ms - 1)
+        for buffer, look_ms in zip(self._buffers, self._look_ms, strict=True):
+            buffer.expire_before(watermark_ms - look_ms)
+
+
+def join_stores(
+    name: str, keys: tuple[Any, Any], values: tuple[Any, Any], retention_ms: tuple[int, int]
+) -> tuple[StoreSpec, StoreSpec]:
+    """The two buffers of a join called ``name``."""
+    left, right = (
+        StoreSpec(f"{name}-{side}", "list", k, v, retention_ms=max(ms, 1))
+        for side, k, v, ms in zip(("left", "right"), keys, values, retention_ms, strict=True)
+    )
+    return left, right

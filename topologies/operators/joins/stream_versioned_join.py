@@ -1,0 +1,62 @@
+"""The join of a stream with a versioned table: each record meets the row as it was at the record's time.
+
+The in port ``table`` is given the table's changes, which emit nothing here: they tell how far the table's stream time is,
+because what lies further back than its history is gone: an inner join drops such a record, a left one meets nothing.
+With ``grace`` the stream waits in ``penstock.topologies.operators.base.grace_buffer`` before it comes here, so that
+updates that arrive late are seen. (Kafka Streams, KIP-914 and KIP-923; Flink's temporal join.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.topologies.operator_api.edge_kinds import Emits
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.base.row_operator import RowOperator
+from penstock.topologies.operators.tables.table_views import TableView
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamVersionedJoinSpec(OperatorSpec):
+    """``joiner(left, row)``; ``left``: also without a row. ``view`` reads the table; its rows must know ``as_of``."""
+
+    joiner: Callable[[Any, Any], Any]
+    view: TableView
+    history_ms: int
+    left: bool = False
+    in_ports: tuple[str, ...] = ("in", "table")
+    emits: Emits = "insert"
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _StreamVersionedJoinOperator(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """The table's store and the kind of join."""
+        return {"store": self.stores[0].name, "type": "left" if self.left else "inner", "as_of": "record time"}
+
+
+class _StreamVersionedJoinOperator(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: StreamVersionedJoinSpec) -> None:
+        super().__init__(ctx, spec)
+        self._join = spec
+        self._rows: Any = spec.view.open(ctx.state)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if port == 1:
+            self.advance_stream_time(ts)
+            return
+        if value is None:
+            self.ctx.dropped("null_value")
+            return
+        if key is None and not self._join.left:
+            self.ctx.dropped("null_key")
+            return
+        reachable = key is not None and ts >= self.stream_time_ms - self._join.history_ms
+        found = self._rows.as_of(key, ts) if reachable else None
+        if found is not None:
+            self.emit_row(key, self._join.joiner(value, found[0]), ts)
+        elif self._join.left:
+            self.emit_row(key, self._join.joiner(value, None), ts)

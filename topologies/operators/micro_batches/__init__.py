@@ -1,0 +1,1 @@
+"""Micro-batches, as DStreams have them."""

@@ -1,0 +1,1 @@
+"""The operator that runs patterns."""

@@ -1,0 +1,65 @@
+"""Events that wait for the watermark, in a store sorted by time.
+
+Store key: timestamp (8, big-endian, biased so that negative ones sort first) | key bytes | number of arrival (8). The next
+number lies under the empty key, so that numbers go on where they were after a restart.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from penstock.state.serdes.serde import BYTES
+from penstock.state.stores.store import StoreSpec
+from penstock.state.stores.store_view import KeyValueStoreView
+
+_NUMBER = struct.Struct(">Q")
+_BIAS = 1 << 63
+_LAST_MS = _BIAS - 1
+_COUNTER = b""
+_FIRST = b"\x00"
+"""Below every event's key, above the counter's."""
+
+Waiting = dict[tuple[int, bytes], list[bytes]]
+"""Events by timestamp and key, in order of arrival."""
+
+
+def buffer_store(name: str) -> StoreSpec:
+    """The spec of a store for ``EventBuffer``."""
+    return StoreSpec(name, "key_value", BYTES, BYTES)
+
+
+class EventBuffer:
+    """The waiting events of one operator in one task."""
+
+    def __init__(self, state: KeyValueStoreView) -> None:
+        self._state = state
+        self._next_ms: int | None = None
+        """No event is earlier; ``None``: unknown, the store is asked."""
+
+    def add(self, ts: int, key: bytes, event: bytes) -> None:
+        """Keep an event."""
+        found = self._state.get(_COUNTER)
+        number = 0 if found is None else _NUMBER.unpack(found[0])[0]
+        stamp = max(ts, 0)
+        self._state.put(_COUNTER, _NUMBER.pack(number + 1), stamp)
+        self._state.put(_NUMBER.pack(ts + _BIAS) + key + _NUMBER.pack(number), event, stamp)
+        if self._next_ms is not None and ts < self._next_ms:
+            self._next_ms = ts
+
+    def due(self, until_ms: int) -> Waiting:
+        """Take the events up to and including ``until_ms``."""
+        if self._next_ms is not None and until_ms < self._next_ms:
+            return {}
+        found: Waiting = {}
+        taken: list[tuple[bytes, int]] = []
+        self._next_ms = _LAST_MS
+        for raw, event, stamp in self._state.range(_FIRST):
+            ts = _NUMBER.unpack_from(raw)[0] - _BIAS
+            if ts > until_ms:
+                self._next_ms = ts
+                break
+            found.setdefault((ts, raw[8:-8]), []).append(event)
+            taken.append((raw, stamp))
+        for raw, stamp in taken:
+            self._state.put(raw, None, stamp)
+        return found

@@ -1,0 +1,1 @@
+"""The processor API and its timers."""

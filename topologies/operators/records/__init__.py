@@ -1,0 +1,1 @@
+"""Sources, sinks, and operators on single records."""

@@ -1,0 +1,59 @@
+"""Asking the world outside about each record: a service, a database, a model.
+
+The answers are journaled, so that a replay gives the same result without asking. Records leave in their order, however
+the answers come in. A question that failed or took too long is the row's error, under the processing policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from penstock.state.errors import ProcessingError
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.operator import ExternalCall, Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode
+from penstock.topologies.operators.base.row_functions import map_rows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LookupSpec(OperatorSpec):
+    """The value ``joiner(value, answer)`` of the answer to ``question.fn(key, value)``; without ``joiner`` the answer."""
+
+    question: ExternalCall
+    joiner: Any = None
+    asks: bool = True
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _LookupOperator(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """How it asks."""
+        return {"concurrency": self.question.concurrency, "timeout": f"{self.question.timeout_s} s"}
+
+
+class _LookupOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: LookupSpec) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+
+    def process(self, port: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        answers = self.ctx.ask(self._spec.question, list(zip(batch.keys, batch.values, strict=True)))
+        kept = []
+        for i, answer in enumerate(answers):
+            if answer.error is None:
+                kept.append(i)
+            else:
+                self.ctx.failed(batch, i, ProcessingError(f"the question failed: {answer.error}"))
+        if len(kept) < len(answers):
+            batch, answers = batch.pick(kept), [answers[i] for i in kept]
+        values = [a.value for a in answers]
+        if self._spec.joiner is not None:
+            values, batch = map_rows(self.ctx, batch, self._spec.joiner, batch.values, values)
+        self.ctx.emit(batch.replace(values=values))

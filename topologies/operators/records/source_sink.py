@@ -1,0 +1,280 @@
+"""Sources and sinks: where records enter a sub-topology and leave it. The task moves the bytes; these name topics,
+serdes and partitioning, and a table source keeps its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Record
+from penstock.state.serdes.serde import BYTES, Serde
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    COLUMN_LAYOUT,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
+from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
+from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
+from penstock.topologies.operators.columnar.input_modes import writing_way
+from penstock.topologies.operators.columnar.source import PLAIN, Decoder, decoding_way
+from penstock.topologies.operators.records.record_unpacking import Unpacker, read_in_columns
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceSpec(OperatorSpec):
+    """Reads a topic. ``internal``: a repartition topic of this application, whose real name has the application id in
+    front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
+    ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
+    ``watermark``: how far event time has come, as this source says it. ``carries_watermarks``: whether that of the tasks
+    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``loop_rounds``: it
+    is a feedback topic, in which records go around at most so often. ``bootstrap``: when
+    a task starts, it is read to its end before the other inputs. ``priority``: while an input of a higher one has records,
+    the others wait. ``packed``: each of its records holds many (``penstock.topologies.columnar.packing``).
+    ``partials_of``: its records are partial aggregates, made of what this says."""
+
+    topic: str
+    key_serde: Serde[Any] = BYTES
+    value_serde: Serde[Any] = BYTES
+    internal: bool = False
+    partitions: int | None = None
+    packed: bool = False
+    partials_of: str = ""
+    timestamp: Callable[[Record], int] | None = None
+    watermark: WatermarkStrategy | None = None
+    carries_watermarks: bool = True
+    loop_rounds: int = 0
+    bootstrap: bool = False
+    priority: int = 0
+    in_ports: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise TopologyError("a source has no topic; name one")
+        if self.partitions is not None and self.partitions < 1:
+            raise TopologyError(f"source {self.topic!r}: partitions={self.partitions}; it must be at least 1")
+
+    @property
+    def waits_for_writers(self) -> bool:
+        """Whether its end, as a bootstrap input, is where the tasks that write it say that they have caught up."""
+        return self.bootstrap and self.internal
+
+    @property
+    def form(self) -> str:
+        """What tells the records of an internal topic from those that the same application wrote there before it was
+        changed, in a few characters; empty for a user's topic."""
+        if not self.internal:
+            return ""
+        parts = (self.key_serde.name, self.value_serde.name, str(self.packed), self.partials_of)
+        return f"{zlib.crc32(chr(0).join(parts).encode()):08x}"
+
+    def topic_name(self, application_id: str) -> str:
+        """The topic's real name."""
+        return f"{application_id}-{self.topic}" if self.internal else self.topic
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        if self.packed:
+            plain = read_in_columns(self.key_serde, self.value_serde)
+            return InputMode(out[0], None if plain else f"its records hold many, of serde {self.value_serde.name}")
+        return decoding_way(self.value_serde, out[0])
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        return None if given == COLUMN_LAYOUT else "records come as lists"
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        if given != COLUMN_LAYOUT:
+            return ROW_LAYOUT
+        columns = input_mode.rows is None
+        if self.packed:
+            return EdgeLayout(columns, columns)
+        plain = self.value_serde in PLAIN
+        return EdgeLayout(self.key_serde in PLAIN, plain or columns, plain, None if plain else input_mode.needs.fields)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """Decodes the log's bytes, which the task gives it as they are."""
+        return _SourceOperator(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Topic and serdes."""
+        return {"topic": self.topic, "key": self.key_serde.name, "value": self.value_serde.name}
+
+
+class _SourceOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: SourceSpec) -> None:
+        super().__init__(ctx)
+        self._keys = None if spec.key_serde is BYTES else spec.key_serde
+        self._values = None if spec.value_serde is BYTES else spec.value_serde
+        self._unpacker = None
+        self._decoder = None
+        if spec.packed:
+            self._unpacker = Unpacker(ctx, spec.key_serde, spec.value_serde, in_columns=ctx.needs is not None)
+        elif ctx.needs is not None:
+            self._decoder = Decoder(ctx, spec.key_serde, spec.value_serde, ctx.needs)
+
+    def process(self, port: int, batch: Batch) -> None:
+        read = None if self._decoder is None else self._decoder.read(batch)
+        if read is not None:
+            self.ctx.emit(read)
+            return
+        decoded = batch.listed()
+        if self._unpacker is not None:
+            decoded, whole = self._unpacker.unpacked(decoded)
+            if whole:
+                self.ctx.emit(decoded)
+                return
+        if self._values is not None:
+            values, decoded = decode_column(self.ctx, decoded, self._values, decoded.values, "value")
+            decoded = decoded.replace(values=values)
+        if self._keys is not None:
+            keys, decoded = decode_column(self.ctx, decoded, self._keys, decoded.keys, "key")
+            decoded = decoded.replace(keys=keys)
+        self.ctx.emit(decoded)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableSourceSpec(SourceSpec):
+    """Reads a topic as a table: the last value per key is a row, a null value deletes it, null keys are skipped and
+    counted (Kafka Streams, KTable). The topic itself is the store's changelog. Emits each update with the old value
+    where a later operator asks for it (``olds``)."""
+
+    emits: Emits = "upsert"
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return InputMode(ALL_AS_ROWS, "it keeps rows")
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return ROW_LAYOUT
+
+    @property
+    def store(self) -> StoreSpec:
+        """The table's rows."""
+        return self.stores[0]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """Writes the rows."""
+        return _TableSourceOperator(ctx, self)
+
+
+class _TableSourceOperator(Operator):
+    """Rows are decoded when they come, so that bad bytes are found at their own offset and not at a later read; the
+    bytes kept are the log's."""
+
+    def __init__(self, ctx: OperatorContext, spec: TableSourceSpec) -> None:
+        super().__init__(ctx)
+        self._state = ctx.state(spec.store.name)
+        self._keys = spec.key_serde
+        self._values = spec.value_serde
+        self._sends_olds = spec.sends_olds
+
+    def prefetch(self, port: int, batch: Batch) -> None:
+        if self._sends_olds:
+            self._state.load(k for k in batch.keys if k is not None)
+
+    def process(self, port: int, batch: Batch) -> None:
+        batch = without_nulls(self.ctx, batch, "key")
+        values, batch = decode_column(self.ctx, batch, self._values, batch.values, "value")
+        keys, readable = decode_column(self.ctx, batch, self._keys, batch.keys, "key")
+        if readable is not batch:
+            values, _ = decode_column(self.ctx, readable, self._values, readable.values, "value")
+        if not keys:
+            return
+        changes = readable.replace(keys=keys, values=values)
+        if self._sends_olds:
+            changes.olds = self._olds(readable.keys, readable.values, values)
+        self._state.put_raw(readable.keys, readable.values, values, readable.timestamps)
+        self.ctx.emit(changes)
+
+    def _olds(self, keys: list[Any], raw_values: list[Any], values: list[Any]) -> list[Any]:
+        """What each key's row was before its record: what the store holds, or the key's record before it."""
+        state = self._state
+        state.load(keys)
+        before: dict[bytes, Any] = {}
+        olds: list[Any] = []
+        if state.immutable:
+            for key, value in zip(keys, values, strict=True):
+                if key in before:
+                    olds.append(before[key])
+                else:
+                    found = state.entries[key]
+                    olds.append(None if found is None else found[0])
+                before[key] = value
+            return olds
+        decode = self._values.deserialize
+        for key, raw in zip(keys, raw_values, strict=True):
+            if key in before:
+                data = before[key]
+            else:
+                found = state.entries[key]
+                data = None if found is None else found[8:]
+            olds.append(None if data is None else decode(data))
+            before[key] = raw
+        return olds
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """By the key and a number below ``ways`` that follows from the whole record: so many sub-keys instead of each key."""
+
+    ways: int
+
+
+Route = Literal["key", "broadcast", "shuffle"] | Split | Callable[[Any, Any, int], int]
+"""To which partition of a repartition topic a record goes: by its key; to all of them; to one that follows from the whole
+record; by sub-keys; or to ``fn(key, value, partitions)``."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SinkSpec(OperatorSpec):
+    """Writes a topic. Partition: murmur2 of the key as Kafka's Java producer does (``inner_key``: of the inner key of a
+    windowed key), null keys anywhere; to an ``internal`` topic null keys go to the producing task's partition modulo the
+    count. ``route``: another rule (``Route``), or ``fn(key, value, partitions)``. ``topic_of(key, value)``: which of
+    ``topics`` each record goes to (``topic`` is then the first of them). Sinks of one topic run in lockstep, so that the
+    topic's order does not depend on batches. ``packs``: many records travel as one, of a topic whose records all have
+    keys and values and no headers (``penstock.topologies.columnar.packing``)."""
+
+    topic: str
+    key_serde: Serde[Any] = BYTES
+    value_serde: Serde[Any] = BYTES
+    internal: bool = False
+    partitions: int | None = None
+    packs: bool = False
+    inner_key: Serde[Any] | None = None
+    route: Route = "key"
+    topic_of: Callable[[Any, Any], str] | None = None
+    topics: tuple[str, ...] = ()
+    out_ports: tuple[str, ...] = ()
+    accepts: frozenset[EdgeKind] = NO_RETRACTIONS
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise TopologyError("a sink has no topic; name one")
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        by_key = self.route == "key" and self.topic_of is None and self.inner_key is None
+        return writing_way(self.key_serde, self.value_serde, by_key=by_key)
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        # one side is enough: lists are written at once beside a column
+        return None if self.packs or given.keys or given.values else "records come as lists"
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Its topics."""
+        return tuple(f"topic:{t}" for t in self.topics or (self.topic,))
+
+    def topic_name(self, application_id: str) -> str:
+        """The topic's real name."""
+        return f"{application_id}-{self.topic}" if self.internal else self.topic
+
+    def details(self) -> dict[str, Any]:
+        """Topic and serdes."""
+        return {"topic": self.topic, "key": self.key_serde.name, "value": self.value_serde.name}

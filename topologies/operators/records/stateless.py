@@ -1,0 +1,382 @@
+"""Operators without state. Functions named ``fn`` see ``(key, value)``, those of the ``values`` forms the value alone.
+Output timestamps and headers are the input record's (Kafka Streams), so that what a function makes of a retraction takes
+back what it made of the record."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Final
+
+from penstock.topologies.expressions.row_function import OfRecord
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.columns import Column, Mask
+from penstock.topologies.operator_api.edge_kinds import ANY_KIND, EdgeKind
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import (
+    ALL_AS_ROWS,
+    ROW_LAYOUT,
+    EdgeLayout,
+    InputMode,
+    RequiredColumns,
+)
+from penstock.topologies.operators.base.flat_map_children import children_of
+from penstock.topologies.operators.base.row_functions import map_rows
+from penstock.topologies.operators.columnar import stateless as columnar
+from penstock.topologies.operators.columnar.splitting import children_way, words_of
+
+_first: Final = itemgetter(0)
+_second: Final = itemgetter(1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilterSpec(OperatorSpec):
+    """Keeps the records for which ``fn(key, value)`` is true (``negate``: false)."""
+
+    fn: Callable[..., Any]
+    negate: bool = False
+    values_only: bool = False
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return columnar.filter_way(self.fn, self.values_only, out[0])
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return given
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _FilterOperator(ctx, self)
+
+
+def _columns(fn: Callable[..., Any], batch: Batch, values_only: bool) -> tuple[Sequence[Any], ...]:
+    """The columns that a function of records takes."""
+    if isinstance(fn, OfRecord):
+        return batch.keys, batch.values, batch.timestamps, batch.headers or [()] * len(batch)
+    return (batch.values,) if values_only else (batch.keys, batch.values)
+
+
+class _FilterOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: FilterSpec) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+        self._mask = columnar.mask_of(spec.fn)
+
+    def process(self, port: int, batch: Batch) -> None:
+        fn = self._spec.fn
+        rest = columnar.by_columns(self.ctx, batch, self._mask, self._keep, fn, self._given)
+        if rest is None:
+            return
+        mask, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
+        if self._spec.negate:
+            mask = [not m for m in mask]
+        self.ctx.emit(rest.where(mask))
+
+    def _keep(self, batch: Batch, mask: Mask) -> None:
+        self.ctx.emit(batch.where(~mask if self._spec.negate else mask))
+
+    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
+        return _columns(self._spec.fn, batch, self._spec.values_only)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MapValuesSpec(OperatorSpec):
+    """Replaces the value by ``fn(value)``, or ``fn(key, value)`` with ``with_key``."""
+
+    fn: Callable[..., Any]
+    with_key: bool = False
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return columnar.values_way(self.fn, self.with_key, out[0])
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys, input_mode.rows is None)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapValuesOperator(ctx, self)
+
+
+class _MapValuesOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: MapValuesSpec) -> None:
+        super().__init__(ctx)
+        self._spec = spec
+        self._column = columnar.values_of(spec.fn)
+
+    def process(self, port: int, batch: Batch) -> None:
+        fn = self._spec.fn
+        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, fn, self._given)
+        if rest is not None:
+            values, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
+            self._replace(rest, values)
+
+    def _replace(self, batch: Batch, values: list[Any] | Column) -> None:
+        self.ctx.emit(batch.replace(values=values))
+
+    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
+        return _columns(self._spec.fn, batch, not self._spec.with_key)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MapSpec(OperatorSpec):
+    """Replaces key and value by ``fn(key, value)``, a pair. A result that is no pair counts as the row's error."""
+
+    fn: Callable[[Any, Any], tuple[Any, Any]]
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return InputMode(ALL_AS_ROWS, columnar.PYTHON)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapOperator(ctx, self)
+
+
+class _MapOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: MapSpec) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        pairs, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+        if pairs and not (set(map(type, pairs)) == {tuple} and set(map(len, pairs)) == {2}):
+            pairs, batch = map_rows(self.ctx, batch, _as_pair, pairs)
+        if pairs:
+            self.ctx.emit(batch.replace(keys=list(map(_first, pairs)), values=list(map(_second, pairs))))
+
+
+def _as_pair(result: Any) -> tuple[Any, Any]:
+    try:
+        key, value = result
+    except (TypeError, ValueError) as exc:
+        raise TypeError(f"the function must return a (key, value) pair, not {result!r:.100}") from exc
+    return key, value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectKeySpec(OperatorSpec):
+    """Replaces the key by ``fn(key, value)``."""
+
+    fn: Callable[[Any, Any], Any]
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return columnar.key_way(self.fn, out[0])
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return dataclasses.replace(given, keys=input_mode.rows is None)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _SelectKeyOperator(ctx, self)
+
+
+class _SelectKeyOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: SelectKeySpec) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+        self._column = columnar.keys_of(spec.fn)
+
+    def process(self, port: int, batch: Batch) -> None:
+        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, self._fn, self._given)
+        if rest is not None:
+            keys, rest = map_rows(self.ctx, rest, self._fn, *self._given(rest))
+            self._replace(rest, keys)
+
+    def _replace(self, batch: Batch, keys: list[Any] | Column) -> None:
+        self.ctx.emit(batch.replace(keys=keys))
+
+    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
+        return _columns(self._fn, batch, False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlatMapSpec(OperatorSpec):
+    """Replaces a record by the records of ``fn``: ``fn(key, value)`` gives pairs; with ``values_only``
+    ``fn(value)``, or ``fn(key, value)`` if also ``with_key``, gives values under the same key. The children stand
+    in the order given."""
+
+    fn: Callable[..., Iterable[Any]]
+    values_only: bool = False
+    with_key: bool = False
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return children_way(self.fn, self.values_only, self.with_key, out[0])
+
+    def row_reason(self, port: int, given: EdgeLayout) -> str | None:
+        return None if given.texts else "texts do not come as they were read"
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys, True, True) if input_mode.rows is None else ROW_LAYOUT
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _FlatMapOperator(ctx, self)
+
+
+class _FlatMapOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: FlatMapSpec) -> None:
+        super().__init__(ctx)
+        self._values_only = spec.values_only
+        self._with_key = spec.with_key or not spec.values_only
+        fn = spec.fn
+        self._fn: Callable[..., Iterable[Any]] = fn
+        self._words = words_of(fn) if spec.values_only else None
+        if not spec.values_only:
+            self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
+
+    def process(self, port: int, batch: Batch) -> None:
+        found = None if self._words is None else self._words(batch)
+        if found is not None:
+            if len(found):
+                self.ctx.emit(found)
+            return
+        columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
+        children, batch = map_rows(self.ctx, batch, self._fn, *columns)
+        if not set(map(type, children)) <= {list, tuple}:
+            # generators are run here, so that their errors belong to their rows
+            children, batch = map_rows(self.ctx, batch, list, children)
+        flat = list(chain.from_iterable(children))
+        if not flat:
+            return
+        if self._values_only:
+            self.ctx.emit(children_of(batch, children, flat))
+        else:
+            children_values = list(map(_second, flat))
+            self.ctx.emit(children_of(batch, children, children_values).replace(keys=list(map(_first, flat))))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PeekSpec(OperatorSpec):
+    """Calls ``fn(key, value)`` for its effect and hands the record on. Under exactly-once the effect may happen again
+    after an abort or a restart."""
+
+    fn: Callable[[Any, Any], Any]
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return InputMode(ALL_AS_ROWS, columnar.PYTHON)
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return given
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _PeekOperator(ctx, self)
+
+
+class _PeekOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: PeekSpec) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        _, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+        self.ctx.emit(batch)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BranchSpec(OperatorSpec):
+    """Sends each record to the out port of the first predicate ``fn(key, value)`` that is true; one that meets none
+    goes to the last port when there is one more port than predicates, and is dropped otherwise."""
+
+    predicates: tuple[Callable[[Any, Any], Any], ...]
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return columnar.branch_way(self.predicates, out)
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return given
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _BranchOperator(ctx, self)
+
+
+class _BranchOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: BranchSpec) -> None:
+        super().__init__(ctx)
+        self._ports = len(spec.out_ports)
+        predicates = spec.predicates
+
+        def port_of(key: Any, value: Any) -> int:
+            for i, predicate in enumerate(predicates):
+                if predicate(key, value):
+                    return i
+            return len(predicates)
+
+        self._port_of = port_of
+        self._masks = columnar.ports_of(predicates)
+
+    def process(self, port: int, batch: Batch) -> None:
+        masks = None if self._masks is None else self._masks(batch)
+        if masks is not None:
+            for number, mask in zip(range(self._ports), masks, strict=False):
+                self.ctx.emit(batch.where(mask), number)
+            return
+        ports, batch = map_rows(self.ctx, batch, self._port_of, batch.keys, batch.values)
+        for number in range(self._ports):
+            self.ctx.emit(batch.where([p == number for p in ports]), number)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MergeSpec(OperatorSpec):
+    """One stream of several, in the task's order."""
+
+    accepts: frozenset[EdgeKind] = ANY_KIND
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return InputMode(out[0])
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return given
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MergeOperator(ctx)
+
+
+class _MergeOperator(Operator):
+    def process(self, port: int, batch: Batch) -> None:
+        self.ctx.emit(batch)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MapBatchSpec(OperatorSpec):
+    """The hot path open to users: ``fn(batch)`` gets whole runs of records and returns a ``Batch`` or ``None``. Its
+    answer must not depend on where runs are cut; ``order`` and ``timestamps`` come from the records that it keeps
+    (``where``, ``pick``, ``replace`` do that). An exception counts against the run's first record."""
+
+    fn: Callable[[Batch], Batch | None]
+
+    def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
+        return InputMode(ALL_AS_ROWS, columnar.PYTHON)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _MapBatchOperator(ctx, self)
+
+
+class _MapBatchOperator(Operator):
+    def __init__(self, ctx: OperatorContext, spec: MapBatchSpec) -> None:
+        super().__init__(ctx)
+        self._fn = spec.fn
+
+    def process(self, port: int, batch: Batch) -> None:
+        batch = batch.listed()  # a plain batch, as a user's function makes them
+        try:
+            out = self._fn(batch)
+        except Exception as exc:
+            if len(batch) == 1:
+                self.ctx.failed(batch, 0, exc)
+                return
+            # one record at a time, so that the policy meets the record that is to blame
+            for i in range(len(batch)):
+                self.process(port, batch.slice(i, i + 1))
+            return
+        if out is not None:
+            self.ctx.emit(out)

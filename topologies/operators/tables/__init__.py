@@ -1,0 +1,1 @@
+"""Operators on the changes of tables."""

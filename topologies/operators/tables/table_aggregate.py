@@ -1,0 +1,190 @@
+"""Aggregations of a table's rows under another key: each change of a row is taken out of its old group and put into its
+new one.
+
+``RegroupSpec`` turns a change of a row into changes of groups, which travel through a repartition topic;
+``TableAggregateSpec`` applies them: first the old value is subtracted, then the new one is added. A row whose group is
+the same before and after is one change, so that nobody sees the state between. The order between two groups is not
+defined.
+
+What is taken out of a group must have been put into it. So a row for which the grouping function raises, under a policy that
+skips it, belongs to no group: its former value is taken out, and the row is counted, or sent to the dead letter topic, once.
+An adder or subtractor that raises stops the task under every policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from penstock.state.errors import SerdeError
+from penstock.state.serdes.change_serde import Change
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.edge_kinds import EdgeKind, Emits
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operators.base.row_expiry import RowExpiry
+from penstock.topologies.operators.base.row_operator import RowOperator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegroupSpec(OperatorSpec):
+    """``fn(key, value)`` gives a row's group and what of it is aggregated, or ``None``; rows without one, or whose group
+    or value is null, belong to no group. Its input must carry old values; it emits ``Change`` values under the groups'
+    keys, which ``key_serde`` writes."""
+
+    fn: Callable[[Any, Any], tuple[Any, Any] | None]
+    key_serde: Serde[Any]
+    emits: Emits = "insert"
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _RegroupOperator(ctx, self)
+
+
+class _RegroupOperator(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: RegroupSpec) -> None:
+        super().__init__(ctx, spec)
+        self._fn = spec.fn
+        self._write = spec.key_serde.serialize
+
+    def _grouped(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:
+        """Group, what it gets, and the group's bytes, which are made here: a group that cannot be written is refused now, as
+        it will be when the row is to leave it."""
+        made = None if value is None else self._fn(key, value)
+        if made is None:
+            return None
+        try:
+            group, grouped = made
+        except (TypeError, ValueError) as exc:
+            raise TypeError(f"the function must return a (key, value) pair or None, not {made!r:.100}") from exc
+        return None if group is None or grouped is None else (group, grouped, self._write(group))
+
+    def _grouped_before(self, key: Any, value: Any) -> tuple[Any, Any, bytes] | None:
+        try:
+            return self._grouped(key, value)
+        except Exception:  # it was refused when it came
+            return None
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        old, new = self._grouped_before(key, self.old), None
+        try:
+            new = self._grouped(key, value)
+        except Exception as exc:
+            self.failed_waiting(key, value, ts, exc)
+        if old is not None and new is not None and old[2] == new[2]:
+            self.emit_row(new[0], Change(new[1], old[1]), ts)
+            return
+        if old is not None:
+            self.emit_row(old[0], Change(None, old[1]), ts)
+        if new is not None:
+            self.emit_row(new[0], Change(new[1], None), ts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableAggregateSpec(OperatorSpec):
+    """``subtractor(key, old value, aggregate)``, then ``adder(key, new value, aggregate)``, from ``init()``; ``None``
+    deletes the group. ``init`` is ``None`` for a reduce: then the first value is the aggregate. The result's timestamp is
+    the highest that went into it.
+
+    ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
+    ``ttl_ms``: groups live for so long after their latest change (``penstock.topologies.operators.base.row_expiry``);
+    the second store holds their timers. What is subtracted from a group that is gone changes nothing."""
+
+    init: Callable[[], Any] | None
+    adder: Callable[[Any, Any, Any], Any]
+    subtractor: Callable[[Any, Any, Any], Any]
+    result: Callable[[Any], Any] | None = None
+    ttl_ms: int | None = None
+    emits: Emits = "upsert"
+    accepts: frozenset[EdgeKind] = frozenset({"insert"})
+
+    @property
+    def store(self) -> StoreSpec:
+        """Where the aggregates are kept."""
+        return self.stores[0]
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _TableAggregateOperator(ctx, self)
+
+    def details(self) -> dict[str, Any]:
+        """Store and emission."""
+        shown = {"store": self.store.name, "emission": self.emission}
+        return shown if self.ttl_ms is None else shown | {"ttl": f"{self.ttl_ms} ms"}
+
+
+class _TableAggregateOperator(RowOperator):
+    may_skip = False
+
+    def __init__(self, ctx: OperatorContext, spec: TableAggregateSpec) -> None:
+        super().__init__(ctx, spec)
+        self._state = ctx.state(spec.store.name)
+        self._key_serde = spec.store.key_serde
+        self._init, self._adder, self._subtractor = spec.init, spec.adder, spec.subtractor
+        self._result = spec.result
+        self._every_update = spec.emission == "every_update"
+        self._expiry: RowExpiry | None = None
+        if spec.ttl_ms is not None:
+            self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
+        self._changed: dict[bytes, tuple[Any, Any]] = {}
+        """Groups that changed since the commit: key and the value before."""
+
+    def load(self, port: int, batch: Batch) -> None:
+        with suppress(SerdeError):  # the row that has such a key meets it again
+            self._state.load(self._key_serde.serialize_all([k for k in batch.keys if k is not None]))  # type: ignore[arg-type]  # no nulls
+
+    def before(self, ts: int) -> None:
+        if self._expiry is not None:
+            read = self._key_serde.deserialize
+            for gone in self._expiry.gone(self.advance_stream_time(ts)):
+                old = self._shown(gone.value)
+                self.emit_row(read(gone.store_key), None, gone.deadline_ms, old=old, headers=())
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None or value is None:
+            self.ctx.dropped("null_key" if key is None else "null_value")
+            return
+        store_key = self._key_serde.serialize(key)
+        found = self._state.get(store_key)
+        if found is None and self._expiry is not None and self._expiry.late(ts, self.stream_time_ms):
+            self.ctx.dropped("late")
+            return
+        aggregate = None if found is None else found[0]
+        if aggregate is not None and value.old is not None:
+            aggregate = self._subtractor(key, value.old, aggregate)
+        if value.new is not None:
+            if aggregate is None:
+                aggregate = None if self._init is None else self._init()
+            aggregate = value.new if aggregate is None else self._adder(key, value.new, aggregate)
+        if found is not None:
+            ts = max(ts, found[1])
+        elif aggregate is None:
+            return
+        # functions may have changed the aggregate that they were given: the old one is read anew
+        before = self._state.get(store_key) if self._sends_olds and found is not None else None
+        old = None if before is None else self._shown(before[0])
+        shown = self._shown(aggregate)
+        self._state.put(store_key, aggregate, ts)
+        if self._expiry is not None and aggregate is not None:
+            self._expiry.written(store_key, None if found is None else found[1], ts)
+        if self._every_update:
+            self.emit_row(key, shown, ts, old=old)
+        else:
+            self._changed.setdefault(store_key, (key, old))
+
+    def _shown(self, aggregate: Any) -> Any:
+        return aggregate if self._result is None or aggregate is None else self._result(aggregate)
+
+    def flush(self) -> None:
+        changed, self._changed = self._changed, {}
+        self._order, self.headers = 0, ()
+        for store_key, (key, old) in changed.items():
+            found = self._state.get(store_key)
+            if found is None:
+                self.emit_row(key, None, self._state.dirty[store_key], old=old)
+            else:
+                self.emit_row(key, self._shown(found[0]), found[1], old=old)
+        self._send()

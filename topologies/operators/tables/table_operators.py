@@ -1,0 +1,185 @@
+"""Operators on a table's changes that look at one row at a time: filter, map, and keeping rows in a store.
+
+A change is a new value (``None``: the row is gone) and, where the input carries it, the old one. Semantics are those of
+Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes. It
+cannot know whether there was such a row, and says so with a tombstone each time; with old values it knows, and is silent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.edge_kinds import Emits
+from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
+from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode
+from penstock.topologies.operators.base.row_expiry import RowExpiry
+from penstock.topologies.operators.base.row_functions import map_rows, without_nulls
+from penstock.topologies.operators.base.row_operator import RowOperator
+from penstock.topologies.operators.tables.table_views import StoreView
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableFilterSpec(OperatorSpec):
+    """The rows for which ``fn(key, value)`` is true (``negate``: false). With ``sends_olds`` its input must carry old
+    values."""
+
+    fn: Callable[[Any, Any], Any]
+    negate: bool = False
+
+    def value_of(self, key: Any, value: Any) -> Any:
+        """The filtered table's row for a row; ``None``: none."""
+        return value if value is not None and bool(self.fn(key, value)) != self.negate else None
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _TableMapOperator(ctx, self.value_of, sends_olds=self.sends_olds)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableMapValuesSpec(OperatorSpec):
+    """The rows with ``fn(value)`` for value (``with_key``: ``fn(key, value)``); ``None``: no row. Absent rows stay absent
+    without a call. With ``sends_olds`` its input must carry old values."""
+
+    fn: Callable[..., Any]
+    with_key: bool = False
+
+    def value_of(self, key: Any, value: Any) -> Any:
+        """The mapped table's row for a row; ``None``: none."""
+        if value is None:
+            return None
+        return self.fn(key, value) if self.with_key else self.fn(value)
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return EdgeLayout(given.keys)
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        return _TableMapOperator(ctx, self.value_of, sends_olds=self.sends_olds)
+
+
+class _TableMapOperator(Operator):
+    def __init__(self, ctx: OperatorContext, fn: Callable[[Any, Any], Any], *, sends_olds: bool) -> None:
+        super().__init__(ctx)
+        self._fn = fn
+        self._sends_olds = sends_olds
+
+    def _change(self, key: Any, new: Any, old: Any) -> tuple[Any, Any]:
+        return self._fn(key, new), self._fn(key, old)
+
+    def process(self, port: int, batch: Batch) -> None:
+        if not self._sends_olds:
+            values, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
+            self.ctx.emit(batch.replace(values=values))
+            return
+        assert batch.olds is not None, f"{self.ctx.name} is given changes without old values"
+        pairs, batch = map_rows(self.ctx, batch, self._change, batch.keys, batch.values, batch.olds)
+        told = [i for i, (new, old) in enumerate(pairs) if new is not None or old is not None]
+        if told:
+            out = batch.pick(told).replace(values=[pairs[i][0] for i in told])
+            out.olds = [pairs[i][1] for i in told]
+            self.ctx.emit(out)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaterializeSpec(OperatorSpec):
+    """Writes the last value per key to a store: a null value deletes, null keys are dropped and counted. Passes every
+    change on; with ``sends_olds`` with the old value from its store. Then, and with ``quiet`` or a ttl, not where there
+    was no row and still is none. Without a store it only passes them on: the place of a store that nobody has asked for yet.
+
+    ``ttl_ms``: rows live for so long (``penstock.topologies.operators.base.row_expiry``); the second store holds their
+    timers. Updates that would be gone already are dropped and counted as late. ``silent``: they go without a
+    tombstone, as windows do whose retention has passed."""
+
+    quiet: bool = False
+    ttl_ms: int | None = None
+    silent: bool = False
+    emits: Emits = "upsert"
+
+    @property
+    def store(self) -> StoreSpec | None:
+        """The rows."""
+        return self.stores[0] if self.stores else None
+
+    def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
+        return ROW_LAYOUT if self.stores else given
+
+    def open(self, ctx: OperatorContext) -> Operator:
+        """The running form."""
+        if self.store is None:
+            return _PassThroughOperator(ctx)
+        return (
+            _MaterializeOperator(ctx, self, self.store)
+            if self.ttl_ms is None
+            else _ExpiringMaterializeOperator(ctx, self, self.store)
+        )
+
+    def details(self) -> dict[str, Any]:
+        """The store, and how long rows live."""
+        shown = {} if self.store is None else {"store": self.store.name}
+        return shown if self.ttl_ms is None else shown | {"ttl": f"{self.ttl_ms} ms"}
+
+
+class _PassThroughOperator(Operator):
+    def process(self, port: int, batch: Batch) -> None:
+        self.ctx.emit(without_nulls(self.ctx, batch, "key"))
+
+
+class _MaterializeOperator(RowOperator):
+    def __init__(self, ctx: OperatorContext, spec: MaterializeSpec, store: StoreSpec) -> None:
+        super().__init__(ctx, spec)
+        self._state = ctx.state(store.name)
+        self._write = store.key_serde.serialize
+        self._rows = StoreView(store).open(ctx.state)
+        self._reads = spec.sends_olds or spec.quiet
+
+    def load(self, port: int, batch: Batch) -> None:
+        if self._reads:
+            self._rows.load(batch.keys)
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None:
+            self.ctx.dropped("null_key")
+            return
+        store_key = self._write(key)
+        found = self._state.get(store_key) if self._reads else None
+        if value is None and found is None and self._reads:
+            return
+        self._state.put(store_key, value, ts)
+        self._note(store_key, found, value, ts)
+        self.emit_row(key, value, ts, old=None if found is None else found[0])
+
+    def _note(self, store_key: bytes, before: tuple[Any, int] | None, value: Any, ts: int) -> None:
+        """A row was written."""
+
+
+class _ExpiringMaterializeOperator(_MaterializeOperator):
+    def __init__(self, ctx: OperatorContext, spec: MaterializeSpec, store: StoreSpec) -> None:
+        super().__init__(ctx, spec, store)
+        assert spec.ttl_ms is not None
+        self._expiry = RowExpiry(self._state, ctx.state(spec.stores[1].name), spec.ttl_ms)
+        self._read = store.key_serde.deserialize
+        self._silent = spec.silent
+        self._reads = True
+
+    def before(self, ts: int) -> None:
+        for gone in self._expiry.gone(self.advance_stream_time(ts)):
+            if self._silent:
+                continue
+            self.emit_row(self._read(gone.store_key), None, gone.deadline_ms, old=gone.value, headers=())
+
+    def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is not None and self._expiry.late(ts, self.stream_time_ms):
+            self.ctx.dropped("late")
+            return
+        super().row(port, key, value, ts)
+
+    def _note(self, store_key: bytes, before: tuple[Any, int] | None, value: Any, ts: int) -> None:
+        if value is not None:
+            self._expiry.written(store_key, None if before is None else before[1], ts)

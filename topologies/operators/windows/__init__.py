@@ -1,0 +1,1 @@
+"""Aggregations over windows, and windows with triggers."""

@@ -1,0 +1,65 @@
+"""Which operator an aggregation over windows that are ordered in time gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.log import Windowed
+from penstock.state.serdes.serde import Serde
+from penstock.state.serdes.window_keys import starting_serde, windowed_serde
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
+from penstock.topologies.operators.windows.pane_aggregate import by_panes, pays
+from penstock.topologies.operators.windows.window_aggregate import FOREVER_MS, WindowAggregateSpec
+from penstock.topologies.operators.windows.window_closing import clock_of
+from penstock.topologies.windows import END_OF_TIME_MS, SpanWindows
+
+
+def build_operator(request: Aggregation) -> BuiltOperator:
+    """The operator of an aggregation over such windows."""
+    windows = request.windows
+    assert isinstance(windows, SpanWindows)
+    check_closes(request)
+    store = StoreSpec(
+        request.name,
+        "window",
+        request.key,
+        request.value,
+        window_size_ms=windows.length_ms,
+        retention_ms=request.retention_ms or windows.horizon_ms or FOREVER_MS,
+    )
+    spec = WindowAggregateSpec(
+        in_ports=request.in_ports,
+        out_ports=request.out_ports,
+        stores=(store,),
+        emission=request.emission,
+        # which records are late depends on the records of other keys, which move time
+        order_sensitive=True,
+        fold=request.fold,
+        windows=windows,
+        clock=clock_of(request),
+        uses_watermark=clock_of(request) == "watermark",
+        uses_wall_time=clock_of(request) == "wall",
+        reads_wall_time=clock_of(request) == "wall",
+    )
+    return BuiltOperator(by_panes(spec) if pays(request) else spec, key_serde(request.key, windows))
+
+
+def check_closes(request: Aggregation) -> None:
+    """Raises ``TopologyError`` where results or late records wait for the end of windows that have none."""
+    assert request.windows is not None
+    if request.windows.horizon_ms is None and request.emission == "on_close":
+        raise TopologyError(
+            f"operator {request.name!r}: {request.windows.describe()} never closes, so emission='on_close' would emit "
+            "nothing; use 'every_update' or 'per_commit'"
+        )
+
+
+def key_serde(key: Serde[Any], windows: SpanWindows) -> Serde[Windowed]:
+    """The serde of the results' keys: key | start, as the end follows from the start."""
+    if windows.length_ms is not None:
+        return windowed_serde(key, windows.length_ms)
+    if windows.horizon_ms is None:
+        return starting_serde(key, windows.describe(), lambda start: END_OF_TIME_MS)
+    return starting_serde(key, windows.describe(), windows.end_of)

@@ -32,7 +32,7 @@ java:
 	@.ci/java
 
 demo: java venv ## run the main job on real Kafka and Spark, check every answer, write the report
-	@$(BIN)/penstock demo $(ARGS)
+	@$(BIN)/python -m demo $(ARGS)
 
 test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
 	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)

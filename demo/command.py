@@ -1,4 +1,4 @@
-"""``penstock demo``: the main job end to end, every answer checked, with a table and a report page."""
+"""``make demo``: the main job end to end, every answer checked, with a table and a report page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import contextlib
 import shutil
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from penstock.streams.cli.main import WholeWordsParser, run_parsed
 
 if TYPE_CHECKING:
     from demo.findings import Report
@@ -18,9 +21,11 @@ EVENTS_MIN = 2_000
 KEPT_NAME = "demo"
 
 
-def register(subparsers: Any) -> None:
-    """Add the command."""
-    parser = subparsers.add_parser("demo", help="run the main job on real Kafka and Spark, and check every answer")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo; its exit code."""
+    parser = WholeWordsParser(
+        prog="python -m demo", description="Run the main job on real Kafka and Spark, and check every answer."
+    )
     parser.add_argument(
         "--events", type=int, default=EVENTS, metavar="N", help=f"advertising events (default: {EVENTS:,})"
     )
@@ -32,6 +37,7 @@ def register(subparsers: Any) -> None:
         "--keep", action="store_true", help="leave the cluster running; penstock down --name demo ends it"
     )
     parser.set_defaults(run=run)
+    return run_parsed(parser, list(sys.argv[1:] if argv is None else argv))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,6 +14,12 @@ ROOT = Path(__file__).parents[1]
 OFFENCES = {
     "rooms": ("topologies/planted.py", "import penstock.streams.ports.log"),
     "hosts": ("streams/kafka/planted.py", "import penstock.streams.cli"),
+    "streams-rooms": ("streams/task/planted.py", "import penstock.streams.runtime.runtime"),
+    "topologies-rooms": ("topologies/operator_api/planted.py", "import penstock.topologies.dsl.builder"),
+    "operators-rooms": (
+        "topologies/operators/base/planted.py",
+        "import penstock.topologies.operators.joins.side_input",
+    ),
     "core": ("topologies/planted.py", "import time"),
     "home-confluent-kafka": ("streams/cli/planted.py", "import confluent_kafka"),
     "home-pyspark": ("streams/kafka/planted.py", "import pyspark.sql"),

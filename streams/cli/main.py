@@ -46,17 +46,20 @@ COMMANDS = (
         f"{_CLI}.check_determinism",
         "run a topology several ways over the same records and compare",
     ),
-    Command("conform", f"{_CLI}.conform", "run files of conformance cases through real topologies"),
-    Command("demo", f"{_CLI}.demo", "run the main job end to end and write a report"),
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. What Penstock raises on purpose becomes one line on standard error and 1."""
     given = list(sys.argv[1:] if argv is None else argv)
+    return run_parsed(build_parser(given), given)
+
+
+def run_parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
+    """Parse ``argv`` and call ``run(args)``; its exit code. Prints a ``PenstockError`` as one line and returns 1."""
     try:
-        args = build_parser(given).parse_args(given)
-        args.argv = given
+        args = parser.parse_args(argv)
+        args.argv = list(argv)
         code: int = args.run(args)
         sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
         return code

@@ -1,16 +1,20 @@
-"""``penstock conform``: run files of cases through real topologies. A developer's tool: it evaluates the Python functions
-that the files hold, so give it files that you trust."""
+"""``python -m tests.conformance FILE…``: run files of cases through real topologies.
+
+A developer's tool: it evaluates the Python functions that the files hold, so give it files that you trust.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.state.errors import SettingsError
+from penstock.streams.cli.main import WholeWordsParser, run_parsed
 
 if TYPE_CHECKING:
     from tests.conformance.case_format import Case
@@ -19,11 +23,10 @@ if TYPE_CHECKING:
 BATCH_SIZES = (1, 1000)
 
 
-def register(subparsers: Any) -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "conform",
-        help="run files of conformance cases through real topologies",
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the cases of files; 0 when every case passed."""
+    parser = WholeWordsParser(
+        prog="python -m tests.conformance",
         description="Run files of conformance cases through real topologies. A developer's tool: the Python functions "
         "that the files hold are evaluated, so give it files that you trust.",
     )
@@ -49,6 +52,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--only", metavar="SUBSTRING", help="only cases whose id contains it")
     parser.add_argument("-v", "--verbose", action="store_true", help="name the cases that pass, too")
     parser.set_defaults(run=run)
+    return run_parsed(parser, list(sys.argv[1:] if argv is None else argv))
 
 
 def run(args: argparse.Namespace) -> int:

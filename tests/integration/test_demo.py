@@ -20,12 +20,12 @@ SMALL = "20000"
 
 @contextlib.contextmanager
 def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """``penstock demo`` with its progress in the file ``errors`` beside the folder; stopped if it is left running."""
-    words = ["demo", "--events", SMALL, "--dir", str(folder), "--out", str(folder / "page.html")]
+    """``python -m demo`` with its progress in the file ``errors`` beside the folder; stopped if it is left running."""
+    words = ["--events", SMALL, "--dir", str(folder), "--out", str(folder / "page.html")]
     env = {**os.environ, "TMPDIR": str(folder.parent), "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(sys.path)}
     with (folder.parent / "errors").open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.streams.cli.main", *words],
+            [sys.executable, "-m", "demo", *words],
             stdout=subprocess.PIPE,
             stderr=errors,
             env=env,

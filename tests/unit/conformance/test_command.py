@@ -1,4 +1,4 @@
-"""``penstock conform``: what it prints, and its exit code."""
+"""``python -m tests.conformance``: what it prints, and its exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams.cli.main import main
+from tests.conformance.command import main
 
 
 def write(path: Path, *signed: int) -> str:
@@ -27,12 +27,12 @@ def write(path: Path, *signed: int) -> str:
 
 
 def test_all_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conform", write(tmp_path / "f.jsonl", 479470107)]) == 0
+    assert main([write(tmp_path / "f.jsonl", 479470107)]) == 0
     assert capsys.readouterr().out == "1 passed, 0 failed\n"
 
 
 def test_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conform", "-v", "--batch-size", "7", write(tmp_path / "f.jsonl", 479470107, 5)]) == 1
+    assert main(["-v", "--batch-size", "7", write(tmp_path / "f.jsonl", 479470107, 5)]) == 1
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "passed hash.0"
     assert out[1:3] == ["FAILED hash.1 [partitioner]", "  batches of 7:"]
@@ -40,7 +40,7 @@ def test_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_only_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["conform", "--only", "hash.0", write(tmp_path / "f.jsonl", 479470107, 5)]) == 0
+    assert main(["--only", "hash.0", write(tmp_path / "f.jsonl", 479470107, 5)]) == 0
     assert capsys.readouterr().out == "1 passed, 0 failed\n"
 
 
@@ -48,7 +48,7 @@ def test_only_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_cannot_be_done_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    assert main(["conform", *arguments, write(tmp_path / "f.jsonl", 1)]) == 1
+    assert main([*arguments, write(tmp_path / "f.jsonl", 1)]) == 1
     assert capsys.readouterr().err.startswith("penstock: ")
-    assert main(["conform", str(tmp_path / "absent.jsonl")]) == 1
+    assert main([str(tmp_path / "absent.jsonl")]) == 1
     assert "cannot be read" in capsys.readouterr().err

@@ -72,7 +72,8 @@ def test_a_database_in_use_is_retriable_and_free_after_close(tmp_path: Path) -> 
 def test_a_database_of_another_process_names_the_process_of_the_lock_file(tmp_path: Path) -> None:
     backend = RocksDBBackend(tmp_path / "rocksdb", ["a"])
     (tmp_path / "lock").write_text("4711\n", encoding="ascii")
-    code = "import sys; from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend; RocksDBBackend(sys.argv[1], ['a'])"
+    home = "penstock.state.rocksdb.rocksdb_backend"
+    code = f"import sys; from {home} import RocksDBBackend; RocksDBBackend(sys.argv[1], ['a'])"
     child = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "rocksdb")],
         env={"PYTHONPATH": ":".join(sys.path)},

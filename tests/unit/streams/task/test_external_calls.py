@@ -163,11 +163,11 @@ def test_a_call_that_hangs_keeps_no_process_from_ending() -> None:
     text = """
 import threading
 from penstock.state.serdes.serde import JSON
-from penstock.streams.worker.pooled_calls import PooledAsker
-from penstock.topologies.operator_api.operator import Question
-asker = PooledAsker()
+from penstock.streams.worker.pooled_calls import PooledCallExecutor
+from penstock.topologies.operator_api.operator import ExternalCall
+asker = PooledCallExecutor()
 hangs = threading.Event()
-print(asker.ask(Question(fn=lambda n: hangs.wait(), serde=JSON, concurrency=2, timeout_s=0.1), [(1,)])[0].error)
+print(asker.ask(ExternalCall(fn=lambda n: hangs.wait(), serde=JSON, concurrency=2, timeout_s=0.1), [(1,)])[0].error)
 asker.close()
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)

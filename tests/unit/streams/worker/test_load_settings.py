@@ -20,7 +20,7 @@ from penstock.streams.worker.secret_redaction import HIDDEN, redacted
 from penstock.streams.worker.settings import CACHE_BYTES_MAX, WRITE_OUT_LOW_BYTES, WorkerSettings
 from tests.test_tidy import ROOMS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SUFFIXES = {"", ".java", ".md", ".py", ".rs", ".toml", ".yaml"}
 PYTHON_NAMES = {"PENSTOCK_ROWS"}
 """Constants of modules that look like variables."""

@@ -19,7 +19,7 @@ def test_the_text_of_the_benchmark() -> None:
         sub-topology 0
           operators
             ads (TableSource) topic=ads key=string value=json:Ad
-            events (Source) topic=events key=string value=json:Event
+            events (Source) topic=events key=string value=json:AdEvent
               → events-filter-values
             events-filter-values (Filter)
               → events-join
@@ -78,7 +78,7 @@ def test_the_text_shows_ports_timers_and_partitions() -> None:
           operators
             in (Source) topic=in key=string value=json
               → tick
-            tick (ProcessorSpec) stores=seen timers=stream_time
+            tick (Processor) stores=seen timers=stream_time
               out → nothing
               late → late-repartition-sink
             late-repartition-sink (Sink) topic=<application.id>-late-repartition key=string value=json partitions=2

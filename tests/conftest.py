@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from penstock.streams.kafka.embedded import EmbeddedKafka
+from tests.validation import validate_tasks
 
 INTEGRATION = Path(__file__).parent / "integration"
+
+validate_tasks()
 
 # No deadline, and no verdict on slow data: a shared machine stalls now and then, and the timeout of pytest catches a hang.
 # A failing example is printed with the line that replays it.

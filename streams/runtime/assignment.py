@@ -188,6 +188,7 @@ class Assignment:
         task = self.tasks.pop(task_id, None)
         self._on_drop(task_id)
         if task is not None:
+            task.retire()
             self._share_cache()
             self._starts.pop(task_id, None)
             self._states.pop(task_id).close()

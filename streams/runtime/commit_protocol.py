@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from penstock.state.errors import PenstockError, StateCorruptedError, TaskMigratedError
+from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
 from penstock.streams.ports.log import (
@@ -154,7 +154,19 @@ class Committer:
         busy = [t for t in tasks if t.uncommitted_records]
         if not busy and not self._in_transaction:
             return False
-        works = [(t, t.prepare_commit(now_ms)) for t in busy]
+        works: list[tuple[Task, CommitWork]] = []
+        try:
+            return self._commit_busy(busy, works, now_ms)
+        except RetriableError:
+            if self.guarantee != "exactly_once":  # it is tried again, with what comes meanwhile
+                for task, work in works:
+                    task.abandon_commit(work)
+            raise
+
+    def _commit_busy(self, busy: Sequence[Task], works: list[tuple[Task, CommitWork]], now_ms: int) -> bool:
+        """The commit of tasks that have something to commit. ``works`` gets their permits."""
+        for task in busy:
+            works.append((task, task.prepare_commit(now_ms)))
         self._on_step("prepared")
         offsets = self._write_log(works)
         self._in_doubt.append(offsets)

@@ -1,9 +1,11 @@
-"""A task: one sub-topology on one partition, as a deterministic value machine without IO.
+"""A task: one sub-topology on one partition, as a deterministic state machine with no I/O.
 
 Its runner gives it chunks of records, tells it where partitions end and what the clock says, and takes outputs. At a
 commit the runner does, in this order: ``prepare_commit`` → send changelog and journal → ``offsets`` with the ends that
-the log gave back → commit them → ``committed``. If anything fails before the commit is known, ``discard`` forgets
-everything since the last one, and the runner feeds the task again from the committed offsets.
+the log gave back → commit them → ``committed``. If the commit is known not to have taken place, ``abandon_commit`` keeps
+the work for the next one. If anything else fails before the commit is known, ``discard`` forgets everything since the last
+one, and the runner feeds the task again from the committed offsets. ``penstock.streams.task.task_state`` has the states and
+the allowed calls as a table; calls out of order raise ``TaskStateError``.
 
 From the same start state, offsets and journal it gives the same outputs in the same order and the same stores, whatever
 the chunks, the batch size or the runner.
@@ -36,6 +38,7 @@ from penstock.streams.task.operator_context import NodeContext, RecordErrorHandl
 from penstock.streams.task.output import Output, coalesced
 from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
 from penstock.streams.task.task_clock import TaskClock
+from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark, with_marks
 from penstock.streams.task.timestamp_checks import check_timestamps
@@ -124,6 +127,7 @@ class Task:
         self.failures = RecordErrorHandler(task_id, options.policies, lambda place: self._input.locate(place))
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
+        self._lifecycle = TaskLifecycle(task_id)
         self._time = BatchTime(self._plan.stride)
         self._start = dict(start)
         self._replay = journal.ordering_of(replay)
@@ -245,6 +249,7 @@ class Task:
 
     def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
         """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
+        self._lifecycle.enter("add")
         source = self._source_specs[chunk.topic]
         chunk, unmade = with_event_times(chunk, source)
         # what this application wrote itself may lie ahead: its inputs were judged where they came in
@@ -265,6 +270,7 @@ class Task:
 
     def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
         """Run one batch; returns how many input records it took (0: nothing to do now)."""
+        self._lifecycle.enter("process")
         most = max_records or self.options.batch_max_records
         if self._plan.reads_wall_time and not self._replay and any(map(self.feed.buffered, self.topics)):
             self._clock.read(now_ms)
@@ -309,10 +315,12 @@ class Task:
 
     def punctuate(self, now_ms: int) -> bool:
         """Show the clock to wall-clock timers and idle sources; returns whether any was due. What fires is journaled."""
+        self._lifecycle.enter("punctuate")
         return self._clock.punctuate(now_ms)
 
     def replay_clock(self, before_ms: int, now_ms: int) -> bool:
         """Let a journaled reading happen again; ``False`` when nothing here asks the clock."""
+        self._lifecycle.enter("punctuate")
         if not self._clock.asked:
             return False
         self._fire_clock(before_ms, now_ms)
@@ -331,7 +339,8 @@ class Task:
     # -- output and commit ---------------------------------------------------------------------------------------
 
     def take_outputs(self) -> list[Output]:
-        """What sinks were given since the last call, in order; neighbours for one topic as one."""
+        """What sinks were given since the last call, in order; adjacent outputs to one topic are merged."""
+        self._lifecycle.enter("take_outputs")
         outputs = coalesced(self._outputs)
         self._outputs.clear()
         return outputs
@@ -361,16 +370,21 @@ class Task:
 
     def prepare_commit(self, now_ms: int = 0) -> CommitWork:
         """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
-        dates the journal record, so that the journal's retention counts from when it was written."""
+        dates the journal record, so that the journal's retention counts from when it was written. What is returned is
+        the permit for ``offsets``, ``committed`` and ``abandon_commit``."""
+        self._lifecycle.enter("prepare_commit")
         self._input.set([])
         self._engine.flush()
         self._write_dead_letters()
         cuts = () if self._replay else self.feed.cuts
-        return self._commits.collect(self.stores.values(), cuts, self.feed.positions(), now_ms)
+        work = self._commits.collect(self.stores.values(), cuts, self.feed.positions(), now_ms)
+        self._lifecycle.leave("prepare_commit", work)
+        return work
 
     def offsets(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Committed]:
         """The input positions to commit. ``ends``: offset after the last record written to each changelog and journal
         partition in this commit."""
+        self._lifecycle.enter("offsets", work)
         self._commits.note_ends(work, ends)
         operators = {
             name: op.stream_time_ms
@@ -400,6 +414,7 @@ class Task:
 
     def committed(self, work: CommitWork, positions: Mapping[str, bytes]) -> None:
         """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
+        self._lifecycle.enter("committed", work)
         if writes := store_writes(work, self.stores, positions):
             self.backend.commit(writes)
         self.committed_positions = {TopicPartition(t, self.id.partition): o for t, o in work.positions.items()}
@@ -411,15 +426,23 @@ class Task:
         self._asks.noted_bytes = 0
         self.requests.commit = False
         self.uncommitted_records = 0
+        self._lifecycle.leave("committed")
+
+    def abandon_commit(self, work: CommitWork) -> None:
+        """The commit is known not to have happened, and nothing is undone: go on, and commit this work with the next."""
+        self._lifecycle.enter("abandon_commit", work)
+        self._lifecycle.leave("abandon_commit")
 
     def discard(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
         """Forget everything since the last commit, buffered input included; go on from ``start``."""
+        self._lifecycle.enter("discard")
         for state in self.stores.values():
             state.discard()
         self._outputs.clear()
         self.failures.take_letters()
         self._start = dict(start)
         self._begin()
+        self._lifecycle.leave("discard")
 
     def _measure_memory(self, records: int) -> None:
         """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
@@ -442,6 +465,29 @@ class Task:
         if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:
             self.requests.commit = True
 
+    def retire(self) -> None:
+        """Take no call any more. Who opened the stores closes them."""
+        self._lifecycle.enter("close")
+        self._lifecycle.leave("close")
+
     def close(self) -> None:
-        """Release the stores."""
+        """Take no call any more, and release the stores."""
+        self.retire()
         self.backend.close()
+
+    @property
+    def state(self) -> TaskState:
+        """Where the task is in its life."""
+        return self._lifecycle.state
+
+    def validate(self) -> None:
+        """Raise ``AssertionError`` where what the task holds contradicts itself. For tests: called after every call."""
+        assert self._lifecycle.has_permit == (self.state is TaskState.PREPARED), "a permit is out without a commit"
+        assert set(self.changelog_ends) <= set(self.stores), "a changelog position of no store"
+        reached = self.feed.positions()
+        for tp, offset in self.committed_positions.items():
+            assert reached[tp.topic] >= offset, f"{tp} is before its own commit"
+        if self.uncommitted_records == 0:
+            dirty = [name for name, state in self.stores.items() if state.uncommitted_bytes()]
+            assert not dirty, f"stores {dirty} have writes, and there is nothing to commit"
+            assert not self._outputs, "there are outputs, and nothing to commit"

@@ -1,0 +1,63 @@
+"""Phrases that an English-speaking engineer would not write, counted. The ceilings only go down.
+
+Looked at: docstrings, comments and messages of the product, its documents, and the compiled part.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOOKED_AT = ("state/**/*.py", "streams/**/*.py", "topologies/**/*.py", "native/src/**/*.rs", "*.md")
+
+PHRASES: dict[str, tuple[str, int]] = {
+    r"\b(is|are) no (?!longer\b|more\b)[a-z]+": ("is not a …, or: there is no …", 117),
+    r"\bmend(s|ed|ing)?\b": ("fix, repair", 17),
+    r"\banew\b": ("again, from scratch", 58),
+    r"\bwho(so)?ever\b": ("what, the caller, any …", 25),
+    r"\bthereby\b": ("so", 0),
+    r"\bat hand\b": ("current, available", 36),
+    r"\b(is|are|was|were|be) told\b": ("gets, is notified, is reported", 37),
+    r"\bmakes? known\b": ("announces", 0),
+    r"\bof one who\b": ("of someone who", 0),
+    r"\bbeside\b": ("next to, with, besides", 51),
+    r"\bso (many|long)\b": ("this many, for that time", 43),
+    r"\bheard\b": ("has consumers, received", 20),
+    r"\breckons?\b": ("computes, expects", 3),
+    r"\bthe begin\b": ("the beginning", 5),
+    r"\bbr(ings?|ought) about\b": ("causes", 5),
+    r"\bsomebody\b": ("someone, a consumer", 17),
+}
+"""Pattern: (write instead, most that there may be)."""
+
+
+def texts() -> dict[str, str]:
+    """What is looked at, by path. ``CONTRIBUTING.md`` quotes the words, and ``CHANGELOG.md`` is history."""
+    paths = {path for pattern in LOOKED_AT for path in ROOT.glob(pattern)}
+    skipped = {"CONTRIBUTING.md", "CHANGELOG.md"}
+    return {str(path.relative_to(ROOT)): path.read_text() for path in sorted(paths) if path.name not in skipped}
+
+
+def found(pattern: str, pages: dict[str, str]) -> list[str]:
+    """Where a phrase stands."""
+    return [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in pages.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+
+
+@pytest.mark.parametrize("pattern", PHRASES)
+def test_phrases_do_not_grow(pattern: str) -> None:
+    instead, ceiling = PHRASES[pattern]
+    places = found(pattern, texts())
+    listed = "\n".join(places[:40])
+    assert len(places) <= ceiling, f"{len(places)} places, at most {ceiling}; write: {instead}\n{listed}"
+
+
+def test_a_planted_phrase_is_found() -> None:
+    assert found(r"\banew\b", {"a.py": "x = 1\n# opened anew\n"}) == ["a.py:2: # opened anew"]

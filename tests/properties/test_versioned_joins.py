@@ -48,10 +48,11 @@ def interpreted(some: list[Row], left: bool, grace: int | None) -> list[tuple[st
     def meet(row: Row) -> None:
         if row.value is None:
             return
-        found = None
-        if row.ts >= table_now - HISTORY_MS:
-            past = [t for t in versions.get(row.key, {}) if t <= row.ts]
-            found = versions[row.key][max(past)] if past else None
+        known = versions.get(row.key, {})
+        if row.ts < table_now - HISTORY_MS:
+            known = {t: v for t, v in known.items() if t == max(known)}  # all that is left
+        past = [t for t in known if t <= row.ts]
+        found = known[max(past)] if past else None
         if found is not None or left:
             out.append((row.key, joined(row.value, found), row.ts))
 

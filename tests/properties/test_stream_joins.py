@@ -41,11 +41,11 @@ rows = st.lists(
 joins = st.builds(
     Join,
     st.integers(-3, 12),
-    st.integers(3, 12),
+    st.integers(-3, 12),
     st.integers(0, 10),
     st.sampled_from([(False, False), (True, False), (True, True)]),
     st.booleans(),
-)
+).filter(lambda join: join.before + join.after >= 0)
 
 
 def paired(left: str, right: str) -> bool:

@@ -17,7 +17,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.base.row_expiry import expiry_store
-from penstock.topologies.operators.tables.table_operators import MaterializeSpec
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
 from penstock.topologies.operators.tables.table_views import TableView, view_of_store
 
 if TYPE_CHECKING:
@@ -186,6 +186,17 @@ class TableHandle(Handle):
         for table in self._inputs:
             table.request_olds()
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+
+    def silence_refused(self) -> None:
+        """Have a filtered table say nothing of rows that the filter refuses and refused, which it knows by old values: for
+        operators that such a change would move (Kafka Streams asks for old values there too)."""
+        if self._filtered_before():
+            self.request_olds()
+
+    def _filtered_before(self) -> bool:
+        tables = self._inputs if self._copied_from is None else (*self._inputs, self._copied_from)
+        spec = self._flow.wiring.graph.operator(self.name)
+        return isinstance(spec, TableFilterSpec) or any(table._filtered_before() for table in tables)
 
     def _named(self, table: KTable, name: str | None) -> KTable:
         """The table as it is, or materialized under the name that the user gave."""

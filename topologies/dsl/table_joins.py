@@ -137,6 +137,7 @@ class TableJoinMethods(TableHandle):
         asking, asked = self.readable(), other.readable()
         asking.retain_for_lookups()
         asking.request_olds()
+        asked.silence_refused()
         checked = join_function(joiner, own, (asking._flow, asked._flow), nulls=(False, left), into=value)
         subscribe = ForeignKeySubscribeSpec(
             fn=row_function(fn, own, asking._flow),

@@ -136,7 +136,9 @@ class _StreamStreamJoinOperator(RowOperator):
         """The other side's records that this one meets, by time, then arrival."""
         spec = self._spec
         before, after = (spec.before_ms, spec.after_ms) if port == LEFT else (spec.after_ms, spec.before_ms)
-        found = self._buffers[1 - port].fetch(key, max(ts - before, 0), max(ts + after, 0))
+        if ts + after < 0:
+            return []
+        found = self._buffers[1 - port].fetch(key, max(ts - before, 0), ts + after)
         if spec.condition is None:
             return list(found)
         if port == LEFT:

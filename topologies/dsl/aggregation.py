@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.state.errors import TopologyError
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.table import KTable
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
-from penstock.topologies.operators.tables.table_views import view_of_results
+from penstock.topologies.operators.tables.table_views import TableView, view_of_results
 from penstock.topologies.windows import (
     CalendarWindows,
     CustomWindows,
@@ -46,11 +48,28 @@ MAKERS: dict[type[Windows], str] = {
 """By kind of windows: the module and function ``(Aggregation) -> Made`` of its operator."""
 
 
+JOINED_RETENTION_MS = duration_ms("1d")
+"""For how long joined tables keep windows that take no more records."""
+
+
 class WindowedTable(KTable):
-    """A table whose keys are ``Windowed``."""
+    """A table whose keys are ``Windowed``. ``retention_named``: the user said for how long its rows can be read."""
 
     windows: Windows
     late_flow: Flow | None = None
+    retention_named = False
+    retained_for_lookups = False
+
+    def retain_for_lookups(self) -> None:
+        """Keep rows ``JOINED_RETENTION_MS`` longer, unless the user named a retention."""
+        before = self._store
+        if before is None or before.retention_ms is None or self.windows.horizon_ms is None:
+            return  # for ever
+        if self.retention_named or self.retained_for_lookups:
+            return
+        self.retained_for_lookups = True
+        self._store = dataclasses.replace(before, retention_ms=before.retention_ms + JOINED_RETENTION_MS)
+        self._flow.wiring.graph.replace_store(before, self._store)
 
     @property
     def late(self) -> KStream:
@@ -108,12 +127,28 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> KTable:
         watermarked=request.by_watermark,
     )
     store, result = made.spec.stores[0], request.fold.result
-    view = None if result is None else view_of_results(store, request.value, result)
-    make_view = None if view is None else lambda: view
     if windows is None:
-        return KTable(flow, store, view=make_view)
-    table = WindowedTable(flow, store, view=make_view)
+        return KTable(flow, store, view=_results(lambda: store, request.value, result))
+    table = WindowedTable(flow, store)
+    table._make_view = _results(lambda: table.store, request.value, result)  # whose retention may change
     table.windows = windows
+    table.retention_named = request.retention_ms is not None
     if request.late:
         table.late_flow = dataclasses.replace(flow, port="late", key=first.key, value=first.value)
     return table
+
+
+def _results(
+    store: Callable[[], StoreSpec], value: Serde[Any], result: Callable[[Any], Any] | None
+) -> Callable[[], TableView] | None:
+    """What makes the view of a table that shows ``result`` of what its store holds; ``None`` where the store is read as it
+    is, or cannot be read."""
+    if result is None or view_of_results(store(), value, result) is None:
+        return None
+
+    def made() -> TableView:
+        view = view_of_results(store(), value, result)
+        assert view is not None
+        return view
+
+    return made

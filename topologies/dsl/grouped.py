@@ -79,7 +79,8 @@ class KGroupedStream:
 
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> KGroupedStream:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
-        window can be read after it started (at least, and by default, as long as it takes records)."""
+        window can be read after it started (at least, and by default, as long as it takes records; a day longer where the
+        table is joined with another one)."""
         what = f"windowed_by on {self._grouping.flow.out!r}"
         checked, retention_ms = checked_windows(windows, retention, what)
         if self._windows is not None or self._ttl_ms is not None:

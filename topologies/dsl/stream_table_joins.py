@@ -105,7 +105,10 @@ class StreamTableJoinMethods(Handle):
         join = StreamVersionedJoinSpec(
             stores=view.stores, joiner=joiner, view=view, history_ms=table.history_ms, left=left
         )
-        wiring.add_ports(name, join, {"in": flow, "table": table._flow})
+        kept = table
+        while kept._inputs:  # the one whose stream time says how far its history reaches
+            (kept,) = kept._inputs
+        wiring.add_ports(name, join, {"in": flow, "table": kept._flow})
         return self._stream(self._stream(flow)._behind(name, value=value))
 
 

@@ -60,6 +60,7 @@ class SuppressMethods(TableHandle):
             uses_wall_time=clock == "wall",
             reads_wall_time=clock == "wall",
         )
+        self.silence_refused()
         flow.wiring.add(name, spec, flow)
         return self._table(self._behind(name), inputs=(self._itself(),))
 

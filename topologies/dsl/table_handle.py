@@ -17,7 +17,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.base.row_expiry import expiry_store
-from penstock.topologies.operators.tables.table_operators import MaterializeSpec
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
 from penstock.topologies.operators.tables.table_views import TableView, view_of_store
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class TableHandle(Handle):
         self._make_view = view
         self._inputs = inputs
         self._copy: KTable | None = None
+        self._copied_from: TableHandle | None = None
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,24 @@ class TableHandle(Handle):
         if kept_ms is not None:
             spec = dataclasses.replace(spec, stores=(store, expiry_store(name)), ttl_ms=kept_ms, silent=True)
         self._flow.wiring.add(name, spec, self._flow)
-        return self._table(dataclasses.replace(self._flow, operator=name, port=None), store)
+        made = self._table(dataclasses.replace(self._flow, operator=name, port=None), store)
+        made._copied_from = self
+        return made
+
+    def retain_for_lookups(self) -> None:
+        """Have rows of windows kept until the other side of a join looks them up. It may be behind, or close its windows
+        later than this table's aggregation does, which by default forgets them then. A retention that the user named
+        stays."""
+        for table in self._inputs:
+            table.retain_for_lookups()
+        if self._copied_from is None:
+            return
+        self._copied_from.retain_for_lookups()
+        graph = self._flow.wiring.graph
+        spec = graph.operator(self.name)
+        kept_ms = self._copied_from._retained_ms()
+        if isinstance(spec, MaterializeSpec) and spec.ttl_ms is not None and kept_ms is not None:
+            graph.replace_operator(self.name, dataclasses.replace(spec, ttl_ms=max(spec.ttl_ms, kept_ms)))
 
     def _retained_ms(self) -> int | None:
         """How long the windows are kept that the rows are of."""
@@ -168,6 +186,17 @@ class TableHandle(Handle):
         for table in self._inputs:
             table.request_olds()
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+
+    def silence_refused(self) -> None:
+        """Have a filtered table say nothing of rows that the filter refuses and refused, which it knows by old values: for
+        operators that such a change would move (Kafka Streams asks for old values there too)."""
+        if self._filtered_before():
+            self.request_olds()
+
+    def _filtered_before(self) -> bool:
+        tables = self._inputs if self._copied_from is None else (*self._inputs, self._copied_from)
+        spec = self._flow.wiring.graph.operator(self.name)
+        return isinstance(spec, TableFilterSpec) or any(table._filtered_before() for table in tables)
 
     def _named(self, table: KTable, name: str | None) -> KTable:
         """The table as it is, or materialized under the name that the user gave."""

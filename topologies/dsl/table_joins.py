@@ -39,7 +39,8 @@ class TableJoinMethods(TableHandle):
         self, other: KTable, joiner: Function | Expression, *, value: Any = None, name: str | None = None
     ) -> KTable:
         """A row ``joiner(left, right)`` for each key that has one in both tables, kept up to date by changes of either
-        side. The tables must be partitioned alike; nothing is copied."""
+        side. The tables must be partitioned alike; nothing is copied. Rows of windows whose ``retention`` nobody named are
+        kept for a day of stream time after they closed, so that two tables meet whose windows close in turn."""
         return self._joined("join", other, joiner, value, name)
 
     def left_join(
@@ -70,6 +71,8 @@ class TableJoinMethods(TableHandle):
         left, right = self.readable(), self._check_same_keys(other, own).readable()
         if left.out == right.out:
             raise TopologyError(f"operator {own!r} joins table {left.name!r} with itself; use map_values")
+        left.retain_for_lookups()
+        right.retain_for_lookups()
         if keeps_left:
             left.request_olds()
         if keeps_right:
@@ -132,7 +135,9 @@ class TableJoinMethods(TableHandle):
                 "table per key"
             )
         asking, asked = self.readable(), other.readable()
+        asking.retain_for_lookups()
         asking.request_olds()
+        asked.silence_refused()
         checked = join_function(joiner, own, (asking._flow, asked._flow), nulls=(False, left), into=value)
         subscribe = ForeignKeySubscribeSpec(
             fn=row_function(fn, own, asking._flow),

@@ -114,6 +114,13 @@ RULES: list[Callable[[str], Iterator[str]]] = [
 ]
 
 
+def test_rust_files_are_short() -> None:
+    found = [path for path in (ROOT / "native").rglob("*.rs") if "target" not in path.parts]
+    assert len(found) > 20, "the files of native/ were not found"
+    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in found}
+    assert {path: count for path, count in lines.items() if count > FILE_LINES_MAX} == {}
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_sources_keep_the_rule(rule: Callable[[str], Iterator[str]]) -> None:
     found = [f"{path.relative_to(ROOT)}: {fault}" for path in sources() for fault in rule(path.read_text())]

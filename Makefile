@@ -12,7 +12,7 @@ RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constr
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
 
-.PHONY: help venv native java demo test lint bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test test-native lint deny bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,15 +35,23 @@ demo: java venv ## run the main job on real Kafka and Spark, check every answer,
 	@$(BIN)/python -m demo $(ARGS)
 
 test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
+	@$(if $(ARGS),,.ci/cargo test)
 	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
-lint: venv ## ruff, mypy, the import contracts, the Docker files
+test-native: venv ## the units of native/ alone
+	@.ci/cargo test
+
+lint: venv ## ruff, mypy, the import contracts, native/, the Docker files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@.ci/cargo lint
 	$(BIN)/hadolint --config docker/hadolint.yaml docker/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker/compose.yaml
+
+deny: ## licenses and sources of what native/ is made of (needs cargo-deny)
+	@.ci/cargo deny
 
 bench: java venv ## the benchmark table, Penstock beside its peers
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -95,13 +95,30 @@ def bare_exemptions(text: str) -> Iterator[str]:
             yield f"line {line}: {found[0]!r} needs its reason after it, as '…  # why'"
 
 
+def broken_texts(text: str) -> Iterator[str]:
+    """Texts over several lines with a piece of a word or two between whole lines, as a machine wraps them."""
+    lines = text.splitlines()
+    for number, (before, line, after) in enumerate(zip(lines, lines[1:], lines[2:], strict=False), 2):
+        begins = all(re.match(r'\s*f?"', one) for one in (before, line, after))
+        if begins and before.endswith('"') and re.fullmatch(r'\s*f?"[^"{}\\]{0,24} "', line):
+            yield f"line {number}: {line.strip()} is a piece of a text; wrap the whole text again"
+
+
 RULES: list[Callable[[str], Iterator[str]]] = [
     too_long,
     missing_docstring,
     relative_imports,
     history,
     bare_exemptions,
+    broken_texts,
 ]
+
+
+def test_rust_files_are_short() -> None:
+    found = [path for path in (ROOT / "native").rglob("*.rs") if "target" not in path.parts]
+    assert len(found) > 20, "the files of native/ were not found"
+    lines = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in found}
+    assert {path: count for path, count in lines.items() if count > FILE_LINES_MAX} == {}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -120,6 +137,7 @@ PLANTED = [
     (history, "def f():\n    '''Since pull request " + "7 it is quick.'''\n"),
     (history, "# TO" + "DO: later\n"),
     (bare_exemptions, "import os  # no" + "qa: F401\n"),
+    (broken_texts, 'raise E(\n    "no space is left on the disk, "\n    f"so "\n    "free some"\n)\n'),
     (bare_exemptions, "x: int = ''  # type: " + "ignore[assignment]\n"),
 ]
 

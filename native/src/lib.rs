@@ -1,22 +1,15 @@
 //! The module `penstock_native`: what Penstock does per record, without Python objects and without the GIL.
 //!
 //! Optional. Everything here has a twin in Python that gives the same answers; `penstock_native.pyi` holds the contracts.
+//! Only `python` knows Python: the feature of this name leaves it out, so that the units are tested without an interpreter.
 
-use pyo3::prelude::*;
+// What only Python calls.
+#![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]
 
-mod handed;
 mod kernels;
 mod librdkafka;
-mod reader;
-mod writer;
-
-/// Changes with every change of a signature: a module that was built from other sources is not used.
-const INTERFACE: u32 = 7;
-
-#[pymodule]
-fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("INTERFACE", INTERFACE)?;
-    module.add_class::<reader::Reader>()?;
-    module.add_class::<writer::Writer>()?;
-    kernels::register(module)
-}
+#[cfg(feature = "python")]
+mod python;
+mod reading;
+mod refused;
+mod writing;

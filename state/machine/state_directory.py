@@ -2,10 +2,12 @@
 
 ::
 
-    <state_dir>/<application.id>/identity.json     whose state this is
-    <state_dir>/<application.id>/<task>/lock       held, with the owner's process id in it, while a worker has
-    the task <state_dir>/<application.id>/<task>/rocksdb/   the task's database
-    <state_dir>/<application.id>/<task>/rocksdb.quarantine-<n>/   what could not be trusted, with reason.txt
+    <state_dir>/<application.id>/
+        identity.json                 whose state this is
+        <task>/
+            lock                      names the owner's process id; held while a worker has the task
+            rocksdb/                  the task's database
+            rocksdb.quarantine-<n>/   a database that could not be trusted, with reason.txt
 
 Several processes of one host share the folder; a task is one process's at a time. Folders are the user's
 alone (0700).

@@ -8,6 +8,7 @@ and position appear in the store together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from rocksdict import SstFileWriter
@@ -64,40 +65,30 @@ def write_ssts(
     """
     files: list[SnapshotFile] = []
     rest = iter(entries)
+    ahead: list[tuple[bytes, bytes]] = []
     last: bytes | None = None
     while True:
-        run = _Run(rest, file_bytes)
+        run = _run(chain(ahead, rest), file_bytes)
         path = folder / f"{stem}-{len(files):05d}.sst"
         file = write_sst(path, run, position=None if files else position, options=options)
         files.append(file)
         if last is not None and file.first_key is not None and file.first_key <= last:
             raise ValueError(_not_ascending(last, file.first_key))
         last = file.last_key if file.last_key is not None else last
-        head = next(rest, None)
-        if head is None:
+        # Read one entry ahead: a file is begun only if there is something to put into it.
+        ahead = list(islice(rest, 1))
+        if not ahead:
             return files
-        rest = _prepend(head, rest)
 
 
-class _Run:
+def _run(entries: Iterator[tuple[bytes, bytes]], max_bytes: int) -> Iterator[tuple[bytes, bytes]]:
     """The next entries of an iterator, until their keys and values together reach a size."""
-
-    def __init__(self, entries: Iterator[tuple[bytes, bytes]], max_bytes: int) -> None:
-        self._entries = entries
-        self._max_bytes = max_bytes
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        size = 0
-        for entry in self._entries:
-            yield entry
-            size += len(entry[0]) + len(entry[1])
-            if size >= self._max_bytes:
-                return
-
-
-def _prepend(head: tuple[bytes, bytes], rest: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    yield head
-    yield from rest
+    size = 0
+    for entry in entries:
+        yield entry
+        size += len(entry[0]) + len(entry[1])
+        if size >= max_bytes:
+            return
 
 
 def _put_ascending(

@@ -78,6 +78,7 @@ def test_every_step_runs_and_every_check_passes(tmp_path: Path) -> None:
     assert left_running(tmp_path) == []
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_it_its_processes_end_too(number: signal.Signals, tmp_path: Path) -> None:
     """Interrupted while both workers run. After SIGKILL it is the guards that clean up."""

@@ -255,6 +255,7 @@ def test_uncommitted_records_are_not_consumed(kafka: str, run: Run, topic: str) 
     assert run("consume", topic, "--from-beginning", "--max-messages", "1", *at)[1] == "committed\n"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_consumer_that_waits_prints_what_comes(kafka: str, topic: str) -> None:
     Topics(kafka, {}).create(topic, partitions=1, replication_factor=1, configs={})
     path = str(Path(penstock.__file__).parents[1])

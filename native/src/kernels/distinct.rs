@@ -82,3 +82,28 @@ impl Distinct {
         (&self.arena, std::iter::once(0).chain(ends).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_numbered_by_first_appearance() {
+        let mut distinct = Distinct::new();
+        let codes: Vec<i32> = ["b", "", "a", "b", "", "c"].iter().map(|s| distinct.code(s.as_bytes())).collect();
+        assert_eq!(codes, [0, 1, 2, 0, 1, 3]);
+        assert_eq!(distinct.column(), (&b"bac"[..], vec![0, 1, 1, 2, 3]));
+    }
+
+    #[test]
+    fn numbers_stay_while_the_table_grows() {
+        let mut distinct = Distinct::new();
+        let texts: Vec<String> = (0..5 * FIRST_SLOTS).map(|i| format!("word {i}")).collect();
+        for _ in 0..2 {
+            for (i, text) in texts.iter().enumerate() {
+                assert_eq!(distinct.code(text.as_bytes()), i as i32);
+            }
+        }
+        assert_eq!(distinct.column().1.len(), texts.len() + 1);
+    }
+}

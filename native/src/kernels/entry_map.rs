@@ -5,174 +5,29 @@
 //! written, and what was asked for since it was last moved, goes to the end, the rest is dropped. So memory is that of
 //! the segments and the index, with no header of an allocator or of Python per entry.
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use super::buffers::{Held, Rows, to_bytes};
-use super::entry_rows::find;
+use super::rows::Rows;
+use super::segments::{ABSENT, DEAD, Entries, HEADER, Log, Place, USED, WRITTEN, header};
 
-const HEADER: usize = 12;
-const SEGMENT_BYTES: usize = 1 << 20;
-const FIRST_SEGMENT_BYTES: usize = 4 << 10;
-const WRITTEN: u32 = 1 << 31;
-const USED: u32 = 1 << 30;
-const DEAD: u32 = 1 << 29;
-const KEY_LENGTH: u32 = DEAD - 1;
-/// As the length of a value: the key is not in the store.
-const ABSENT: u32 = u32::MAX;
 /// What the written entries leave of the log is worth no pass over all of it, if it is less than this part.
 const LITTLE: usize = 8;
 /// A bucket of the index and its control byte.
 const BUCKET_BYTES: usize = 9;
 
 /// How many keys are looked for together.
-pub(super) const AHEAD: usize = 32;
+pub const AHEAD: usize = 32;
 
-/// Where an entry lies: number of its segment, offset in it.
-pub(super) type Place = u64;
-
-/// Header: the entry's whole length, flags and the key's length, the value's length or `ABSENT`.
-struct Header {
-    total: usize,
-    flags: u32,
-    key: usize,
-    value: u32,
-}
-
-#[inline(always)]
-fn number(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-#[inline(always)]
-fn header(segment: &[u8], at: usize) -> Header {
-    let word = number(segment, at + 4);
-    Header {
-        total: number(segment, at) as usize,
-        flags: word & !KEY_LENGTH,
-        key: (word & KEY_LENGTH) as usize,
-        value: number(segment, at + 8),
-    }
-}
-
+/// The entries of one store.
 #[derive(Default)]
-pub(super) struct Log {
-    segments: VecDeque<Vec<u8>>,
-    /// The number of the first segment.
-    first: u64,
-    bytes: usize,
-}
-
-impl Log {
-    #[inline(always)]
-    fn at(&self, place: Place) -> (&[u8], usize) {
-        (&self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
-    }
-
-    #[inline(always)]
-    fn at_mut(&mut self, place: Place) -> (&mut [u8], usize) {
-        (&mut self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
-    }
-
-    fn key(&self, place: Place) -> &[u8] {
-        let (segment, at) = self.at(place);
-        &segment[at + HEADER..at + HEADER + header(segment, at).key]
-    }
-
-    pub(super) fn value(&self, place: Place) -> Option<&[u8]> {
-        let (segment, at) = self.at(place);
-        let head = header(segment, at);
-        let start = at + HEADER + head.key;
-        (head.value != ABSENT).then(|| &segment[start..start + head.value as usize])
-    }
-
-    fn flags(&self, place: Place) -> u32 {
-        let (segment, at) = self.at(place);
-        number(segment, at + 4) & !KEY_LENGTH
-    }
-
-    fn set_flags(&mut self, place: Place, flags: u32) {
-        let (segment, at) = self.at_mut(place);
-        let word = number(segment, at + 4) & KEY_LENGTH | flags;
-        segment[at + 4..at + 8].copy_from_slice(&word.to_le_bytes());
-    }
-
-    fn append(&mut self, key: &[u8], value: Option<&[u8]>, flags: u32) -> Place {
-        let room = value.map_or(0, <[u8]>::len);
-        let total = HEADER + key.len() + room;
-        let full = self.segments.back().is_none_or(|s| s.len() + total > s.capacity());
-        if full {
-            let size = (self.bytes / 4).clamp(FIRST_SEGMENT_BYTES, SEGMENT_BYTES).max(total);
-            self.segments.push_back(Vec::with_capacity(size));
-            self.bytes += self.segments.back().map_or(0, Vec::capacity);
-        }
-        let number = self.first + self.segments.len() as u64 - 1;
-        let segment = self.segments.back_mut().expect("one was pushed when there was none");
-        let at = segment.len();
-        segment.extend_from_slice(&(total as u32).to_le_bytes());
-        segment.extend_from_slice(&(key.len() as u32 | flags).to_le_bytes());
-        segment.extend_from_slice(&value.map_or(ABSENT, |v| v.len() as u32).to_le_bytes());
-        segment.extend_from_slice(key);
-        segment.extend_from_slice(value.unwrap_or(&[]));
-        number << 32 | at as u64
-    }
-
-    /// Writes the value into the entry's own place, if it fits there.
-    fn replace(&mut self, place: Place, value: Option<&[u8]>, flags: u32) -> bool {
-        let (segment, at) = self.at_mut(place);
-        let head = header(segment, at);
-        let start = at + HEADER + head.key;
-        if value.is_some_and(|v| v.len() > head.total - HEADER - head.key) {
-            return false;
-        }
-        segment[at + 4..at + 8].copy_from_slice(&(head.key as u32 | flags).to_le_bytes());
-        segment[at + 8..at + 12].copy_from_slice(&value.map_or(ABSENT, |v| v.len() as u32).to_le_bytes());
-        if let Some(value) = value {
-            segment[start..start + value.len()].copy_from_slice(value);
-        }
-        true
-    }
-
-    fn places(&self) -> impl Iterator<Item = (Place, u32)> + '_ {
-        self.segments.iter().enumerate().flat_map(move |(i, segment)| {
-            let number = self.first + i as u64;
-            Entries { segment, at: 0 }.map(move |(at, flags)| (number << 32 | at as u64, flags))
-        })
-    }
-}
-
-struct Entries<'a> {
-    segment: &'a [u8],
-    at: usize,
-}
-
-impl Iterator for Entries<'_> {
-    type Item = (usize, u32);
-
-    fn next(&mut self) -> Option<(usize, u32)> {
-        if self.at >= self.segment.len() {
-            return None;
-        }
-        let (at, head) = (self.at, header(self.segment, self.at));
-        self.at += head.total;
-        Some((at, head.flags))
-    }
-}
-
-/// The part that knows nothing of Python.
-#[derive(Default)]
-pub(super) struct Entered {
+pub struct Entered {
     hasher: RandomState,
     index: HashTable<Place>,
-    pub(super) log: Log,
-    written: usize,
+    pub log: Log,
+    pub written: usize,
     written_bytes: usize,
     /// Where entries lie that were written, and some that are dead.
     places: Vec<Place>,
@@ -181,30 +36,30 @@ pub(super) struct Entered {
     /// The written entries by key, while nothing changes them.
     sorted: Option<Vec<Place>>,
     /// Whether an entry that the database holds was forgotten.
-    forgot: bool,
+    pub forgot: bool,
     /// What the written entries left of the log when that was all that a pass could not free.
     kept_spare: usize,
 }
 
 impl Entered {
     #[inline(always)]
-    pub(super) fn hash(&self, key: &[u8]) -> u64 {
+    pub fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         hasher.finish()
     }
 
-    fn find(&self, key: &[u8]) -> Option<Place> {
+    pub fn find(&self, key: &[u8]) -> Option<Place> {
         self.find_hashed(self.hash(key), key)
     }
 
-    pub(super) fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<Place> {
+    pub fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<Place> {
         self.index.find(hash, |&p| self.log.key(p) == key).copied()
     }
 
     /// Lets the processor fetch, while it does other things, what a search for a key of this hash will read.
     #[inline(always)]
-    pub(super) fn expect(&self, hash: u64) {
+    pub fn expect(&self, hash: u64) {
         if let Some(&place) = self.index.find(hash, |_| true) {
             let (segment, at) = self.log.at(place);
             #[cfg(target_arch = "x86_64")]
@@ -220,7 +75,7 @@ impl Entered {
 
     /// Somebody asked for the entry.
     #[inline(always)]
-    pub(super) fn mark_used(&mut self, place: Place) {
+    pub fn mark_used(&mut self, place: Place) {
         let flags = self.log.flags(place);
         if flags & USED == 0 {
             self.log.set_flags(place, flags | USED);
@@ -232,7 +87,7 @@ impl Entered {
         header(segment, at).total
     }
 
-    fn put(&mut self, key: &[u8], value: Option<&[u8]>, flags: u32) {
+    pub fn put(&mut self, key: &[u8], value: Option<&[u8]>, flags: u32) {
         self.put_hashed(self.hash(key), key, value, flags);
     }
 
@@ -299,7 +154,7 @@ impl Entered {
         self.log.set_flags(place, DEAD);
     }
 
-    fn used_bytes(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         let buckets = match self.index.capacity() {
             0 => 0,
             room => (room * 8).div_ceil(7).next_power_of_two(),
@@ -347,7 +202,7 @@ impl Entered {
     /// Forgets until no more than `max_bytes` are used, as far as that is worth it, looking at each entry twice at most: what was asked for goes when
     /// nothing else is left to go. Written entries stay, and each pass copies them: so there is none where they leave
     /// little, or little more than a pass before had to leave.
-    fn shrink(&mut self, max_bytes: usize) {
+    pub fn shrink(&mut self, max_bytes: usize) {
         if self.spare().saturating_sub(self.kept_spare) < self.log.bytes / LITTLE {
             return;
         }
@@ -372,7 +227,7 @@ impl Entered {
 
     /// `visit` with each row of a column of keys and its hash; what a search for it reads is fetched ahead.
     #[inline(always)]
-    pub(super) fn each_row(&mut self, keys: &Rows, mut visit: impl FnMut(&mut Self, usize, u64)) {
+    pub fn each_row(&mut self, keys: &Rows, mut visit: impl FnMut(&mut Self, usize, u64)) {
         let mut hashes = [0; AHEAD];
         for first in (0..keys.len()).step_by(AHEAD) {
             let part = first..keys.len().min(first + AHEAD);
@@ -387,14 +242,14 @@ impl Entered {
     }
 
     /// Writes a column of keys with as many values.
-    fn put_rows(&mut self, keys: &Rows, values: &Rows) {
+    pub fn put_rows(&mut self, keys: &Rows, values: &Rows) {
         self.sorted = None;
         self.each_row(keys, |entered, row, hash| {
             entered.put_hashed(hash, keys.bytes(row), Some(values.bytes(row)), WRITTEN);
         });
     }
 
-    fn sort(&mut self) -> &[Place] {
+    pub fn sort(&mut self) -> &[Place] {
         if self.sorted.is_none() {
             let places = self.all_written();
             let log = &self.log;
@@ -415,7 +270,7 @@ impl Entered {
         self.sorted.get_or_insert_default()
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         let places = match self.sorted.take() {
             Some(sorted) => sorted,
             None => self.all_written(),
@@ -429,222 +284,159 @@ impl Entered {
         self.written = 0;
         self.written_bytes = 0;
     }
-}
+    /// What the written entries take, their buckets of the index included.
+    pub fn written_bytes(&self) -> usize {
+        self.written_bytes + self.written * BUCKET_BYTES
+    }
 
-/// See `penstock.state.stores.entry_cache.EntryMap`.
-#[pyclass]
-pub struct EntryMap {
-    pub(super) entered: Entered,
-}
-
-const LENGTH_MAX: usize = KEY_LENGTH as usize;
-
-fn bytes_of<'a>(item: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
-    checked(item.cast::<PyBytes>().map_err(|_| PyTypeError::new_err("keys are bytes"))?.as_bytes())
-}
-
-#[inline(always)]
-fn checked(bytes: &[u8]) -> PyResult<&[u8]> {
-    if bytes.len() >= LENGTH_MAX { Err(too_long()) } else { Ok(bytes) }
-}
-
-fn too_long() -> PyErr {
-    PyValueError::new_err("a key or a value has 512 MiB or more")
-}
-
-impl EntryMap {
-    fn each(
-        &mut self,
-        keys: &Bound<'_, PyAny>,
-        values: &Bound<'_, PyAny>,
-        mut put: impl FnMut(&mut Entered, &[u8], Option<&[u8]>),
-    ) -> PyResult<()> {
-        if keys.len()? != values.len()? {
-            return Err(PyValueError::new_err("there are not as many keys as values"));
+    /// Remembers what the database holds of a key, unless more is known of it already.
+    pub fn keep(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if self.find(key).is_none() {
+            self.put(key, value, 0);
         }
-        self.entered.sorted = None;
-        let keys: Vec<Bound<'_, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
-        let values: Vec<Bound<'_, PyAny>> = values.try_iter()?.collect::<PyResult<_>>()?;
-        for (keys, values) in keys.chunks(AHEAD).zip(values.chunks(AHEAD)) {
-            for key in keys {
-                self.entered.expect(self.entered.hash(bytes_of(key)?));
-            }
-            for (key, value) in keys.iter().zip(values) {
-                let other;
-                let value = if value.is_none() {
-                    None
-                } else if let Ok(bytes) = value.cast::<PyBytes>() {
-                    Some(checked(bytes.as_bytes())?)
-                } else {
-                    // A value is copied in any case, so whatever has a buffer of bytes will do.
-                    other = PyBuffer::<u8>::get(value)?.to_vec(value.py())?;
-                    Some(checked(&other)?)
-                };
-                put(&mut self.entered, bytes_of(key)?, value);
-            }
-        }
-        Ok(())
-    }
-}
-
-#[pymethods]
-impl EntryMap {
-    #[new]
-    fn new() -> Self {
-        EntryMap { entered: Entered::default() }
     }
 
-    fn __len__(&self) -> usize {
-        self.entered.written
-    }
-
-    #[getter]
-    fn used_bytes(&self) -> usize {
-        self.entered.used_bytes()
-    }
-
-    #[getter]
-    fn written_bytes(&self) -> usize {
-        self.entered.written_bytes + self.entered.written * BUCKET_BYTES
-    }
-
-    #[getter]
-    fn forgot(&self) -> bool {
-        self.entered.forgot
-    }
-
-    fn get_many<'py>(
-        &mut self,
-        py: Python<'py>,
-        keys: &Bound<'py, PyAny>,
-    ) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let keys: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
-        let mut values: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(keys.len());
-        let mut unknown = vec![];
-        let mut hashes = [0; AHEAD];
-        for (part, keys) in keys.chunks(AHEAD).enumerate() {
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = self.entered.hash(bytes_of(key)?);
-                self.entered.expect(*hash);
-            }
-            for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
-                let Some(place) = self.entered.find_hashed(hash, bytes_of(key)?) else {
-                    unknown.push(part * AHEAD + i);
-                    values.push(None);
-                    continue;
-                };
-                self.entered.mark_used(place);
-                values.push(self.entered.log.value(place).map(|v| PyBytes::new(py, v)));
-            }
-        }
-        Ok((PyList::new(py, values)?, unknown))
-    }
-
-    /// `(data, int64 ends from 0 on, a byte per row, 1 where there is no value, or None, int64 places of the unknown keys)`.
-    fn find_rows<'py>(
-        &mut self,
-        py: Python<'py>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        skip: usize,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let none = None;
-        let rows = Rows::of(&data, &offsets, &none)?;
-        let entered = &mut self.entered;
-        let found = py.detach(|| find(entered, &rows, skip));
-        let absent = found.absent.contains(&1).then(|| to_bytes(py, &found.absent));
-        (PyBytes::new(py, &found.data), to_bytes(py, &found.ends), absent, to_bytes(py, &found.unknown))
-            .into_pyobject(py)
-    }
-
-    fn put_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.each(keys, values, |entered, key, value| entered.put(key, value, WRITTEN))
-    }
-
-    /// `put_many` of a column of keys and one of values, both without nulls.
-    fn put_rows(
-        &mut self,
-        py: Python<'_>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        value_data: Held<u8>,
-        value_offsets: Held<i64>,
-    ) -> PyResult<()> {
-        let none = None;
-        let (keys, values) = (Rows::of(&data, &offsets, &none)?, Rows::of(&value_data, &value_offsets, &none)?);
-        if keys.len() != values.len() {
-            return Err(PyValueError::new_err("there are not as many keys as values"));
-        }
-        for rows in [&keys, &values] {
-            if rows.data.len() >= LENGTH_MAX && (0..rows.len()).any(|row| rows.bytes(row).len() >= LENGTH_MAX) {
-                return Err(too_long());
-            }
-        }
-        let entered = &mut self.entered;
-        py.detach(|| entered.put_rows(&keys, &values));
-        Ok(())
-    }
-
-    fn keep_many(&mut self, keys: &Bound<'_, PyAny>, values: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.each(keys, values, |entered, key, value| {
-            if entered.find(key).is_none() {
-                entered.put(key, value, 0);
-            }
-        })
-    }
-
-    fn forget_below(&mut self, bound: &[u8]) {
-        let entered = &mut self.entered;
-        entered.sorted = None;
-        let log = &entered.log;
+    /// Forgets every key below the bound, written or not.
+    pub fn forget_below(&mut self, bound: &[u8]) {
+        self.sorted = None;
+        let log = &self.log;
         let gone: Vec<Place> =
             log.places().filter(|&(p, flags)| flags & DEAD == 0 && log.key(p) < bound).map(|(p, _)| p).collect();
         for place in gone {
-            entered.forget(place);
+            self.forget(place);
         }
     }
 
-    fn sort_written(&mut self, py: Python<'_>) -> usize {
-        let entered = &mut self.entered;
-        py.detach(|| entered.sort().len())
+    /// What was sorted does not hold any more, because entries change.
+    pub fn unsort(&mut self) {
+        self.sorted = None;
     }
 
-    fn written_part<'py>(
-        &mut self,
-        py: Python<'py>,
-        prefix: &[u8],
-        start: usize,
-        stop: usize,
-    ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
-        self.entered.sort();
-        let log = &self.entered.log;
-        let sorted = self.entered.sorted.as_deref().unwrap_or(&[]);
-        let part = &sorted[start.min(sorted.len())..stop.min(sorted.len()).max(start.min(sorted.len()))];
-        let keys: PyResult<Vec<_>> = part
-            .iter()
-            .map(|&place| {
-                let key = log.key(place);
-                PyBytes::new_with(py, prefix.len() + key.len(), |room| {
-                    room[..prefix.len()].copy_from_slice(prefix);
-                    room[prefix.len()..].copy_from_slice(key);
-                    Ok(())
-                })
-            })
-            .collect();
-        let values: Vec<_> = part.iter().map(|&place| log.value(place).map(|v| PyBytes::new(py, v))).collect();
-        Ok((PyList::new(py, keys?)?, PyList::new(py, values)?))
+    /// Keys and values of `[start, stop)` of the written entries, in the order of their keys.
+    pub fn written_part(&mut self, start: usize, stop: usize) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.sort();
+        let log = &self.log;
+        let sorted = self.sorted.as_deref().unwrap_or(&[]);
+        let start = start.min(sorted.len());
+        sorted[start..stop.min(sorted.len()).max(start)].iter().map(|&place| (log.key(place), log.value(place)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    type Entry = (Vec<u8>, Option<Vec<u8>>);
+
+    fn written(map: &mut Entered) -> Vec<Entry> {
+        let owned = |(key, value): (&[u8], Option<&[u8]>)| (key.to_vec(), value.map(<[u8]>::to_vec));
+        map.written_part(0, usize::MAX).map(owned).collect()
     }
 
-    fn settle(&mut self) {
-        self.entered.settle();
+    fn value(map: &Entered, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        map.find(key).map(|place| map.log.value(place).map(<[u8]>::to_vec))
     }
 
-    fn shrink(&mut self, py: Python<'_>, max_bytes: usize) {
-        let entered = &mut self.entered;
-        py.detach(|| entered.shrink(max_bytes));
+    #[test]
+    fn what_is_written_comes_back_in_the_order_of_keys() {
+        let mut map = Entered::default();
+        map.put(b"prefix-b", Some(b"1"), WRITTEN);
+        map.put(b"prefix-a", None, WRITTEN);
+        map.put(b"", Some(b""), WRITTEN);
+        map.put(b"prefix", Some(b"2"), WRITTEN);
+        map.keep(b"only read", Some(b"3"));
+        let keys = |part: Vec<Entry>| part.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(keys(written(&mut map)), [&b""[..], b"prefix", b"prefix-a", b"prefix-b"]);
+        let part: Vec<_> = map.written_part(1, 3).map(|(key, value)| (key.to_vec(), value.is_some())).collect();
+        assert_eq!(part, [(b"prefix".to_vec(), true), (b"prefix-a".to_vec(), false)]);
+        assert_eq!(map.written_part(3, 1).count() + map.written_part(9, 12).count(), 0);
+        assert_eq!((map.written, value(&map, b"only read")), (4, Some(Some(b"3".to_vec()))));
     }
 
-    fn clear(&mut self) {
-        self.entered = Entered::default();
+    #[test]
+    fn what_is_kept_never_hides_what_is_written() {
+        let mut map = Entered::default();
+        map.put(b"k", Some(b"new"), WRITTEN);
+        map.keep(b"k", Some(b"old"));
+        assert_eq!(value(&map, b"k"), Some(Some(b"new".to_vec())));
+        map.keep(b"absent", None);
+        assert_eq!((value(&map, b"absent"), value(&map, b"unknown")), (Some(None), None));
+    }
+
+    #[test]
+    fn settled_entries_are_no_longer_written_but_known() {
+        let mut map = Entered::default();
+        map.put(b"k", Some(b"v"), WRITTEN);
+        map.settle();
+        assert_eq!((map.written, map.written_bytes(), written(&mut map)), (0, 0, vec![]));
+        assert_eq!(value(&map, b"k"), Some(Some(b"v".to_vec())));
+        map.unsort();
+        map.put(b"k", Some(b"longer than before"), WRITTEN);
+        assert_eq!(written(&mut map), [(b"k".to_vec(), Some(b"longer than before".to_vec()))]);
+    }
+
+    #[test]
+    fn keys_below_a_bound_are_forgotten() {
+        let mut map = Entered::default();
+        for key in [b"a", b"b", b"c"] {
+            map.put(key, Some(b"v"), WRITTEN);
+        }
+        map.keep(b"0", Some(b"v"));
+        map.forget_below(b"b");
+        assert_eq!(written(&mut map).len(), 2);
+        assert!([&b"0"[..], b"a"].iter().all(|key| value(&map, key).is_none()));
+        assert!(!map.forgot, "what is below the bound is not in the database either");
+    }
+
+    #[test]
+    fn shrinking_keeps_what_is_written_and_forgets_what_nobody_asked_for_first() {
+        let mut map = Entered::default();
+        let key = |i: u32| i.to_be_bytes();
+        for i in 0..20_000 {
+            map.keep(&key(i), Some(&[1; 100]));
+        }
+        map.put(&key(5), Some(b"new"), WRITTEN);
+        let asked = map.find(&key(7)).unwrap();
+        map.mark_used(asked);
+        let before = map.used_bytes();
+        map.shrink(before / 2);
+        assert!(map.used_bytes() <= before / 2 && map.forgot);
+        assert_eq!(value(&map, &key(5)), Some(Some(b"new".to_vec())));
+        assert!(value(&map, &key(7)).is_some() && value(&map, &key(6)).is_none());
+        map.unsort();
+        assert_eq!(written(&mut map), [(key(5).to_vec(), Some(b"new".to_vec()))]);
+    }
+
+    /// Against a map of the standard library, over some thousand steps that follow from a small generator.
+    #[test]
+    fn it_answers_as_a_plain_map_does() {
+        let (mut map, mut plain) = (Entered::default(), BTreeMap::<Vec<u8>, Option<Vec<u8>>>::new());
+        let mut state = 1u64;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for step in 0..30_000 {
+            let key = format!("key {}", next(700)).into_bytes();
+            let new = (next(5) > 0).then(|| vec![step as u8; next(40) as usize]);
+            map.unsort();
+            map.put(&key, new.as_deref(), WRITTEN);
+            plain.insert(key, new);
+            match next(2_000) {
+                0 => {
+                    assert_eq!(written(&mut map), plain.clone().into_iter().collect::<Vec<_>>());
+                    map.settle();
+                    plain.clear();
+                }
+                1 => map.shrink(20_000),
+                _ => {}
+            }
+            assert_eq!(map.written, plain.len());
+        }
+        for (key, expected) in &plain {
+            assert_eq!(value(&map, key).as_ref(), Some(expected));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Entries of an `EntryMap` for a column of keys: values go into one buffer, and none becomes a Python object.
 
-use super::buffers::Rows;
 use super::entry_map::Entered;
+use super::rows::Rows;
 
 #[derive(Default)]
 pub struct Found {
@@ -37,4 +37,35 @@ pub fn find(entered: &mut Entered, keys: &Rows, skip: usize) -> Found {
         found.ends.push(found.data.len() as i64);
     });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::segments::WRITTEN;
+
+    #[test]
+    fn values_of_many_keys_lie_in_one_buffer() {
+        let mut entered = Entered::default();
+        entered.put(b"a", Some(b"12345678one"), WRITTEN);
+        entered.put(b"b", None, WRITTEN);
+        entered.keep(b"c", Some(b"short"));
+        let keys = Rows::of(b"abxca", &[0, 1, 2, 3, 4, 5], None).unwrap();
+        let found = find(&mut entered, &keys, 8);
+        assert_eq!((found.data, found.ends), (b"oneone".to_vec(), vec![0, 3, 3, 3, 3, 6]));
+        assert_eq!((found.absent, found.unknown), (vec![0, 1, 1, 0, 0], vec![2]));
+    }
+
+    #[test]
+    fn more_keys_than_are_looked_for_together_keep_their_places() {
+        let mut entered = Entered::default();
+        let bytes: Vec<u8> = (0..200).collect();
+        let offsets: Vec<i64> = (0..=200).collect();
+        for key in bytes.iter().step_by(2) {
+            entered.put(&[*key], Some(&[*key]), WRITTEN);
+        }
+        let found = find(&mut entered, &Rows::of(&bytes, &offsets, None).unwrap(), 0);
+        assert_eq!(found.data, bytes.iter().copied().step_by(2).collect::<Vec<_>>());
+        assert_eq!(found.unknown, (1..200).step_by(2).collect::<Vec<_>>());
+    }
 }

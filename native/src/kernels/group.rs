@@ -4,28 +4,20 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
 
-use super::buffers::{Held, filled, to_bytes};
-use super::interner::check_rows;
+use crate::refused::{Refused, filled};
 
 /// With so many times more possible groups than rows, groups are found by hashing, else in a table of all of them.
 const SPARSE: usize = 4;
 
-/// Codes as numpy holds them: of a dictionary, or worked out from several.
-#[derive(FromPyObject)]
-pub enum Codes {
-    Narrow(Held<i32>),
-    Wide(Held<i64>),
-}
-
 #[derive(Default)]
-struct Groups {
-    numbers: Vec<i64>,
-    codes: Vec<i64>,
-    firsts: Vec<i64>,
+pub struct Groups {
+    /// Of each row: the number of its group.
+    pub numbers: Vec<i64>,
+    /// Of each group: its code.
+    pub codes: Vec<i64>,
+    /// Of each group: its first row.
+    pub firsts: Vec<i64>,
 }
 
 impl Groups {
@@ -36,8 +28,12 @@ impl Groups {
     }
 }
 
-/// `None` for a code that is not below `bound`.
-fn grouped(codes: impl ExactSizeIterator<Item = i64>, bound: usize) -> Option<Groups> {
+/// The groups of codes from 0 to `bound - 1`; refuses a code that is none of them.
+pub fn grouped(codes: impl ExactSizeIterator<Item = i64>, bound: usize) -> Result<Groups, Refused> {
+    found(codes, bound).ok_or_else(|| Refused::Value(format!("a code is not between 0 and {bound}")))
+}
+
+fn found(codes: impl ExactSizeIterator<Item = i64>, bound: usize) -> Option<Groups> {
     let rows = codes.len();
     let mut groups = Groups { numbers: Vec::with_capacity(rows), ..Groups::default() };
     let checked = codes.map(|code| usize::try_from(code).ok().filter(|&code| code < bound));
@@ -75,42 +71,23 @@ fn grouped(codes: impl ExactSizeIterator<Item = i64>, bound: usize) -> Option<Gr
     Some(groups)
 }
 
-/// The groups of codes from 0 to `bound - 1`, all int64: `(number of each row's group, code of each group, its first row)`.
-#[pyfunction]
-pub fn group_rows<'py>(py: Python<'py>, codes: Codes, bound: usize) -> PyResult<Bound<'py, PyTuple>> {
-    let found = match &codes {
-        Codes::Narrow(codes) => {
-            let codes = codes.slice();
-            check_rows(codes.len())?;
-            py.detach(|| grouped(codes.iter().map(|&code| i64::from(code)), bound))
-        }
-        Codes::Wide(codes) => {
-            let codes = codes.slice();
-            check_rows(codes.len())?;
-            py.detach(|| grouped(codes.iter().copied(), bound))
-        }
-    };
-    let groups = found.ok_or_else(|| PyValueError::new_err(format!("a code is not between 0 and {bound}")))?;
-    (to_bytes(py, &groups.numbers), to_bytes(py, &groups.codes), to_bytes(py, &groups.firsts)).into_pyobject(py)
-}
-
-/// Checks that each row has a number and a value, and that numbers are below `count`.
-fn check_numbers(numbers: &[i64], count: usize, values: usize) -> PyResult<()> {
+/// Refuses what has not a number and a value per row, or a number that is not below `count`.
+pub fn check_numbers(numbers: &[i64], count: usize, values: usize) -> Result<(), Refused> {
     let within = numbers.iter().fold(true, |so_far, &number| so_far & ((number as u64) < count as u64));
     if !within || numbers.len() != values {
-        return Err(PyValueError::new_err("there is not one group number and one value per row"));
+        return Err(Refused::Value("there is not one group number and one value per row".into()));
     }
     Ok(())
 }
 
 /// Of each group (`whole`), or of each row up to it (`running`), the `fold` of its values.
-fn folded<const RUNNING: bool>(
+pub fn folded<const RUNNING: bool>(
     numbers: &[i64],
     values: &[i64],
     count: usize,
     start: i64,
     fold: impl Fn(i64, i64) -> i64,
-) -> PyResult<Vec<i64>> {
+) -> Result<Vec<i64>, Refused> {
     let mut groups = filled(start, count)?;
     let mut rows = Vec::with_capacity(if RUNNING { numbers.len() } else { 0 });
     for (&number, &value) in numbers.iter().zip(values) {
@@ -123,49 +100,64 @@ fn folded<const RUNNING: bool>(
     Ok(if RUNNING { rows } else { groups })
 }
 
-/// int64: the highest value of each group, or with `running` of each row's group up to that row.
-#[pyfunction]
-pub fn highest_rows<'py>(
-    py: Python<'py>,
-    numbers: Held<i64>,
-    count: usize,
-    values: Held<i64>,
-    running: bool,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let (numbers, values) = (numbers.slice(), values.slice());
-    check_numbers(numbers, count, values.len())?;
-    let found = py.detach(|| match running {
-        true => folded::<true>(numbers, values, count, i64::MIN, i64::max),
-        false => folded::<false>(numbers, values, count, i64::MIN, i64::max),
-    })?;
-    Ok(to_bytes(py, &found))
+/// The sum of each group's values; `None` where one is out of int64's range.
+pub fn sums(numbers: &[i64], values: &[i64], count: usize) -> Result<Option<Vec<i64>>, Refused> {
+    let mut sums = filled(0i128, count)?;
+    for (&number, &value) in numbers.iter().zip(values) {
+        sums[number as usize] += i128::from(value);
+    }
+    Ok(sums.into_iter().map(|sum| i64::try_from(sum).ok()).collect())
 }
 
-/// int64: how many rows each row's group has up to that row, itself included.
-#[pyfunction]
-pub fn count_rows_so_far<'py>(py: Python<'py>, numbers: Held<i64>, count: usize) -> PyResult<Bound<'py, PyBytes>> {
-    let numbers = numbers.slice();
-    check_numbers(numbers, count, numbers.len())?;
-    let found = py.detach(|| folded::<true>(numbers, numbers, count, 0, |so_far, _| so_far + 1))?;
-    Ok(to_bytes(py, &found))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// int64: the sum of each group's values; `None` where one is out of int64's range.
-#[pyfunction]
-pub fn sum_rows<'py>(
-    py: Python<'py>,
-    numbers: Held<i64>,
-    count: usize,
-    values: Held<i64>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let (numbers, values) = (numbers.slice(), values.slice());
-    check_numbers(numbers, count, values.len())?;
-    let sums = py.detach(|| {
-        let mut sums = filled(0i128, count)?;
-        for (&number, &value) in numbers.iter().zip(values) {
-            sums[number as usize] += i128::from(value);
+    fn of(codes: &[i64], bound: usize) -> Result<Groups, Refused> {
+        grouped(codes.iter().copied(), bound)
+    }
+
+    /// In a table where codes are dense, by hashing where they are sparse: the same groups.
+    #[test]
+    fn groups_are_numbered_by_first_appearance() {
+        for bound in [10, 1 << 40] {
+            let groups = of(&[7, 2, 7, 9, 2], bound).unwrap();
+            assert_eq!(
+                (groups.numbers, groups.codes, groups.firsts),
+                (vec![0, 1, 0, 2, 1], vec![7, 2, 9], vec![0, 1, 3])
+            );
         }
-        Ok::<Option<Vec<i64>>, PyErr>(sums.into_iter().map(|sum| i64::try_from(sum).ok()).collect())
-    })?;
-    Ok(sums.map(|sums| to_bytes(py, &sums)))
+        assert!(of(&[], 0).is_ok_and(|groups| groups.numbers.is_empty()));
+    }
+
+    #[test]
+    fn codes_outside_of_the_bound_are_refused() {
+        for (code, bound) in [(10, 10), (-1, 10), (0, 0), (-1, 1 << 40), (1 << 40, 1 << 40)] {
+            let why = format!("a code is not between 0 and {bound}");
+            assert_eq!(of(&[code], bound).err(), Some(Refused::Value(why)));
+        }
+    }
+
+    #[test]
+    fn values_are_folded_per_group_or_up_to_each_row() {
+        let (numbers, values) = ([0, 1, 0, 1], [5, 1, 3, 2]);
+        assert_eq!(folded::<false>(&numbers, &values, 3, i64::MIN, i64::max), Ok(vec![5, 2, i64::MIN]));
+        assert_eq!(folded::<true>(&numbers, &values, 2, i64::MIN, i64::max), Ok(vec![5, 1, 5, 2]));
+    }
+
+    #[test]
+    fn sums_that_are_out_of_range_are_none() {
+        assert_eq!(sums(&[0, 0, 1], &[i64::MAX, -1, 4], 2), Ok(Some(vec![i64::MAX - 1, 4])));
+        assert_eq!(sums(&[0, 0, 0], &[i64::MAX, 1, -1], 1), Ok(Some(vec![i64::MAX])));
+        assert_eq!(sums(&[0, 0], &[i64::MAX, 1], 1), Ok(None));
+        assert_eq!(sums(&[0, 0], &[i64::MIN, -1], 1), Ok(None));
+    }
+
+    #[test]
+    fn numbers_without_a_group_are_refused() {
+        assert_eq!(check_numbers(&[0, 1], 2, 2), Ok(()));
+        for (numbers, count, values) in [(&[0, 2][..], 2, 2), (&[-1], 2, 1), (&[0], 2, 2)] {
+            assert!(check_numbers(numbers, count, values).is_err());
+        }
+    }
 }

@@ -1,18 +1,16 @@
-//! Dictionary coding: byte strings to small integers, with the distinct values' Python objects kept from batch to batch.
+//! Dictionary coding: byte strings to small integers, with what each distinct value is to its user kept from batch to batch.
 //!
 //! Codes are dense per batch, in the order of first appearance in it, so that what is worked out per distinct value is
 //! worked out for the values of the batch only. Between batches a value keeps its object, until the interner has grown
-//! over its limit and begins anew.
+//! over its limit and is emptied.
 
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use super::buffers::{Held, Rows, to_bytes};
+use super::rows::Rows;
+use crate::refused::Refused;
 
 /// Roughly what the interner keeps per value beside its bytes: entry, index and the Python object with its header.
 const ENTRY_BYTES: usize = 128;
@@ -117,7 +115,7 @@ impl Codes {
         &self.arena[entry.start..entry.start + entry.length]
     }
 
-    fn encode(&mut self, rows: &Rows) -> Vec<i32> {
+    pub fn encode(&mut self, rows: &Rows) -> Vec<i32> {
         (0..rows.len())
             .map(|row| match rows.get(row) {
                 Some(value) => self.code(value),
@@ -127,24 +125,16 @@ impl Codes {
     }
 }
 
-/// What the distinct values are to Python.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Shape {
-    Bytes,
-    Str,
-}
-
-/// `Codes` with the Python objects of its entries.
-pub struct Interned {
+/// `Codes` with an object of each entry.
+pub struct Interned<T> {
     pub codes: Codes,
-    objects: Vec<Py<PyAny>>,
-    shape: Shape,
+    objects: Vec<T>,
     bytes_max: usize,
 }
 
-impl Interned {
-    pub fn new(shape: Shape, bytes_max: usize) -> Self {
-        Interned { codes: Codes::new(), objects: vec![], shape, bytes_max }
+impl<T> Interned<T> {
+    pub fn new(bytes_max: usize) -> Self {
+        Interned { codes: Codes::new(), objects: vec![], bytes_max }
     }
 
     /// Before the rows of a batch. What one batch adds is not limited, only what stays for the next.
@@ -155,16 +145,14 @@ impl Interned {
         self.codes.begin_batch();
     }
 
-    /// After them: the batch's distinct values in the order of their codes. Raises `UnicodeDecodeError` where they are to
-    /// be `str` and one is not UTF-8; the interner begins anew then.
-    pub fn values<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// After them: the objects of the batch's distinct values in the order of their codes, `None` for null. `make` gives
+    /// those of new values; if it fails, the interner is emptied.
+    pub fn values<E>(
+        &mut self,
+        mut make: impl FnMut(&[u8]) -> Result<T, E>,
+    ) -> Result<impl ExactSizeIterator<Item = Option<&T>>, E> {
         for place in self.objects.len()..self.codes.entries.len() {
-            let bytes = self.codes.bytes_of(place);
-            let object = match self.shape {
-                Shape::Bytes => Ok(PyBytes::new(py, bytes).into_any().unbind()),
-                Shape::Str => PyString::from_bytes(py, bytes).map(|text| text.into_any().unbind()),
-            };
-            match object {
+            match make(self.codes.bytes_of(place)) {
                 Ok(object) => self.objects.push(object),
                 Err(error) => {
                     self.clear();
@@ -172,8 +160,7 @@ impl Interned {
                 }
             }
         }
-        let used = &self.codes.used;
-        PyList::new(py, used.iter().map(|place| place.map(|p| self.objects[p as usize].clone_ref(py))))
+        Ok(self.codes.used.iter().map(|place| place.map(|p| &self.objects[p as usize])))
     }
 
     fn clear(&mut self) {
@@ -182,41 +169,80 @@ impl Interned {
     }
 }
 
-/// Raises `ValueError` for more rows than codes can count.
-pub fn check_rows(rows: usize) -> PyResult<()> {
+/// Refuses more rows than codes can count.
+pub fn check_rows(rows: usize) -> Result<(), Refused> {
     if rows >= i32::MAX as usize {
-        return Err(PyValueError::new_err(format!(
-            "{rows} rows are too many for one column of codes; take fewer at a time"
-        )));
+        return Err(Refused::Value(format!("{rows} rows are too many for one column of codes; take fewer at a time")));
     }
     Ok(())
 }
 
-/// Codes columns of byte strings and remembers the values.
-#[pyclass(module = "penstock_native")]
-pub struct Interner(Interned);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[pymethods]
-impl Interner {
-    #[new]
-    fn new(bytes_max: usize, text: bool) -> Self {
-        Interner(Interned::new(if text { Shape::Str } else { Shape::Bytes }, bytes_max))
+    fn text(bytes: &[u8]) -> Result<String, String> {
+        String::from_utf8(bytes.to_vec()).map_err(|_| "not UTF-8".to_string())
     }
 
-    /// `(codes: int32 bytes, values)`.
-    fn encode<'py>(
-        &mut self,
-        py: Python<'py>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        nulls: Option<Held<u8>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let rows = Rows::of(&data, &offsets, &nulls)?;
-        check_rows(rows.len())?;
-        self.0.begin_batch();
-        let interned = &mut self.0.codes;
-        let codes = py.detach(|| interned.encode(&rows));
-        let values = self.0.values(py)?;
-        (to_bytes(py, &codes), values).into_pyobject(py)
+    fn values(interned: &mut Interned<String>) -> Vec<Option<String>> {
+        interned.values(text).unwrap().map(|value| value.cloned()).collect()
+    }
+
+    #[test]
+    fn codes_are_dense_in_each_batch() {
+        let mut interned = Interned::new(1 << 20);
+        let mut encode = |offsets: &[i64], nulls: &[u8]| {
+            interned.begin_batch();
+            let codes = interned.codes.encode(&Rows::of(b"abcab", offsets, Some(nulls)).unwrap());
+            (codes, values(&mut interned))
+        };
+        let some = |text: &str| Some(text.to_string());
+        let first = encode(&[0, 1, 2, 2, 3, 4], &[0, 0, 1, 0, 0]);
+        assert_eq!(first, (vec![0, 1, 2, 3, 0], vec![some("a"), some("b"), None, some("c")]));
+        // Values that are known keep no code of an earlier batch.
+        assert_eq!(encode(&[2, 3, 4], &[0, 0]), (vec![0, 1], vec![some("c"), some("a")]));
+        assert_eq!(encode(&[2, 2, 2], &[1, 1]), (vec![0, 0], vec![None]));
+    }
+
+    #[test]
+    fn objects_are_made_once_until_the_limit_is_passed() {
+        let mut interned = Interned::new(3 * ENTRY_BYTES);
+        let made = std::cell::Cell::new(0);
+        let mut batch = |texts: &[&str]| {
+            interned.begin_batch();
+            for text in texts {
+                interned.codes.code(text.as_bytes());
+            }
+            let count = |bytes: &[u8]| {
+                made.set(made.get() + 1);
+                text(bytes)
+            };
+            assert_eq!(interned.values(count).unwrap().map(Option::unwrap).collect::<Vec<_>>(), texts);
+            made.get()
+        };
+        assert_eq!(batch(&["a", "b"]), 2);
+        assert_eq!(batch(&["b", "a"]), 2);
+        assert_eq!(batch(&["a", "c", "d"]), 4);
+        assert_eq!(batch(&["a"]), 5, "over its limit it is emptied");
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_made_leaves_nothing_behind() {
+        let mut interned = Interned::new(1 << 20);
+        interned.begin_batch();
+        interned.codes.code(b"good");
+        interned.codes.code(b"\xff");
+        assert!(interned.values(text).is_err());
+        assert_eq!(interned.codes.bytes_held(), 0);
+        interned.begin_batch();
+        assert_eq!((interned.codes.code(b"good"), interned.codes.null()), (0, 1));
+        assert_eq!(values(&mut interned), [Some("good".to_string()), None]);
+    }
+
+    #[test]
+    fn more_rows_than_codes_are_refused() {
+        assert_eq!(check_rows(i32::MAX as usize - 1), Ok(()));
+        assert!(check_rows(i32::MAX as usize).is_err());
     }
 }

@@ -24,3 +24,30 @@ fn murmur2(key: &[u8]) -> u32 {
 pub fn partition(key: &[u8], partitions: i32) -> i32 {
     (murmur2(key) & 0x7fff_ffff) as i32 % partitions
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors of Kafka's own `UtilsTest.testMurmur2`.
+    #[test]
+    fn hashes_are_those_of_the_java_client() {
+        for (key, hash) in [
+            (&b"21"[..], -973_932_308),
+            (b"foobar", -790_332_482),
+            (b"a-little-bit-long-string", -985_981_536),
+            (b"a-little-bit-longer-string", -1_486_304_829),
+            (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            (b"abc", 479_470_107),
+        ] {
+            assert_eq!(murmur2(key) as i32, hash);
+        }
+    }
+
+    #[test]
+    fn partitions_are_not_negative() {
+        assert_eq!(partition(b"21", 7), (-973_932_308i32 & i32::MAX) % 7);
+        assert_eq!(partition(b"", 1), 0);
+        assert!((0..1000).all(|i: i32| (0..12).contains(&partition(&i.to_be_bytes(), 12))));
+    }
+}

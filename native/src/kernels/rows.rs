@@ -1,102 +1,133 @@
-//! Columns of byte strings: to and from Python's lists, taken at places, and spread over partitions.
+//! Columns of byte strings: checked once, read by row, and taken at places.
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use crate::refused::{Refused, room_for};
 
-use super::buffers::{Held, Rows, large_bytes, room_for, to_bytes};
-use super::murmur::partition;
-
-/// A column as `(data, offsets: int64 bytes, nulls: one byte each, or None)`.
-fn column<'py>(py: Python<'py>, data: &[u8], offsets: &[i64], nulls: Option<&[u8]>) -> PyResult<Bound<'py, PyTuple>> {
-    (large_bytes(py, data)?, to_bytes(py, offsets), nulls.map(|flags| to_bytes(py, flags))).into_pyobject(py)
+/// A column of byte strings that lies in buffers of somebody else.
+pub struct Rows<'a> {
+    pub data: &'a [u8],
+    offsets: &'a [i64],
+    nulls: Option<&'a [u8]>,
 }
 
-/// A column of these values, each `bytes` or what has a buffer of bytes, `str` as UTF-8, or `None`.
-#[pyfunction]
-pub fn pack_rows<'py>(py: Python<'py>, values: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyTuple>> {
-    let mut data = vec![];
-    let mut offsets = Vec::with_capacity(values.len() + 1);
-    let mut nulls: Vec<u8> = vec![];
-    offsets.push(0);
-    for (row, value) in values.iter().enumerate() {
-        if value.is_none() {
-            nulls.resize(row, 0);
-            nulls.push(1);
-        } else if let Ok(text) = value.cast::<PyString>() {
-            data.extend_from_slice(text.to_cow()?.as_bytes());
-        } else if let Ok(bytes) = value.cast::<PyBytes>() {
-            data.extend_from_slice(bytes.as_bytes());
-        } else {
-            data.extend(PyBuffer::<u8>::get(&value)?.to_vec(py)?);
+impl<'a> Rows<'a> {
+    /// Refuses offsets that do not rise within the data, so that no later step has to look.
+    pub fn of(data: &'a [u8], offsets: &'a [i64], nulls: Option<&'a [u8]>) -> Result<Self, Refused> {
+        let rows = Rows { data, offsets, nulls };
+        let rising = rows.offsets.windows(2).fold(true, |so_far, pair| so_far & (pair[0] <= pair[1]));
+        let within = match (rows.offsets.first(), rows.offsets.last()) {
+            (Some(&first), Some(&last)) => first >= 0 && last <= rows.data.len() as i64,
+            _ => false,
+        };
+        if !(rising && within) {
+            return Err(Refused::Value("the offsets do not rise from 0 on within the data".into()));
         }
-        offsets.push(data.len() as i64);
+        if rows.nulls.is_some_and(|nulls| nulls.len() != rows.len()) {
+            return Err(Refused::Value("there is not one null flag per row".into()));
+        }
+        Ok(rows)
     }
-    if !nulls.is_empty() {
-        nulls.resize(offsets.len() - 1, 0);
+
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
     }
-    column(py, &data, &offsets, (!nulls.is_empty()).then_some(&nulls))
+
+    /// How many bytes lie between the first row's begin and the last one's end: a slice has less of them than its data.
+    pub fn extent(&self) -> usize {
+        let (first, last) = (self.offsets[0], self.offsets[self.len()]);
+        (last - first) as usize
+    }
+
+    /// How many bytes the longest row has.
+    pub fn longest(&self) -> usize {
+        self.offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) as usize
+    }
+
+    #[inline(always)]
+    pub fn is_null(&self, row: usize) -> bool {
+        self.nulls.is_some_and(|nulls| nulls[row] != 0)
+    }
+
+    /// Where the row's bytes begin and end; the offsets have been checked.
+    #[inline(always)]
+    pub fn span(&self, row: usize) -> (usize, usize) {
+        (self.offsets[row] as usize, self.offsets[row + 1] as usize)
+    }
+
+    /// A null has none.
+    #[inline(always)]
+    pub fn bytes(&self, row: usize) -> &'a [u8] {
+        let (start, end) = self.span(row);
+        &self.data[start..end]
+    }
+
+    /// `None` for a null.
+    #[inline(always)]
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
+        if self.is_null(row) { None } else { Some(self.bytes(row)) }
+    }
 }
 
-/// The values as `bytes` or `None`.
-#[pyfunction]
-#[pyo3(signature = (data, offsets, nulls))]
-pub fn list_rows<'py>(
-    py: Python<'py>,
-    data: Held<u8>,
-    offsets: Held<i64>,
-    nulls: Option<Held<u8>>,
-) -> PyResult<Bound<'py, PyList>> {
-    let rows = Rows::of(&data, &offsets, &nulls)?;
-    PyList::new(py, (0..rows.len()).map(|row| rows.get(row).map(|value| PyBytes::new(py, value))))
+/// Rows that were copied out of others.
+#[derive(Debug, PartialEq)]
+pub struct Taken {
+    pub data: Vec<u8>,
+    /// Where each row ends, from a 0 on.
+    pub ends: Vec<i64>,
+    /// 1 for each row that is null.
+    pub nulls: Vec<u8>,
 }
 
-/// The column of the rows at these places. Raises `IndexError` for one that is not there.
-#[pyfunction]
-#[pyo3(signature = (data, offsets, nulls, places))]
-pub fn take_rows<'py>(
-    py: Python<'py>,
-    data: Held<u8>,
-    offsets: Held<i64>,
-    nulls: Option<Held<u8>>,
-    places: Held<i64>,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let rows = Rows::of(&data, &offsets, &nulls)?;
-    let count = rows.len();
-    if let Some(outside) = places.slice().iter().find(|&&place| place < 0 || place >= count as i64) {
-        return Err(PyIndexError::new_err(format!("place {outside} of a column of {count} rows")));
-    }
-    let (taken, ends, flags) = py.detach(|| take(&rows, places.slice()))?;
-    column(py, &taken, &ends, nulls.is_some().then_some(&flags))
-}
-
+/// The rows at these places. Refuses a place that is not there.
+///
 /// One row may be long and taken often, so that what is taken has no room although the column does.
-fn take(rows: &Rows, places: &[i64]) -> PyResult<(Vec<u8>, Vec<i64>, Vec<u8>)> {
+pub fn take(rows: &Rows, places: &[i64]) -> Result<Taken, Refused> {
+    let count = rows.len();
+    if let Some(outside) = places.iter().find(|&&place| place < 0 || place >= count as i64) {
+        return Err(Refused::Index(format!("place {outside} of a column of {count} rows")));
+    }
     let spans = || places.iter().map(|&place| rows.span(place as usize));
-    let mut taken = room_for(spans().fold(0, |sum: usize, (start, end)| sum.saturating_add(end - start)))?;
+    let mut data = room_for(spans().fold(0, |sum: usize, (start, end)| sum.saturating_add(end - start)))?;
     let mut ends = Vec::with_capacity(places.len() + 1);
     ends.push(0);
     for (start, end) in spans() {
-        taken.extend_from_slice(&rows.data[start..end]);
-        ends.push(taken.len() as i64);
+        data.extend_from_slice(&rows.data[start..end]);
+        ends.push(data.len() as i64);
     }
-    Ok((taken, ends, places.iter().map(|&place| rows.is_null(place as usize).into()).collect()))
+    Ok(Taken { data, ends, nulls: places.iter().map(|&place| rows.is_null(place as usize).into()).collect() })
 }
 
-/// The partitions of keys, int32; a null is like an empty key here, which the caller does not ask about.
-#[pyfunction]
-pub fn partition_rows<'py>(
-    py: Python<'py>,
-    data: Held<u8>,
-    offsets: Held<i64>,
-    partitions: i32,
-) -> PyResult<Bound<'py, PyBytes>> {
-    if partitions < 1 {
-        return Err(PyValueError::new_err(format!("{partitions} partitions, at least 1")));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_read_by_place() {
+        let rows = Rows::of(b"-abcd", &[1, 3, 3, 5], Some(&[0, 1, 0])).unwrap();
+        assert_eq!((0..rows.len()).map(|row| rows.get(row)).collect::<Vec<_>>(), [Some(&b"ab"[..]), None, Some(b"cd")]);
+        assert_eq!((rows.len(), rows.extent(), rows.longest(), rows.span(2)), (3, 4, 2, (3, 5)));
+        assert_eq!(rows.bytes(1), b"");
+        let none = Rows::of(b"", &[0], None).unwrap();
+        assert_eq!((none.len(), none.extent(), none.longest()), (0, 0, 0));
     }
-    let none = None;
-    let rows = Rows::of(&data, &offsets, &none)?;
-    let found: Vec<i32> = py.detach(|| (0..rows.len()).map(|row| partition(rows.bytes(row), partitions)).collect());
-    Ok(to_bytes(py, &found))
+
+    #[test]
+    fn columns_that_do_not_fit_are_refused() {
+        for offsets in [&[][..], &[0, 2, 1], &[-1, 2], &[0, 4]] {
+            assert!(matches!(Rows::of(b"abc", offsets, None), Err(Refused::Value(why)) if why.contains("offsets")));
+        }
+        assert!(matches!(Rows::of(b"abc", &[0, 3], Some(&[0, 0])), Err(Refused::Value(why)) if why.contains("null")));
+    }
+
+    #[test]
+    fn rows_are_taken_in_any_order_and_more_than_once() {
+        let rows = Rows::of(b"abbccc", &[0, 1, 3, 3, 6], Some(&[0, 0, 1, 0])).unwrap();
+        let taken = take(&rows, &[3, 2, 0, 3]).unwrap();
+        let expected = Taken { data: b"cccaccc".to_vec(), ends: vec![0, 3, 3, 4, 7], nulls: vec![0, 1, 0, 0] };
+        assert_eq!(taken, expected);
+        assert_eq!(take(&rows, &[]).unwrap().ends, [0]);
+        for outside in [-1, 4] {
+            let why = format!("place {outside} of a column of 4 rows");
+            assert_eq!(take(&rows, &[0, outside]), Err(Refused::Index(why)));
+        }
+    }
 }

@@ -6,12 +6,10 @@
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use super::buffers::{Held, Rows, to_bytes};
-use super::entry_map::{AHEAD, Entered, EntryMap};
+use super::entry_map::{AHEAD, Entered};
+use super::rows::Rows;
+use crate::refused::Refused;
 
 const BLOCK: usize = 32;
 const FIRST_SLOTS: usize = 1024;
@@ -41,7 +39,7 @@ impl Entry {
     }
 }
 
-struct Counts {
+pub struct Counts {
     hasher: RandomState,
     /// By hash, one more than the place of an entry; 0: free. Twice as many as entries at least.
     slots: Vec<u32>,
@@ -60,9 +58,28 @@ struct Counts {
 }
 
 impl Counts {
+    pub fn new() -> Self {
+        Counts {
+            hasher: RandomState::default(),
+            slots: vec![],
+            entries: vec![],
+            arena: vec![],
+            based: 0,
+            missing: vec![],
+            expected: 0,
+            total: 0,
+            highest_stored: 0,
+        }
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Gives the memory back too: a worker at rest would keep that of its largest commit. The next keys are as many as
     /// these, by all that is known, so the index begins at the size that they need, in pages that cost nothing yet.
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.expected = self.entries.len();
         (self.slots, self.entries, self.arena) = (vec![], vec![], vec![]);
         self.based = 0;
@@ -71,12 +88,12 @@ impl Counts {
         self.highest_stored = 0;
     }
 
-    fn used_bytes(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         4 * self.slots.len() + size_of::<Entry>() * self.entries.len() + self.arena.len()
     }
 
     /// Counts `many` times: `item` gives the row of a key, how often it is counted and when.
-    fn add(&mut self, rows: &Rows, many: usize, item: impl Fn(usize) -> (usize, i64, i64)) {
+    pub fn add(&mut self, rows: &Rows, many: usize, item: impl Fn(usize) -> (usize, i64, i64)) {
         let mut hashes = [0u64; BLOCK];
         let mut found = [0u32; BLOCK];
         let mut start = 0;
@@ -109,7 +126,7 @@ impl Counts {
 
     /// Counts rows of which `codes` say which key each has, every key that occurs once; keys in the order in which they
     /// first have a row. Every code is that of a key.
-    fn add_coded(&mut self, keys: &Rows, codes: &[i32], times: &[i64]) {
+    pub fn add_coded(&mut self, keys: &Rows, codes: &[i32], times: &[i64]) {
         let mut found = vec![(0i64, i64::MIN); keys.len()];
         let mut seen: Vec<u32> = vec![];
         for (&code, &time) in codes.iter().zip(times) {
@@ -144,7 +161,7 @@ impl Counts {
     }
 
     /// An error says what is wrong with one of the stored values; all others are added.
-    fn base_from(&mut self, known: &mut Entered, whole: bool) -> Result<(), &'static str> {
+    pub fn base_from(&mut self, known: &mut Entered, whole: bool) -> Result<(), &'static str> {
         let mut hashes = [0u64; AHEAD];
         let mut problem = None;
         let new: Vec<usize> = self.unbased().collect();
@@ -172,7 +189,7 @@ impl Counts {
     }
 
     /// Whether counts of so many more would still be numbers of 64 bits.
-    fn fits(&mut self, counts: &[i64]) -> bool {
+    pub fn fits(&mut self, counts: &[i64]) -> bool {
         let mut total = self.total;
         for &count in counts {
             match total.checked_add(count) {
@@ -230,142 +247,137 @@ impl Counts {
     fn key(&self, entry: &Entry) -> &[u8] {
         &self.arena[entry.start as usize..entry.start as usize + entry.length as usize]
     }
-}
 
-/// See `penstock_native.pyi`.
-#[pyclass]
-pub struct Tally(Counts);
-
-#[pymethods]
-impl Tally {
-    #[new]
-    fn new() -> Self {
-        Tally(Counts {
-            hasher: RandomState::default(),
-            slots: vec![],
-            entries: vec![],
-            arena: vec![],
-            based: 0,
-            missing: vec![],
-            expected: 0,
-            total: 0,
-            highest_stored: 0,
-        })
+    /// The keys of which nobody has said what the store holds.
+    pub fn unbased_keys(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        self.unbased().map(|place| self.key(&self.entries[place]))
     }
 
-    fn __len__(&self) -> usize {
-        self.0.entries.len()
-    }
-
-    #[getter]
-    fn used_bytes(&self) -> usize {
-        self.0.used_bytes()
-    }
-
-    fn add(
-        &mut self,
-        py: Python<'_>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        counts: Option<Held<i64>>,
-        times: Held<i64>,
-    ) -> PyResult<bool> {
-        let rows = Rows::of(&data, &offsets, &None)?;
-        let times = times.slice();
-        let given = counts.as_ref().map(Held::slice);
-        if times.len() != rows.len() || given.is_some_and(|counts| counts.len() != rows.len()) {
-            return Err(PyValueError::new_err("there is not one time, or count, per row"));
-        }
-        self.check_room(rows.len())?;
-        let tally = &mut self.0;
-        let fits = tally.fits(given.unwrap_or(&[rows.len() as i64]));
-        if fits {
-            py.detach(|| match given {
-                Some(counts) => tally.add(&rows, rows.len(), |row| (row, counts[row], times[row])),
-                None => tally.add(&rows, rows.len(), |row| (row, 1, times[row])),
-            });
-        }
-        Ok(fits)
-    }
-
-    fn add_coded(
-        &mut self,
-        py: Python<'_>,
-        codes: Held<i32>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        times: Held<i64>,
-    ) -> PyResult<bool> {
-        let keys = Rows::of(&data, &offsets, &None)?;
-        let (codes, times) = (codes.slice(), times.slice());
-        if times.len() != codes.len() {
-            return Err(PyValueError::new_err("there is not one time per row"));
-        }
-        let known = keys.len() as i64;
-        if codes.iter().fold(false, |wrong, &code| wrong | (code < 0 || i64::from(code) >= known)) {
-            return Err(PyValueError::new_err("there is a code that no key has"));
-        }
-        self.check_room(keys.len())?;
-        let tally = &mut self.0;
-        let fits = tally.fits(&[codes.len() as i64]);
-        if fits {
-            py.detach(|| tally.add_coded(&keys, codes, times));
-        }
-        Ok(fits)
-    }
-
-    fn unbased<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let keys: Vec<_> = self.0.unbased().map(|place| PyBytes::new(py, self.0.key(&self.0.entries[place]))).collect();
-        PyList::new(py, keys)
-    }
-
-    fn base(&mut self, stored: &Bound<'_, PyList>) -> PyResult<()> {
-        let counts = &mut self.0;
-        let places: Vec<usize> = counts.unbased().collect();
-        if stored.len() != places.len() {
-            return Err(PyValueError::new_err("there is not one value per new key"));
-        }
+    /// Adds what the store holds of the `unbased_keys`, in their order. An error says what is wrong with one of the stored
+    /// values; all others are added.
+    pub fn base<'a>(&mut self, stored: impl Iterator<Item = Option<&'a [u8]>>) -> Result<(), &'static str> {
+        let places: Vec<usize> = self.unbased().collect();
         let mut problem = None;
-        counts.missing.clear();
-        for (place, value) in places.into_iter().zip(stored.iter()) {
-            if !value.is_none() {
-                // What is no bytes has no count either.
-                counts.add_stored(place, value.cast::<PyBytes>().map_or(&[], |v| v.as_bytes()), &mut problem);
+        self.missing.clear();
+        for (place, value) in places.into_iter().zip(stored) {
+            if let Some(value) = value {
+                self.add_stored(place, value, &mut problem);
             }
         }
-        counts.based = counts.entries.len();
-        problem.map_or(Ok(()), |found| Err(PyValueError::new_err(found)))
+        self.based = self.entries.len();
+        problem.map_or(Ok(()), Err)
     }
 
-    /// What the memory of a store knows of the `unbased` keys; of the others they are still unbased, unless it is the
-    /// `whole` store.
-    fn base_from(&mut self, py: Python<'_>, mut known: PyRefMut<'_, EntryMap>, whole: bool) -> PyResult<()> {
-        let (counts, entered) = (&mut self.0, &mut known.entered);
-        py.detach(|| counts.base_from(entered, whole)).map_err(PyValueError::new_err)
+    /// All keys one after the other, and where each begins and ends.
+    pub fn keys(&self) -> (&[u8], Vec<i64>) {
+        let ends = self.entries.iter().map(|entry| (entry.start + u64::from(entry.length)) as i64);
+        (&self.arena, std::iter::once(0).chain(ends).collect())
     }
 
-    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let counts = &self.0;
-        let mut offsets = Vec::with_capacity(counts.entries.len() + 1);
-        offsets.push(0i64);
-        offsets.extend(counts.entries.iter().map(|e| (e.start + e.length as u64) as i64));
-        let numbers: Vec<i64> = counts.entries.iter().map(|e| e.count).collect();
-        let times: Vec<i64> = counts.entries.iter().map(|e| e.latest).collect();
-        let parts =
-            [PyBytes::new(py, &counts.arena), to_bytes(py, &offsets), to_bytes(py, &numbers), to_bytes(py, &times)];
-        PyTuple::new(py, parts)
+    /// Of each key: its count and its latest time.
+    pub fn numbers(&self) -> (Vec<i64>, Vec<i64>) {
+        self.entries.iter().map(|entry| (entry.count, entry.latest)).unzip()
     }
 
-    fn clear(&mut self) {
-        self.0.clear();
+    /// Refuses more keys than the index can number.
+    pub fn check_room(&self, more: usize) -> Result<(), Refused> {
+        if self.entries.len() + more >= u32::MAX as usize / 2 {
+            return Err(Refused::Value("there are too many keys to count at once".into()));
+        }
+        Ok(())
     }
 }
 
-impl Tally {
-    fn check_room(&self, more: usize) -> PyResult<()> {
-        if self.0.entries.len() + more >= u32::MAX as usize / 2 {
-            return Err(PyValueError::new_err("there are too many keys to count at once"));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::segments::WRITTEN;
+
+    fn stored(time: i64, count: i64) -> Vec<u8> {
+        [time.to_be_bytes(), count.to_be_bytes()].concat()
+    }
+
+    fn counted(counts: &Counts) -> Vec<(Vec<u8>, i64, i64)> {
+        let ((keys, ends), (numbers, times)) = (counts.keys(), counts.numbers());
+        let key = |i: usize| keys[ends[i] as usize..ends[i + 1] as usize].to_vec();
+        (0..counts.len()).map(|i| (key(i), numbers[i], times[i])).collect()
+    }
+
+    fn of(keys: &[u8], times: &[i64]) -> Counts {
+        let mut counts = Counts::new();
+        let offsets: Vec<i64> = (0..=keys.len() as i64).collect();
+        counts.add(&Rows::of(keys, &offsets, None).unwrap(), keys.len(), |row| (row, 1, times[row]));
+        counts
+    }
+
+    #[test]
+    fn records_are_counted_by_key_with_the_latest_time() {
+        let counts = of(b"abab", &[5, 1, 3, 9]);
+        assert_eq!(counted(&counts), [(b"a".to_vec(), 2, 5), (b"b".to_vec(), 2, 9)]);
+        assert_eq!(counts.unbased_keys().collect::<Vec<_>>(), [b"a", b"b"]);
+    }
+
+    #[test]
+    fn coded_rows_are_counted_as_the_rows_themselves() {
+        let mut counts = Counts::new();
+        let keys = Rows::of(b"abc", &[0, 1, 2, 3], None).unwrap();
+        counts.add_coded(&keys, &[2, 0, 2, 2], &[4, -1, 8, 6]);
+        assert_eq!(counted(&counts), [(b"c".to_vec(), 3, 8), (b"a".to_vec(), 1, -1)]);
+    }
+
+    #[test]
+    fn what_the_store_holds_is_added_once() {
+        let mut counts = of(b"ab", &[5, 5]);
+        assert_eq!(counts.base([Some(&stored(9, 40)[..]), None].into_iter()), Ok(()));
+        assert_eq!(counted(&counts), [(b"a".to_vec(), 41, 9), (b"b".to_vec(), 1, 5)]);
+        assert_eq!(counts.unbased_keys().count(), 0);
+    }
+
+    #[test]
+    fn a_stored_value_that_is_no_count_leaves_its_key_unbased() {
+        let mut counts = of(b"abc", &[5, 5, 5]);
+        let values = [Some(&b"short"[..]), Some(&stored(1, 2)[..]), Some(&stored(1, i64::MAX)[..])];
+        assert!(counts.base(values.into_iter()).is_err());
+        assert_eq!(counts.unbased_keys().collect::<Vec<_>>(), [b"a", b"c"]);
+        assert_eq!(counted(&counts)[1], (b"b".to_vec(), 3, 5));
+    }
+
+    #[test]
+    fn the_memory_of_a_store_answers_for_the_keys_that_it_knows() {
+        for whole in [false, true] {
+            let mut known = Entered::default();
+            known.put(b"a", Some(&stored(7, 10)), WRITTEN);
+            known.put(b"b", None, WRITTEN);
+            let mut counts = of(b"abc", &[1, 2, 3]);
+            assert_eq!(counts.base_from(&mut known, whole), Ok(()));
+            assert_eq!(counted(&counts), [(b"a".to_vec(), 11, 7), (b"b".to_vec(), 1, 2), (b"c".to_vec(), 1, 3)]);
+            assert_eq!(counts.unbased_keys().count(), usize::from(!whole));
         }
-        Ok(())
+    }
+
+    #[test]
+    fn counts_that_may_not_fit_are_refused() {
+        let mut counts = of(b"a", &[1]);
+        assert!(counts.fits(&[i64::MAX - 1]));
+        assert!(!counts.fits(&[2]) && !counts.fits(&[-1]) && !counts.fits(&[i64::MAX, 1]));
+        counts.base([Some(&stored(1, 5)[..])].into_iter()).unwrap();
+        assert!(!counts.fits(&[0]), "the stored count and all that was counted exceed 64 bits");
+        counts.clear();
+        assert!(counts.fits(&[i64::MAX]) && counts.len() == 0 && counts.used_bytes() == 0);
+    }
+
+    #[test]
+    fn keys_stay_apart_while_the_index_grows() {
+        let mut counts = Counts::new();
+        let (data, offsets): (Vec<u8>, Vec<i64>) =
+            ((0..5_000u32).flat_map(u32::to_be_bytes).collect(), (0..=5_000).map(|i| 4 * i).collect());
+        let rows = Rows::of(&data, &offsets, None).unwrap();
+        for _ in 0..3 {
+            counts.add(&rows, rows.len(), |row| (row, 2, row as i64));
+        }
+        assert_eq!(counts.len(), 5_000);
+        assert!(counted(&counts).iter().enumerate().all(|(i, (_, count, time))| (*count, *time) == (6, i as i64)));
+        assert_eq!(counts.check_room(10), Ok(()));
+        assert!(counts.check_room(u32::MAX as usize).is_err());
     }
 }

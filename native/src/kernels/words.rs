@@ -1,18 +1,17 @@
 //! Texts split at white space, as Python's `str.split()` does it, with the words coded.
 
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
-
-use super::buffers::{Held, Rows, to_bytes};
 use super::distinct::Distinct;
-use super::interner::check_rows;
+use super::rows::Rows;
 
-struct Split {
-    words: Distinct,
-    counts: Vec<i64>,
-    codes: Vec<i32>,
-    unsure: Vec<u8>,
-    any_unsure: bool,
+pub struct Split {
+    pub words: Distinct,
+    /// Words per row.
+    pub counts: Vec<i64>,
+    /// Codes of all words.
+    pub codes: Vec<i32>,
+    /// 1 for a row that is not pure ASCII, and has no words here.
+    pub unsure: Vec<u8>,
+    pub any_unsure: bool,
 }
 
 /// ASCII of which `str.isspace` is true; it has four more than Rust's `is_ascii_whitespace`.
@@ -20,28 +19,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t'..=b'\r' | 0x1c..=0x1f | b' ')
 }
 
-/// `(words per row: int64, codes of all words: int32, data and int64 offsets of the words, flag per row, or None)`. A row
-/// with a flag is not pure ASCII, has no words here and is left to Python; a null has none. `lower`: of the text as
-/// `str.lower` makes it.
-#[pyfunction]
-#[pyo3(signature = (data, offsets, nulls, lower))]
-pub fn split_words<'py>(
-    py: Python<'py>,
-    data: Held<u8>,
-    offsets: Held<i64>,
-    nulls: Option<Held<u8>>,
-    lower: bool,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let rows = Rows::of(&data, &offsets, &nulls)?;
-    check_rows(rows.extent())?; // a word has a byte at least
-    let split = py.detach(|| read(&rows, lower));
-    let unsure: Option<Bound<'py, PyBytes>> = split.any_unsure.then(|| to_bytes(py, &split.unsure));
-    let (words, ends) = split.words.column();
-    (to_bytes(py, &split.counts), to_bytes(py, &split.codes), PyBytes::new(py, words), to_bytes(py, &ends), unsure)
-        .into_pyobject(py)
-}
-
-fn read(rows: &Rows, lower: bool) -> Split {
+/// The words of all rows; a null has none. `lower`: of the text as `str.lower` makes it.
+pub fn split(rows: &Rows, lower: bool) -> Split {
     let count = rows.len();
     let mut split = Split {
         words: Distinct::new(),
@@ -71,4 +50,44 @@ fn read(rows: &Rows, lower: bool) -> Split {
         split.counts[row] = (split.codes.len() - before) as i64;
     }
     split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words_of(texts: &[Option<&str>], lower: bool) -> (Split, Vec<String>) {
+        let (mut data, mut offsets, mut nulls) = (vec![], vec![0], vec![]);
+        for text in texts {
+            data.extend_from_slice(text.unwrap_or("").as_bytes());
+            offsets.push(data.len() as i64);
+            nulls.push(u8::from(text.is_none()));
+        }
+        let found = split(&Rows::of(&data, &offsets, Some(&nulls)).unwrap(), lower);
+        let (bytes, ends) = found.words.column();
+        let word = |code: &i32| {
+            let (from, to) = (ends[*code as usize] as usize, ends[*code as usize + 1] as usize);
+            String::from_utf8(bytes[from..to].to_vec()).unwrap()
+        };
+        let words = found.codes.iter().map(word).collect();
+        (found, words)
+    }
+
+    #[test]
+    fn texts_are_split_at_every_white_space_of_python() {
+        let (found, words) =
+            words_of(&[Some(" the\tquick\x0b\x0cfox\x1c\x1d\x1e\x1fThe "), Some(""), Some(" \r\n")], false);
+        assert_eq!(words, ["the", "quick", "fox", "The"]);
+        assert_eq!(found.counts, [4, 0, 0]);
+        assert!(!found.any_unsure);
+        assert_eq!(words_of(&[Some("A a B")], true).1, ["a", "a", "b"]);
+        assert_eq!(words_of(&[Some("A a A")], false).0.codes, [0, 1, 0]);
+    }
+
+    #[test]
+    fn what_is_not_ascii_is_left_to_python() {
+        let (found, words) = words_of(&[Some("a b"), Some("é a"), None, Some("c\u{85}d")], true);
+        assert_eq!((found.counts, found.unsure, found.any_unsure), (vec![2, 0, 0, 0], vec![0, 1, 0, 1], true));
+        assert_eq!(words, ["a", "b"]);
+    }
 }

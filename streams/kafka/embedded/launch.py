@@ -156,8 +156,7 @@ def await_serving(layout: BrokerLayout, running: Sequence[tuple[BrokerAddress, P
             if time.monotonic() > until:
                 raise EnvironmentFault(
                     f"broker {address.node_id} did not answer on {address.bootstrap_server} within "
-                    f"{layout.settings.start_timeout_s:g} s: {_why(layout, address)}. A busy machine needs "
-                    f"longer: "
+                    f"{layout.settings.start_timeout_s:g} s: {_why(layout, address)}. A busy machine needs longer: "
                     "penstock up --start-timeout 300"
                 )
             time.sleep(_POLL_S)
@@ -188,9 +187,8 @@ def _require_space(data_dir: Path) -> None:
     free = shutil.disk_usage(data_dir).free
     if free < FREE_MIN_BYTES:
         raise EnvironmentFault(
-            f"{free // 2**20} MB free on the disk of {data_dir}; a broker needs {FREE_MIN_BYTES // 2**20} MB "
-            f"to start. "
-            "Free some, or choose another folder: penstock up --data DIR"
+            f"not enough disk space: {free // 2**20} MB free on the disk of {data_dir}, and a broker needs "
+            f"{FREE_MIN_BYTES // 2**20} MB to start. Free some, or choose another folder: penstock up --data DIR"
         )
 
 
@@ -200,9 +198,8 @@ def _format(layout: BrokerLayout) -> None:
     wanted = {layout.broker_dir(address).name for address in layout.addresses}
     if known and known != wanted:
         raise SettingsError(
-            f"{layout.data_dir} holds the data of {len(known)} broker(s), {len(wanted)} asked for. Run: "
-            f"penstock up "
-            f"--brokers {len(known)} --data '{layout.data_dir}', or choose an empty folder"
+            f"{layout.data_dir} holds the data of {len(known)} broker(s), {len(wanted)} asked for. "
+            f"Run: penstock up --brokers {len(known)} --data '{layout.data_dir}', or choose an empty folder"
         )
     try:
         for address in layout.addresses:
@@ -214,8 +211,7 @@ def _format(layout: BrokerLayout) -> None:
     except OSError as exc:
         raise EnvironmentFault(
             f"cannot write to {layout.data_dir}: {exc.strerror or exc}. Free some space or make it writable, "
-            f"or choose "
-            "another folder: penstock up --data DIR"
+            "or choose another folder: penstock up --data DIR"
         ) from exc
     if not known:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

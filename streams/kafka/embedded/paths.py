@@ -27,14 +27,12 @@ def ensure_dir(path: Path) -> Path:
     except OSError as exc:
         raise EnvironmentFault(
             f"cannot make the folder {path}: {exc.strerror or exc}. Make it writable, or name another one "
-            f"with "
-            "PENSTOCK_CACHE (jars and cluster files) or --data (broker data)"
+            "with PENSTOCK_CACHE (jars and cluster files) or --data (broker data)"
         ) from exc
     if not os.access(path, os.W_OK | os.X_OK):
         raise EnvironmentFault(
             f"cannot write to {path}. Run: chmod u+rwx '{path}', or name another folder with PENSTOCK_CACHE "
-            f"(jars and "
-            "cluster files) or --data (broker data)"
+            "(jars and cluster files) or --data (broker data)"
         )
     return path
 

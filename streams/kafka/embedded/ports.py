@@ -67,8 +67,7 @@ def require_free(port: int, *, patience_s: float = 0.0) -> None:
             continue
         raise EnvironmentFault(
             f"port {port} on {HOST} is in use by another process. Choose another: penstock up --port N, or "
-            f"leave "
-            f"--port out for a random free one; to see who has it: ss -ltnp 'sport = :{port}'"
+            f"leave --port out for a random free one; to see who has it: ss -ltnp 'sport = :{port}'"
         )
 
 

@@ -3,12 +3,9 @@
 //! The promise is one-sided, as the projector's: what has the form is, byte for byte, what the encoder writes of what the
 //! decoder reads of it. All else is left to those two.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-
 use super::lexer::{Cursor, Number};
-use crate::kernels::buffers::{Held, Rows, to_bytes};
+use crate::kernels::rows::Rows;
+use crate::refused::Refused;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -49,51 +46,90 @@ impl Field {
 }
 
 /// Objects of these fields, all of them there, in this order.
-#[pyclass(module = "penstock_native")]
-pub struct JsonForm {
+pub struct Form {
     fields: Vec<Field>,
 }
 
-impl JsonForm {
+impl Form {
     fn fits(&self, data: &[u8], start: usize, end: usize) -> bool {
         let mut cursor = Cursor { data, pos: start, end };
         self.fields.iter().all(|field| field.check(&mut cursor).is_some())
             && cursor.take(b'}').is_some()
             && cursor.pos == end
     }
-}
 
-#[pymethods]
-impl JsonForm {
     /// `fields`: what stands before each value, its kind (`str`, `int`, `bool`), and whether it may be null.
-    #[new]
-    fn new(fields: Vec<(Vec<u8>, String, bool)>) -> PyResult<Self> {
+    pub fn new(fields: Vec<(Vec<u8>, String, bool)>) -> Result<Self, Refused> {
         let fields = fields.into_iter().map(|(before, kind, nullable)| {
             let kind = match kind.as_str() {
                 "str" => Kind::Str,
                 "int" => Kind::Int,
                 "bool" => Kind::Bool,
-                other => return Err(PyValueError::new_err(format!("no kind {other:?}"))),
+                other => return Err(Refused::Value(format!("no kind {other:?}"))),
             };
             Ok(Field { before, kind, nullable })
         });
-        Ok(JsonForm { fields: fields.collect::<PyResult<_>>()? })
+        Ok(Form { fields: fields.collect::<Result<_, _>>()? })
     }
 
-    /// A byte per row, 1 where a row has not the form; `None` when all have, nulls among them.
-    fn others<'py>(
-        &self,
-        py: Python<'py>,
-        data: Held<u8>,
-        offsets: Held<i64>,
-        nulls: Option<Held<u8>>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let rows = Rows::of(&data, &offsets, &nulls)?;
+    /// A byte per row, 1 where a row has not the form. A null has it.
+    pub fn others(&self, rows: &Rows) -> Vec<u8> {
         let other = |row| {
             let (start, end) = rows.span(row);
             u8::from(!rows.is_null(row) && !self.fits(rows.data, start, end))
         };
-        let others: Vec<u8> = py.detach(|| (0..rows.len()).map(other).collect());
-        Ok(others.contains(&1).then(|| to_bytes(py, &others)))
+        (0..rows.len()).map(other).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form() -> Form {
+        let field = |before: &str, kind: &str, nullable| (before.as_bytes().to_vec(), kind.to_string(), nullable);
+        Form::new(vec![field("{\"s\":", "str", true), field(",\"i\":", "int", false), field(",\"b\":", "bool", false)])
+            .unwrap()
+    }
+
+    fn fits(text: &str) -> bool {
+        form().others(&Rows::of(text.as_bytes(), &[0, text.len() as i64], None).unwrap()) == [0]
+    }
+
+    #[test]
+    fn what_the_encoder_would_write_has_the_form() {
+        for text in [
+            r#"{"s":"a text","i":-5,"b":true}"#,
+            r#"{"s":null,"i":0,"b":false}"#,
+            r#"{"s":"é✓","i":999999999999999999,"b":true}"#,
+        ] {
+            assert!(fits(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn all_else_has_not() {
+        for text in [
+            r#"{"s": "a","i":1,"b":true}"#,
+            r#"{"s":"\u0061","i":1,"b":true}"#,
+            "{\"s\":\"\x7f\",\"i\":1,\"b\":true}",
+            r#"{"s":"a","i":-0,"b":true}"#,
+            r#"{"s":"a","i":1.0,"b":true}"#,
+            r#"{"s":"a","i":null,"b":true}"#,
+            r#"{"s":"a","i":1,"b":1}"#,
+            r#"{"s":"a","i":1,"b":true} "#,
+            r#"{"s":"a","i":1,"b":true"#,
+            r#"{"s":"a","b":true,"i":1}"#,
+            "",
+        ] {
+            assert!(!fits(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn nulls_have_it_and_kinds_are_checked() {
+        let rows = Rows::of(b"{}", &[0, 0, 2], Some(&[1, 0])).unwrap();
+        assert_eq!(form().others(&rows), [0, 1]);
+        assert!(Form::new(vec![(vec![], "float".into(), false)]).is_err());
     }
 }

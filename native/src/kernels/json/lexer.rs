@@ -252,3 +252,111 @@ impl Cursor<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cursor(text: &str) -> Cursor<'_> {
+        Cursor { data: text.as_bytes(), pos: 0, end: text.len() }
+    }
+
+    fn number(text: &str) -> Option<Number> {
+        let mut cursor = cursor(text);
+        cursor.number::<true>().filter(|_| cursor.pos == text.len())
+    }
+
+    #[test]
+    fn numbers_are_exact() {
+        for text in ["0", "-0", "7", "-12", "999999999999999999", "-999999999999999999"] {
+            assert_eq!(number(text), Some(Number::Int(text.parse().unwrap())), "{text}");
+        }
+        for text in
+            ["0.5", "-1.25e2", "3E8", "1e-7", "0.1", "123456789.123456789", "9007199254740993.0", "1e99", "5e-99"]
+        {
+            assert_eq!(number(text), Some(Number::Float(text.parse().unwrap())), "{text}");
+        }
+        assert!(matches!(number("-0.0"), Some(Number::Float(zero)) if zero.is_sign_negative()));
+    }
+
+    #[test]
+    fn what_may_be_read_otherwise_is_no_number() {
+        for text in [
+            "",
+            "-",
+            "01",
+            "+1",
+            ".5",
+            "1.",
+            "1e",
+            "1e+",
+            "1e100",
+            "1000000000000000000",
+            "0.12345678901234567890",
+            "0x1",
+            "NaN",
+        ] {
+            assert_eq!(number(text), None, "{text}");
+        }
+        assert!(number("0.00000000000000000001234567890123456789").is_some(), "zeros in front are no digits");
+    }
+
+    #[test]
+    fn the_kind_of_a_number_is_known_without_its_value() {
+        let kind = |text| cursor(text).number::<false>();
+        assert_eq!((kind("12"), kind("-1.5e3")), (Some(Number::Int(0)), Some(Number::Float(0.0))));
+        assert_eq!((kind("01"), kind("1e100"), kind("-")), (None, None, None));
+    }
+
+    #[test]
+    fn strings_end_at_their_quote() {
+        let string = |text: &'static str| cursor(text).string().map(|s| (&text[s.start..s.end], s.escaped));
+        assert_eq!(string("plain\" rest"), Some(("plain", false)));
+        assert_eq!(string("\""), Some(("", false)));
+        assert_eq!(string("a longer text than sixteen bytes\","), Some(("a longer text than sixteen bytes", false)));
+        assert_eq!(string("é and ✓\""), Some(("é and ✓", false)));
+        assert_eq!(string(r#"a\"b\\\/\b\f\n\r\t\u00e9c""#), Some((r#"a\"b\\\/\b\f\n\r\t\u00e9c"#, true)));
+        for bad in ["open", "bad\\x\"", "\\u12\"", "\\u12G4\"", "\\ud83d\\ude00\"", "tab\t\"", "\\", "\\\"", "\\u123"] {
+            assert!(string(bad).is_none(), "{bad}");
+        }
+        let latin = [b'a', 0xe9, b'"'];
+        assert!(Cursor { data: &latin, pos: 0, end: 3 }.string().is_none());
+    }
+
+    #[test]
+    fn a_string_never_ends_in_the_next_record() {
+        for text in ["abc", "a\\\"c", "äöü"] {
+            let data = format!("{text}\"");
+            assert!(Cursor { data: data.as_bytes(), pos: 0, end: text.len() }.string().is_none());
+        }
+    }
+
+    #[test]
+    fn values_are_read_over_whole() {
+        let skipped = |text: &str| {
+            let mut cursor = cursor(text);
+            cursor.skip_value().map(|()| cursor.pos)
+        };
+        for text in [
+            "1",
+            "-2.5",
+            "\"a\"",
+            "true",
+            "false",
+            "null",
+            "[]",
+            "{}",
+            "[1, [2], {\"a\": [null]}]",
+            "{ \"a\" : 1 , \"b\":\"\\n\" }",
+        ] {
+            assert_eq!(skipped(text), Some(text.len()), "{text}");
+            assert_eq!(skipped(&format!("{text},")), Some(text.len()));
+        }
+        for bad in ["", "tru", "[1,]", "{1:2}", "{\"a\"}", "[1 2]", "{\"a\":1,}", "[", "{\"a\":"] {
+            assert_eq!(skipped(bad), None, "{bad}");
+        }
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(skipped(&nested(DEPTH_MAX as usize)).is_some());
+        assert!(skipped(&nested(DEPTH_MAX as usize + 1)).is_none());
+    }
+}

@@ -254,3 +254,88 @@ fn value_of(field: &Field, cursor: &mut Cursor, text: bool) -> Option<Found> {
 fn number(cursor: &mut Cursor, needed: bool) -> Option<Number> {
     if needed { cursor.number::<true>() } else { cursor.number::<false>() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, kind: Kind) -> Field {
+        Field {
+            name: name.as_bytes().into(),
+            kind,
+            nullable: false,
+            required: true,
+            needed: true,
+            default: Found::Absent,
+        }
+    }
+
+    fn parser(unknown_allowed: bool) -> RecordParser {
+        let nullable = Field { nullable: true, ..field("n", Kind::Int) };
+        let optional = Field { required: false, default: Found::Float(0.5), ..field("f", Kind::Float) };
+        RecordParser::new(vec![field("s", Kind::Str), nullable, optional, field("b", Kind::Bool)], unknown_allowed)
+    }
+
+    fn read(parser: &mut RecordParser, text: &str) -> Option<Vec<Found>> {
+        parser.parse(text.as_bytes(), 0, text.len()).map(|()| parser.found.clone())
+    }
+
+    const WHOLE: &str = r#"{"s":"text","n":12,"f":1,"b":true}"#;
+
+    #[test]
+    fn fields_are_found_in_any_order_and_layout() {
+        let mut parser = parser(true);
+        let found = vec![Found::Text(6, 10), Found::Int(12), Found::Float(1.0), Found::Bool(true)];
+        // The first record teaches the layout, by which the second is read.
+        assert_eq!(read(&mut parser, WHOLE), Some(found.clone()));
+        assert_eq!(read(&mut parser, WHOLE), Some(found));
+        let other = r#" { "b" : false , "x" : [1, {"s": 2}], "n" : null , "s" : "é" } "#;
+        let at = other.find('é').unwrap();
+        let found = vec![Found::Text(at, at + 2), Found::Null, Found::Float(0.5), Found::Bool(false)];
+        for _ in 0..2 * MISSES_MAX {
+            assert_eq!(read(&mut parser, other), Some(found.clone()));
+        }
+        assert!(read(&mut parser, WHOLE).is_some());
+    }
+
+    #[test]
+    fn what_is_not_certain_is_left_to_the_decoder() {
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            r#"{"s":"a","n":1}"#,
+            r#"{"s":"a","n":1,"b":true} x"#,
+            r#"{"s":"a","n":1,"b":true,"b":true}"#,
+            r#"{"s":"a","n":1.5,"b":true}"#,
+            r#"{"s":"a","n":"1","b":true}"#,
+            r#"{"s":1,"n":1,"b":true}"#,
+            r#"{"s":null,"n":1,"b":true}"#,
+            r#"{"s":"a\n","n":1,"b":true}"#,
+            r#"{"\u0073":"a","n":1,"b":true}"#,
+            r#"{"s":"a","n":1,"b":true"#,
+            r#"{"s":"a","n":1,"b":true,}"#,
+        ] {
+            let mut parser = parser(true);
+            assert_eq!(read(&mut parser, bad), None, "{bad}");
+            assert!(read(&mut parser, WHOLE).is_some());
+            assert_eq!(read(&mut parser, bad), None, "{bad}, when the layout is known");
+        }
+        let mut strict = parser(false);
+        assert!(read(&mut strict, WHOLE).is_some());
+        assert_eq!(read(&mut strict, r#"{"s":"a","n":1,"b":true,"x":0}"#), None);
+    }
+
+    #[test]
+    fn a_record_ends_where_it_ends() {
+        let mut parser = parser(true);
+        let two = format!("{WHOLE}{WHOLE}");
+        for _ in 0..2 {
+            assert!(parser.parse(two.as_bytes(), 0, WHOLE.len()).is_some());
+            assert!(parser.parse(two.as_bytes(), WHOLE.len(), two.len()).is_some());
+            assert_eq!(parser.found[0], Found::Text(WHOLE.len() + 6, WHOLE.len() + 10));
+            assert!(parser.parse(two.as_bytes(), 0, WHOLE.len() - 1).is_none());
+            assert!(parser.parse(two.as_bytes(), 0, WHOLE.len() + 1).is_none());
+        }
+    }
+}

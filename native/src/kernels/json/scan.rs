@@ -125,3 +125,47 @@ fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u32 {
 fn equal_mask(a: &[u8; 16], b: &[u8; 16]) -> u32 {
     a.iter().zip(b).enumerate().fold(0, |mask, (i, (x, y))| mask | (u32::from(x == y) << i))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_bytes_are_found_at_every_place() {
+        for length in 0..40 {
+            for at in 0..length {
+                for byte in [b'"', b'\\', 0, 0x1f] {
+                    let mut data = vec![b'a'; length];
+                    data[at] = byte;
+                    assert_eq!((special::<true>(&data, 0), special::<false>(&data, 0)), (at, at));
+                    assert_eq!(special::<true>(&data, at + 1), length);
+                }
+                let mut data = vec![b' '; length];
+                data[at] = 0x80;
+                assert_eq!((special::<true>(&data, 0), special::<false>(&data, 0)), (at, length));
+                data[at] = 0x7f;
+                assert_eq!(special::<true>(&data, 0), length);
+            }
+        }
+    }
+
+    #[test]
+    fn a_literal_stands_where_all_of_it_does() {
+        for length in [0, 1, 15, 16, 17, 31, 32, 33, 50] {
+            let text: Vec<u8> = (0..length).map(|i| b'a' + i as u8 % 26).collect();
+            let literal = Literal::new(&text);
+            assert_eq!(literal.len(), length);
+            for room in [0, 40] {
+                let data = [&b"xyz"[..], &text, &vec![b'!'; room]].concat();
+                assert!(literal.stands_at(&data, 3, data.len()));
+                assert!(literal.stands_at(&data, 3, 3 + length));
+                for wrong in 0..length {
+                    let mut other = data.clone();
+                    other[3 + wrong] ^= 1;
+                    assert!(!literal.stands_at(&other, 3, other.len()), "{length} {wrong}");
+                    assert!(!literal.stands_at(&data, 3, 3 + wrong));
+                }
+            }
+        }
+    }
+}

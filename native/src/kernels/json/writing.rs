@@ -1,11 +1,8 @@
 //! JSON objects out of columns: the same text of every row around the texts of its values.
 
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
-
 use super::scan::special;
-use crate::kernels::buffers::{Held, Rows, large_bytes, no_room, room_for, to_bytes};
+use crate::kernels::rows::Rows;
+use crate::refused::{Refused, no_room, room_for};
 
 const NULL: &[u8] = b"null";
 /// Digits of the longest int64, its sign included.
@@ -13,48 +10,28 @@ const INT_BYTES_MAX: usize = 20;
 /// So much is reserved ahead at most.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 
-/// A column as Python hands it over.
-#[derive(FromPyObject)]
-enum Given<'py> {
-    /// Codes, values, and whether those are texts to be quoted, or JSON.
-    Coded(Held<i32>, Bound<'py, PyList>, bool),
-    /// JSON: data, offsets, nulls.
-    Raw(Held<u8>, Held<i64>, Option<Held<u8>>),
+/// A column of values.
+pub enum Part<'a> {
     /// Numbers and nulls.
-    Ints(Held<i64>, Option<Held<u8>>),
-}
-
-enum Part<'a> {
     Ints(&'a [i64], Option<&'a [u8]>),
+    /// Codes, the texts that they stand for, and whether those are to be quoted.
     Coded(&'a [i32], Vec<&'a [u8]>, bool),
+    /// JSON.
     Raw(Rows<'a>),
 }
 
-/// The values that codes use, others empty. `None`: one that is to be quoted needs more than quotes.
-fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyResult<Option<Vec<&'a [u8]>>> {
-    let mut texts: Vec<&[u8]> = vec![&[]; values.len()];
-    let mut seen = vec![false; values.len()];
-    for &code in codes {
-        let code = code as usize;
-        if *seen.get(code).ok_or_else(|| PyValueError::new_err(format!("no value has code {code}")))? {
-            continue;
-        }
-        seen[code] = true;
-        let Ok(text) = values[code].cast::<PyString>() else { return Ok(None) };
-        texts[code] = text.to_str()?.as_bytes();
-        if quoted && (special::<true>(texts[code], 0) < texts[code].len() || texts[code].contains(&0x7f)) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(texts))
+/// Whether a text needs no more than quotes.
+pub fn is_plain(text: &[u8]) -> bool {
+    special::<true>(text, 0) == text.len() && !text.contains(&0x7f)
 }
 
 impl Part<'_> {
-    fn len(&self) -> usize {
+    /// How many values it has; `None` where there are not as many null flags.
+    fn len(&self) -> Option<usize> {
         match self {
-            Part::Ints(numbers, _) => numbers.len(),
-            Part::Coded(codes, _, _) => codes.len(),
-            Part::Raw(rows) => rows.len(),
+            Part::Ints(numbers, nulls) => nulls.is_none_or(|n| n.len() == numbers.len()).then_some(numbers.len()),
+            Part::Coded(codes, _, _) => Some(codes.len()),
+            Part::Raw(rows) => Some(rows.len()),
         }
     }
 
@@ -111,45 +88,20 @@ fn write_int(number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// `befores[i]` and the i-th column's value, for each column, and a closing brace, for each row: `(data, int64 ends from 0
-/// on)`. `None`: a text that is to be quoted is none, or is not all printable ASCII without quotes and backslashes.
-#[pyfunction]
-pub fn write_records<'py>(
-    py: Python<'py>,
-    befores: Vec<Vec<u8>>,
-    columns: Vec<Bound<'py, PyAny>>,
-    count: usize,
-) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    let given: Vec<Given> = columns.iter().map(|column| column.extract()).collect::<PyResult<_>>()?;
-    let lists: Vec<Vec<Bound<'_, PyAny>>> = given
-        .iter()
-        .map(|one| if let Given::Coded(_, values, _) = one { values.iter().collect() } else { vec![] })
-        .collect();
-    let mut parts = vec![];
-    for (one, values) in given.iter().zip(&lists) {
-        let part = match one {
-            Given::Ints(numbers, nulls) => Part::Ints(numbers.slice(), nulls.as_ref().map(Held::slice)),
-            Given::Raw(data, offsets, nulls) => Part::Raw(Rows::of(data, offsets, nulls)?),
-            Given::Coded(codes, _, quoted) => {
-                let Some(texts) = used(codes.slice(), values, *quoted)? else { return Ok(None) };
-                Part::Coded(codes.slice(), texts, *quoted)
-            }
-        };
-        let nulls = if let Part::Ints(_, Some(nulls)) = &part { nulls.len() } else { count };
-        if part.len() != count || nulls != count {
-            return Err(PyValueError::new_err(format!("a column has {} values, not {count}", part.len())));
-        }
-        parts.push(part);
+/// `befores[i]` and the value of `parts[i]`, for each of them, and a closing brace, for each of `count` rows: the data and
+/// where each row ends, from a 0 on.
+///
+/// One text may be long and used by every row, so that all rows together have no room although their columns do.
+pub fn write(befores: &[Vec<u8>], parts: &[Part], count: usize) -> Result<(Vec<u8>, Vec<i64>), Refused> {
+    if let Some(part) = parts.iter().find(|part| part.len() != Some(count)) {
+        return Err(Refused::Value(match part.len() {
+            Some(other) => format!("a column has {other} values, not {count}"),
+            None => "a column has not one null flag per value".into(),
+        }));
     }
     if parts.len() != befores.len() {
-        return Err(PyValueError::new_err("there are not as many columns as names"));
+        return Err(Refused::Value("there are not as many columns as names".into()));
     }
-    let (data, ends) = py.detach(|| write(&befores, &parts, count))?;
-    Ok(Some((large_bytes(py, &data)?, to_bytes(py, &ends)).into_pyobject(py)?))
-}
-
-/// One text may be long and used by every row, so that all rows together have no room although their columns do.
-fn write(befores: &[Vec<u8>], parts: &[Part], count: usize) -> PyResult<(Vec<u8>, Vec<i64>)> {
     let mut data: Vec<u8> = vec![];
     let mut ends = room_for(count.saturating_add(1))?;
     ends.push(0);
@@ -169,4 +121,64 @@ fn write(befores: &[Vec<u8>], parts: &[Part], count: usize) -> PyResult<(Vec<u8>
         ends.push(data.len() as i64);
     }
     Ok((data, ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn befores(names: &[&str]) -> Vec<Vec<u8>> {
+        names.iter().map(|name| name.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn columns_become_objects() {
+        let raw = Rows::of(b"[1]{}", &[0, 3, 3, 5], Some(&[0, 1, 0])).unwrap();
+        let parts = [
+            Part::Ints(&[i64::MIN, 0, i64::MAX], Some(&[0, 1, 0])),
+            Part::Coded(&[1, 0, 1], vec![b"a", b"long text"], true),
+            Part::Coded(&[0, 0, 1], vec![b"null", b"2.5"], false),
+            Part::Raw(raw),
+        ];
+        let (data, ends) = write(&befores(&["{\"i\":", ",\"t\":", ",\"j\":", ",\"r\":"]), &parts, 3).unwrap();
+        let row = |i: usize| std::str::from_utf8(&data[ends[i] as usize..ends[i + 1] as usize]).unwrap();
+        assert_eq!(row(0), r#"{"i":-9223372036854775808,"t":"long text","j":null,"r":[1]}"#);
+        assert_eq!(row(1), r#"{"i":null,"t":"a","j":null,"r":null}"#);
+        assert_eq!(row(2), r#"{"i":9223372036854775807,"t":"long text","j":2.5,"r":{}}"#);
+        assert_eq!(ends.len(), 4);
+    }
+
+    #[test]
+    fn more_than_is_reserved_ahead_is_written_too() {
+        let long = vec![b'x'; AHEAD_BYTES_MAX / 4];
+        let (data, ends) = write(&befores(&["{"]), &[Part::Coded(&[0; 6], vec![&long], true)], 6).unwrap();
+        assert_eq!((data.len(), ends[6] as usize), (6 * (long.len() + 4), 6 * (long.len() + 4)));
+    }
+
+    #[test]
+    fn integers_are_written_as_rust_writes_them() {
+        for number in [0, 7, -7, 10, 99, -100, 1_234_567_890, i64::MIN, i64::MAX] {
+            let mut out = vec![];
+            write_int(number, &mut out);
+            assert_eq!(out, number.to_string().into_bytes());
+        }
+    }
+
+    #[test]
+    fn texts_that_need_more_than_quotes_are_known() {
+        assert!(is_plain(b"") && is_plain(b"a longer text of more than sixteen bytes ~"));
+        for text in [&b"\""[..], b"\\", b"\n", b"\x7f", "é".as_bytes(), b"0123456789abcdef\x1f"] {
+            assert!(!is_plain(text));
+        }
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_refused() {
+        let name = befores(&["{\"a\":"]);
+        for part in [Part::Ints(&[1], None), Part::Ints(&[1, 2], Some(&[0])), Part::Coded(&[0], vec![b"a"], true)] {
+            assert!(write(&name, &[part], 2).is_err());
+        }
+        assert!(write(&name, &[], 0).is_err());
+        assert_eq!(write(&[], &[], 2), Ok((b"}}".to_vec(), vec![0, 1, 2])));
+    }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -21,6 +22,7 @@ from penstock.state.errors import (
     SettingsError,
     StateCorruptedError,
 )
+from penstock.state.machine import state_directory as state_directory
 from penstock.state.machine.state_directory import QUARANTINED_MAX, StateDirectory, safe_name
 
 
@@ -57,6 +59,31 @@ def test_the_layout_is_as_documented_and_private(tmp_path: Path) -> None:
     directory.database_path("0_3").mkdir()
     (directory.database_path("0_3") / "CURRENT").touch()
     assert directory.tasks() == ["0_3"]
+
+
+def drawn(text: str) -> set[str]:
+    """The paths in the diagram of a docstring: what is indented more lies inside; a name ends where its meaning begins."""
+    paths: set[str] = set()
+    above: list[tuple[int, str]] = []
+    for line in text.partition("::\n\n")[2].partition("\n\n")[0].splitlines():
+        indent = len(line) - len(line.lstrip())
+        above = [(at, name) for at, name in above if at < indent]
+        above.append((indent, line.split()[0]))
+        paths.add("".join(name for _, name in above))
+    return paths
+
+
+def test_the_diagram_shows_what_is_in_the_folder(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path, "app")
+    directory.claim(cluster_id="c", fingerprint="f")
+    with directory.lock("0_3", timeout_s=0):
+        directory.database_path("0_3").mkdir()
+        directory.quarantine("0_3", "by a test")
+        directory.database_path("0_3").mkdir()
+    words = {"<state_dir>": str(tmp_path), "<application.id>": "app", "<task>": "0_3", "<n>": "1"}
+    shown = {re.sub("<.*?>", lambda word: words[word[0]], path) for path in drawn(state_directory.__doc__ or "")}
+    inside = [path for path in directory.path.rglob("*") if path.name != "reason.txt"]
+    assert shown == {f"{path}/" if path.is_dir() else str(path) for path in [directory.path, *inside]}
 
 
 def test_a_folder_keeps_its_identity(tmp_path: Path) -> None:

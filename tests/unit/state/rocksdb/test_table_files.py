@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,23 @@ def test_a_store_split_over_files_is_one_store_again(tmp_path: Path) -> None:
     backend.ingest("a", [tmp_path / f.name for f in files])
     assert (backend.position("a"), list(backend.range("a", None, None))) == (b"p", ENTRIES)
     backend.close()
+
+
+def test_a_large_store_is_split_into_as_many_files_as_it_takes(tmp_path: Path) -> None:
+    """An entry passes through the same few frames in the last file as in the first one."""
+    depths: list[int] = []
+
+    def entries() -> Iterator[tuple[bytes, bytes]]:
+        for i in range(60):
+            frame, depth = inspect.currentframe(), 0
+            while frame is not None:
+                frame, depth = frame.f_back, depth + 1
+            depths.append(depth)
+            yield b"%06d" % i, b"v"
+
+    files = write_ssts(tmp_path, "s", entries(), position=b"p", file_bytes=14)
+    assert [file.entries for file in files] == [2] * 30
+    assert depths[2] == depths[-2], "the way of an entry grows with every file"
 
 
 def test_an_empty_store_is_a_file_with_the_position(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
@@ -132,6 +133,42 @@ def test_closed_parts_refuse() -> None:
     with pytest.raises(RuntimeError, match="closed"):
         reader.drain(10, 0)
     consumer.close()
+
+
+def test_a_reader_of_a_closed_client_refuses() -> None:
+    consumer = Consumer(CONFIG)
+    reader = penstock_native.Reader(consumer, LIBRARY, VERSION, "mine")
+    reader.follow("t", 0)
+    consumer.close()
+    uses: list[Callable[[], Any]] = [
+        lambda: reader.drain(10, 0),
+        lambda: reader.follow("t", 1),
+        lambda: reader.leave("t", 0),
+    ]
+    for use in uses:
+        with pytest.raises(RuntimeError, match="the client is closed"):
+            use()
+    reader.close()
+    with pytest.raises(RuntimeError, match="the reader is closed"):
+        reader.drain(10, 0)
+
+
+def test_a_reader_that_outlives_its_client_is_dropped_in_peace() -> None:
+    consumer = Consumer(CONFIG)
+    reader = penstock_native.Reader(consumer, LIBRARY, VERSION, "mine")
+    reader.follow("t", 0)
+    consumer.close()
+    del reader
+    gc.collect()
+
+
+def test_a_writer_of_a_closed_client_refuses() -> None:
+    producer = Producer({**CONFIG, "group.id": ""})
+    of_it = penstock_native.Writer(producer, LIBRARY, VERSION, "mine")
+    producer.close()
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        of_it.send("t", [b"k"], [b"v"], [1], None, -1, 0, 1)
+    of_it.close()
 
 
 @pytest.mark.parametrize("length", [1, 115, 116, 117, 118, 119, 125, 126, 127, 128, 300])

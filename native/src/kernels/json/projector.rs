@@ -1,0 +1,204 @@
+//! Columns of the needed fields of JSON records.
+
+use super::record::{FIELDS_MAX, Field, Found, Kind, RecordParser};
+use crate::kernels::interner::Interned;
+use crate::kernels::rows::Rows;
+use crate::refused::Refused;
+
+/// A needed field's values, row by row; rows that are unsure hold zeros.
+pub enum Output<T> {
+    Text { interned: Interned<T>, codes: Vec<i32>, default: Option<Box<[u8]>> },
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Bool(Vec<u8>),
+}
+
+pub struct Needed<T> {
+    field: usize,
+    pub output: Output<T>,
+    /// Of numbers: 1 where there is none. Empty while none is missing.
+    pub nulls: Vec<u8>,
+}
+
+impl<T> Needed<T> {
+    fn begin_batch(&mut self, rows: usize) {
+        self.nulls.clear();
+        match &mut self.output {
+            Output::Text { interned, codes, .. } => {
+                interned.begin_batch();
+                start(codes, rows);
+            }
+            Output::Int(numbers) => start(numbers, rows),
+            Output::Float(numbers) => start(numbers, rows),
+            Output::Bool(numbers) => start(numbers, rows),
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, row: usize, rows: usize, data: &[u8], found: Found) {
+        match (&mut self.output, found) {
+            (Output::Text { interned, codes, default }, found) => {
+                codes[row] = match (found, default) {
+                    (Found::Text(from, to), _) => interned.codes.code(&data[from..to]),
+                    (Found::Absent, Some(text)) => interned.codes.code(text),
+                    _ => interned.codes.null(),
+                }
+            }
+            (Output::Int(numbers), Found::Int(number)) => numbers[row] = number,
+            (Output::Float(numbers), Found::Float(number)) => numbers[row] = number,
+            (Output::Bool(flags), Found::Bool(flag)) => flags[row] = flag.into(),
+            _ => {
+                if self.nulls.is_empty() {
+                    self.nulls = vec![0; rows];
+                }
+                self.nulls[row] = 1;
+            }
+        }
+    }
+}
+
+fn start<T: Clone + Default>(column: &mut Vec<T>, rows: usize) {
+    column.clear();
+    column.resize(rows, T::default());
+}
+
+impl<T> Output<T> {
+    /// Of a field of this kind; `default` is what a text has where it is missing.
+    pub fn of(kind: Kind, default: Option<Box<[u8]>>, texts_bytes_max: usize) -> Self {
+        match kind {
+            Kind::Str => Output::Text { interned: Interned::new(texts_bytes_max), codes: vec![], default },
+            Kind::Int => Output::Int(vec![]),
+            Kind::Float => Output::Float(vec![]),
+            Kind::Bool | Kind::Any => Output::Bool(vec![]),
+        }
+    }
+}
+
+const SURE: u8 = 0;
+pub const UNSURE: u8 = 1;
+
+/// Reads records of one type. Its state between batches (the layout of the last record, the texts seen) only saves time.
+pub struct Projector<T> {
+    parser: RecordParser,
+    pub needed: Vec<Needed<T>>,
+}
+
+impl<T> Projector<T> {
+    /// `fields`: every field that the type declares, with where its values go if it is needed.
+    pub fn new(fields: Vec<(Field, Output<T>)>, unknown_allowed: bool) -> Result<Self, Refused> {
+        if fields.len() > FIELDS_MAX {
+            return Err(Refused::Value(format!("{} fields, at most {FIELDS_MAX}", fields.len())));
+        }
+        let (mut declared, mut needed) = (vec![], vec![]);
+        for (index, (field, output)) in fields.into_iter().enumerate() {
+            if field.needed {
+                needed.push(Needed { field: index, output, nulls: vec![] });
+            }
+            declared.push(field);
+        }
+        Ok(Projector { parser: RecordParser::new(declared, unknown_allowed), needed })
+    }
+
+    /// The status of each row. A null row is sure, and its fields are null.
+    pub fn read(&mut self, rows: &Rows) -> Vec<u8> {
+        let count = rows.len();
+        for needed in &mut self.needed {
+            needed.begin_batch(count);
+        }
+        let mut status = vec![SURE; count];
+        for (row, unsure) in status.iter_mut().enumerate() {
+            if rows.is_null(row) {
+                for needed in &mut self.needed {
+                    needed.put(row, count, rows.data, Found::Null);
+                }
+                continue;
+            }
+            let (start, end) = rows.span(row);
+            if self.parser.parse(rows.data, start, end).is_none() {
+                *unsure = UNSURE;
+                continue;
+            }
+            for needed in &mut self.needed {
+                needed.put(row, count, rows.data, self.parser.found[needed.field]);
+            }
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn projector() -> Projector<String> {
+        let field = |name: &str, kind, nullable, required, default| Field {
+            name: name.as_bytes().into(),
+            kind,
+            nullable,
+            required,
+            needed: kind != Kind::Any,
+            default,
+        };
+        let fields = vec![
+            (
+                field("t", Kind::Str, true, false, Found::Absent),
+                Output::of(Kind::Str, Some((*b"none").into()), 1 << 20),
+            ),
+            (field("skipped", Kind::Any, true, false, Found::Absent), Output::of(Kind::Any, None, 0)),
+            (field("i", Kind::Int, true, false, Found::Int(-1)), Output::of(Kind::Int, None, 0)),
+            (field("f", Kind::Float, false, true, Found::Absent), Output::of(Kind::Float, None, 0)),
+            (field("b", Kind::Bool, false, false, Found::Absent), Output::of(Kind::Bool, None, 0)),
+        ];
+        Projector::new(fields, true).unwrap()
+    }
+
+    fn texts(needed: &mut Needed<String>) -> (Vec<i32>, Vec<Option<String>>) {
+        let Output::Text { interned, codes, .. } = &mut needed.output else { panic!("not a text") };
+        let make = |bytes: &[u8]| String::from_utf8(bytes.to_vec());
+        let values = interned.values(make).unwrap().map(|value| value.cloned()).collect();
+        (codes.clone(), values)
+    }
+
+    #[test]
+    fn records_become_a_column_per_needed_field() {
+        let mut projector = projector();
+        let records = [
+            r#"{"t":"a","f":1.5,"b":true}"#,
+            "",
+            "bad",
+            r#"{"f":2,"i":7,"skipped":[]}"#,
+            r#"{"t":null,"i":null,"f":0}"#,
+        ];
+        let data = records.concat();
+        let mut offsets = vec![0];
+        offsets.extend(records.iter().scan(0, |at, record| {
+            *at += record.len() as i64;
+            Some(*at)
+        }));
+        let rows = Rows::of(data.as_bytes(), &offsets, Some(&[0, 1, 0, 0, 0])).unwrap();
+        for _ in 0..2 {
+            assert_eq!(projector.read(&rows), [SURE, SURE, UNSURE, SURE, SURE]);
+            let [text, int, float, flag] = &mut projector.needed[..] else { panic!("four fields are needed") };
+            let (codes, values) = texts(text);
+            assert_eq!(values, [Some("a".to_string()), None, Some("none".to_string())]);
+            assert_eq!([codes[0], codes[1], codes[3], codes[4]], [0, 1, 2, 1]);
+            assert!(matches!(&int.output, Output::Int(numbers) if *numbers == [-1, 0, 0, 7, 0]));
+            assert_eq!(int.nulls, [0, 1, 0, 0, 1]);
+            assert!(matches!(&float.output, Output::Float(numbers) if *numbers == [1.5, 0.0, 0.0, 2.0, 0.0]));
+            assert_eq!(float.nulls, [0, 1, 0, 0, 0]);
+            assert!(matches!(&flag.output, Output::Bool(flags) if *flags == [1, 0, 0, 0, 0]));
+            assert_eq!(flag.nulls, [0, 1, 0, 1, 1]);
+        }
+    }
+
+    #[test]
+    fn more_fields_than_bits_are_refused() {
+        let fields = (0..=FIELDS_MAX).map(|i| {
+            let name = format!("f{i}").into_bytes().into();
+            let field =
+                Field { name, kind: Kind::Int, nullable: false, required: true, needed: true, default: Found::Absent };
+            (field, Output::<String>::of(Kind::Int, None, 0))
+        });
+        assert!(Projector::new(fields.collect(), true).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! A log of segments in memory. An entry is a header of 12 bytes, its key and its value.
+
+use std::collections::VecDeque;
+
+pub const HEADER: usize = 12;
+const SEGMENT_BYTES: usize = 1 << 20;
+const FIRST_SEGMENT_BYTES: usize = 4 << 10;
+pub const WRITTEN: u32 = 1 << 31;
+pub const USED: u32 = 1 << 30;
+pub const DEAD: u32 = 1 << 29;
+pub const KEY_LENGTH: u32 = DEAD - 1;
+/// As the length of a value: the key is not in the store.
+pub const ABSENT: u32 = u32::MAX;
+/// Where an entry lies: number of its segment, offset in it.
+pub type Place = u64;
+
+/// Header: the entry's whole length, flags and the key's length, the value's length or `ABSENT`.
+pub(super) struct Header {
+    pub total: usize,
+    pub flags: u32,
+    pub key: usize,
+    pub value: u32,
+}
+
+#[inline(always)]
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline(always)]
+pub(super) fn header(segment: &[u8], at: usize) -> Header {
+    let word = number(segment, at + 4);
+    Header {
+        total: number(segment, at) as usize,
+        flags: word & !KEY_LENGTH,
+        key: (word & KEY_LENGTH) as usize,
+        value: number(segment, at + 8),
+    }
+}
+
+#[derive(Default)]
+pub struct Log {
+    pub(super) segments: VecDeque<Vec<u8>>,
+    /// The number of the first segment.
+    pub(super) first: u64,
+    pub(super) bytes: usize,
+}
+
+impl Log {
+    #[inline(always)]
+    pub(super) fn at(&self, place: Place) -> (&[u8], usize) {
+        (&self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
+    }
+
+    #[inline(always)]
+    fn at_mut(&mut self, place: Place) -> (&mut [u8], usize) {
+        (&mut self.segments[((place >> 32) - self.first) as usize], place as u32 as usize)
+    }
+
+    pub(super) fn key(&self, place: Place) -> &[u8] {
+        let (segment, at) = self.at(place);
+        &segment[at + HEADER..at + HEADER + header(segment, at).key]
+    }
+
+    pub fn value(&self, place: Place) -> Option<&[u8]> {
+        let (segment, at) = self.at(place);
+        let head = header(segment, at);
+        let start = at + HEADER + head.key;
+        (head.value != ABSENT).then(|| &segment[start..start + head.value as usize])
+    }
+
+    pub(super) fn flags(&self, place: Place) -> u32 {
+        let (segment, at) = self.at(place);
+        number(segment, at + 4) & !KEY_LENGTH
+    }
+
+    pub(super) fn set_flags(&mut self, place: Place, flags: u32) {
+        let (segment, at) = self.at_mut(place);
+        let word = number(segment, at + 4) & KEY_LENGTH | flags;
+        segment[at + 4..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+
+    pub(super) fn append(&mut self, key: &[u8], value: Option<&[u8]>, flags: u32) -> Place {
+        let room = value.map_or(0, <[u8]>::len);
+        let total = HEADER + key.len() + room;
+        let full = self.segments.back().is_none_or(|s| s.len() + total > s.capacity());
+        if full {
+            let size = (self.bytes / 4).clamp(FIRST_SEGMENT_BYTES, SEGMENT_BYTES).max(total);
+            self.segments.push_back(Vec::with_capacity(size));
+            self.bytes += self.segments.back().map_or(0, Vec::capacity);
+        }
+        let number = self.first + self.segments.len() as u64 - 1;
+        let segment = self.segments.back_mut().expect("one was pushed when there was none");
+        let at = segment.len();
+        segment.extend_from_slice(&(total as u32).to_le_bytes());
+        segment.extend_from_slice(&(key.len() as u32 | flags).to_le_bytes());
+        segment.extend_from_slice(&value.map_or(ABSENT, |v| v.len() as u32).to_le_bytes());
+        segment.extend_from_slice(key);
+        segment.extend_from_slice(value.unwrap_or(&[]));
+        number << 32 | at as u64
+    }
+
+    /// Writes the value into the entry's own place, if it fits there.
+    pub(super) fn replace(&mut self, place: Place, value: Option<&[u8]>, flags: u32) -> bool {
+        let (segment, at) = self.at_mut(place);
+        let head = header(segment, at);
+        let start = at + HEADER + head.key;
+        if value.is_some_and(|v| v.len() > head.total - HEADER - head.key) {
+            return false;
+        }
+        segment[at + 4..at + 8].copy_from_slice(&(head.key as u32 | flags).to_le_bytes());
+        segment[at + 8..at + 12].copy_from_slice(&value.map_or(ABSENT, |v| v.len() as u32).to_le_bytes());
+        if let Some(value) = value {
+            segment[start..start + value.len()].copy_from_slice(value);
+        }
+        true
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = (Place, u32)> + '_ {
+        self.segments.iter().enumerate().flat_map(move |(i, segment)| {
+            let number = self.first + i as u64;
+            Entries { segment, at: 0 }.map(move |(at, flags)| (number << 32 | at as u64, flags))
+        })
+    }
+}
+
+/// The entries of a segment from `at` on: where each lies, and its flags.
+pub(super) struct Entries<'a> {
+    pub segment: &'a [u8],
+    pub at: usize,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = (usize, u32);
+
+    fn next(&mut self) -> Option<(usize, u32)> {
+        if self.at >= self.segment.len() {
+            return None;
+        }
+        let (at, head) = (self.at, header(self.segment, self.at));
+        self.at += head.total;
+        Some((at, head.flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_where_it_was_appended() {
+        let mut log = Log::default();
+        let places: Vec<Place> =
+            [(&b"k"[..], Some(&b"value"[..]), WRITTEN), (b"", Some(b""), USED), (b"gone", None, 0)]
+                .into_iter()
+                .map(|(key, value, flags)| log.append(key, value, flags))
+                .collect();
+        assert_eq!(places.iter().map(|&p| log.key(p)).collect::<Vec<_>>(), [&b"k"[..], b"", b"gone"]);
+        assert_eq!(places.iter().map(|&p| log.value(p)).collect::<Vec<_>>(), [Some(&b"value"[..]), Some(b""), None]);
+        assert_eq!(log.places().collect::<Vec<_>>(), [(places[0], WRITTEN), (places[1], USED), (places[2], 0)]);
+    }
+
+    #[test]
+    fn a_value_is_replaced_where_it_fits_and_nothing_else_changes() {
+        let mut log = Log::default();
+        let (first, second) = (log.append(b"a", Some(b"12345"), 0), log.append(b"b", Some(b"x"), 0));
+        assert!(log.replace(first, Some(b"123"), WRITTEN));
+        assert_eq!((log.value(first), log.flags(first)), (Some(&b"123"[..]), WRITTEN));
+        assert!(log.replace(first, None, 0));
+        assert_eq!(log.value(first), None);
+        assert!(log.replace(first, Some(b"54321"), USED), "the room of the first value stays");
+        assert!(!log.replace(first, Some(b"123456"), WRITTEN));
+        assert_eq!((log.value(first), log.flags(first)), (Some(&b"54321"[..]), USED));
+        log.set_flags(second, DEAD);
+        assert_eq!((log.key(second), log.value(second), log.flags(second)), (&b"b"[..], Some(&b"x"[..]), DEAD));
+    }
+
+    #[test]
+    fn segments_follow_one_another_and_take_what_is_larger_than_one() {
+        let mut log = Log::default();
+        let large = vec![7; SEGMENT_BYTES + 1];
+        let places: Vec<Place> = (0..=FIRST_SEGMENT_BYTES / 16).map(|_| log.append(b"key", Some(b"v"), 0)).collect();
+        let place = log.append(b"large", Some(&large), 0);
+        assert_eq!(log.value(place), Some(&large[..]));
+        assert!(log.segments.len() >= 3);
+        assert_eq!(log.bytes, log.segments.iter().map(Vec::capacity).sum::<usize>());
+        assert_eq!(log.places().map(|(p, _)| p).collect::<Vec<_>>(), [&places[..], &[place]].concat());
+    }
+}

@@ -1,0 +1,115 @@
+//! JSON into columns, and JSON that has its encoder's form: see `kernels::json`.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use super::buffers::{Held, rows_of, to_bytes};
+use super::interner::values_of;
+use crate::kernels::interner::check_rows;
+use crate::kernels::json::form::Form;
+use crate::kernels::json::projector::{Needed, Output, Projector, UNSURE};
+use crate::kernels::json::record::{Field, Found, Kind};
+
+/// A field as Python names it: kinds are `str`, `int`, `float`, `bool` and, where it is not needed, `any`. A field that
+/// is not required is `default` where it is missing, which is null or of the field's kind.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct FieldSpec<'py> {
+    name: String,
+    kind: String,
+    nullable: bool,
+    required: bool,
+    needed: bool,
+    default: Option<Bound<'py, PyAny>>,
+}
+
+fn opened(spec: FieldSpec<'_>, texts_bytes_max: usize) -> PyResult<(Field, Output<Py<PyAny>>)> {
+    let default = spec.default.as_ref();
+    let (kind, number) = match spec.kind.as_str() {
+        "str" => (Kind::Str, None),
+        "int" => (Kind::Int, default.map(|d| d.extract().map(Found::Int))),
+        "float" => (Kind::Float, default.map(|d| d.extract().map(Found::Float))),
+        "bool" => (Kind::Bool, default.map(|d| d.extract().map(Found::Bool))),
+        "any" if !spec.needed => (Kind::Any, None),
+        other => return Err(PyValueError::new_err(format!("field {}: no kind {other:?}", spec.name))),
+    };
+    let text = default.filter(|_| kind == Kind::Str).map(|d| d.extract::<String>()).transpose()?;
+    let output = Output::of(kind, text.map(|text| text.into_bytes().into()), texts_bytes_max);
+    let FieldSpec { name, nullable, required, needed, .. } = spec;
+    let default = number.transpose()?.unwrap_or(Found::Absent);
+    Ok((Field { name: name.into_bytes().into(), kind, nullable, required, needed, default }, output))
+}
+
+/// Text: `(codes, values)`. Others: `(numbers, nulls or None)`.
+fn finished<'py>(py: Python<'py>, needed: &mut Needed<Py<PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
+    let numbers = match &mut needed.output {
+        Output::Text { interned, codes, .. } => {
+            let values = values_of(py, interned, true)?;
+            return (to_bytes(py, codes), values).into_pyobject(py);
+        }
+        Output::Int(numbers) => to_bytes(py, numbers),
+        Output::Float(numbers) => to_bytes(py, numbers),
+        Output::Bool(numbers) => to_bytes(py, numbers),
+    };
+    let nulls = (!needed.nulls.is_empty()).then(|| to_bytes(py, &needed.nulls));
+    (numbers, nulls).into_pyobject(py)
+}
+
+/// See `kernels::json::projector::Projector`.
+#[pyclass(module = "penstock_native")]
+pub struct JsonProjector(Projector<Py<PyAny>>);
+
+#[pymethods]
+impl JsonProjector {
+    /// `fields`: of every field that the type declares; see `FieldSpec`.
+    #[new]
+    fn new(fields: Vec<FieldSpec>, unknown_allowed: bool, texts_bytes_max: usize) -> PyResult<Self> {
+        let fields = fields.into_iter().map(|spec| opened(spec, texts_bytes_max)).collect::<PyResult<_>>()?;
+        Ok(JsonProjector(Projector::new(fields, unknown_allowed)?))
+    }
+
+    /// `(status per row as bytes, or None if all are sure; one tuple per needed field)`. A null row is sure, and its
+    /// fields are null.
+    fn project<'py>(
+        &mut self,
+        py: Python<'py>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        nulls: Option<Held<u8>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let rows = rows_of(&data, &offsets, nulls.as_ref())?;
+        check_rows(rows.len())?;
+        let projector = &mut self.0;
+        let status = py.detach(|| projector.read(&rows));
+        let columns = projector.needed.iter_mut().map(|n| finished(py, n)).collect::<PyResult<Vec<_>>>()?;
+        let status = status.contains(&UNSURE).then(|| to_bytes(py, &status));
+        (status, PyList::new(py, columns)?).into_pyobject(py)
+    }
+}
+
+/// See `kernels::json::form::Form`.
+#[pyclass(module = "penstock_native")]
+pub struct JsonForm(Form);
+
+#[pymethods]
+impl JsonForm {
+    /// `fields`: what stands before each value, its kind (`str`, `int`, `bool`), and whether it may be null.
+    #[new]
+    fn new(fields: Vec<(Vec<u8>, String, bool)>) -> PyResult<Self> {
+        Ok(JsonForm(Form::new(fields)?))
+    }
+
+    /// A byte per row, 1 where a row has not the form; `None` when all have, nulls among them.
+    fn others<'py>(
+        &self,
+        py: Python<'py>,
+        data: Held<u8>,
+        offsets: Held<i64>,
+        nulls: Option<Held<u8>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let rows = rows_of(&data, &offsets, nulls.as_ref())?;
+        let others = py.detach(|| self.0.others(&rows));
+        Ok(others.contains(&1).then(|| to_bytes(py, &others)))
+    }
+}

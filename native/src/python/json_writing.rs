@@ -1,0 +1,68 @@
+//! JSON out of columns: see `kernels::json::writing`.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use super::buffers::{Held, large_bytes, rows_of, to_bytes};
+use crate::kernels::json::writing::{Part, is_plain, write};
+
+/// A column as Python hands it over.
+#[derive(FromPyObject)]
+enum Given<'py> {
+    /// Codes, values, and whether those are texts to be quoted, or JSON.
+    Coded(Held<i32>, Bound<'py, PyList>, bool),
+    /// JSON: data, offsets, nulls.
+    Raw(Held<u8>, Held<i64>, Option<Held<u8>>),
+    /// Numbers and nulls.
+    Ints(Held<i64>, Option<Held<u8>>),
+}
+
+/// The values that codes use, others empty. `None`: one that is to be quoted needs more than quotes.
+fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyResult<Option<Vec<&'a [u8]>>> {
+    let mut texts: Vec<&[u8]> = vec![&[]; values.len()];
+    let mut seen = vec![false; values.len()];
+    for &code in codes {
+        let code = code as usize;
+        if *seen.get(code).ok_or_else(|| PyValueError::new_err(format!("no value has code {code}")))? {
+            continue;
+        }
+        seen[code] = true;
+        let Ok(text) = values[code].cast::<PyString>() else { return Ok(None) };
+        texts[code] = text.to_str()?.as_bytes();
+        if quoted && !is_plain(texts[code]) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(texts))
+}
+
+/// `befores[i]` and the i-th column's value, for each column, and a closing brace, for each row: `(data, int64 ends from 0
+/// on)`. `None`: a text that is to be quoted is none, or is not all printable ASCII without quotes and backslashes.
+#[pyfunction]
+pub fn write_records<'py>(
+    py: Python<'py>,
+    befores: Vec<Vec<u8>>,
+    columns: Vec<Bound<'py, PyAny>>,
+    count: usize,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let given: Vec<Given> = columns.iter().map(|column| column.extract()).collect::<PyResult<_>>()?;
+    let lists: Vec<Vec<Bound<'_, PyAny>>> = given
+        .iter()
+        .map(|one| if let Given::Coded(_, values, _) = one { values.iter().collect() } else { vec![] })
+        .collect();
+    let mut parts = vec![];
+    for (one, values) in given.iter().zip(&lists) {
+        let part = match one {
+            Given::Ints(numbers, nulls) => Part::Ints(numbers.slice(), nulls.as_ref().map(Held::slice)),
+            Given::Raw(data, offsets, nulls) => Part::Raw(rows_of(data, offsets, nulls.as_ref())?),
+            Given::Coded(codes, _, quoted) => {
+                let Some(texts) = used(codes.slice(), values, *quoted)? else { return Ok(None) };
+                Part::Coded(codes.slice(), texts, *quoted)
+            }
+        };
+        parts.push(part);
+    }
+    let (data, ends) = py.detach(|| write(&befores, &parts, count))?;
+    Ok(Some((large_bytes(py, &data)?, to_bytes(py, &ends)).into_pyobject(py)?))
+}

@@ -1,0 +1,56 @@
+//! The module `penstock_native` as Python sees it. Here alone is Python spoken of: all else works on slices.
+
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::refused::Refused;
+
+mod buffers;
+mod client;
+mod entry_map;
+mod group;
+mod handed;
+mod interner;
+mod json_reading;
+mod json_writing;
+mod reader;
+mod rows;
+mod strings;
+mod tally;
+mod words;
+mod writer;
+
+/// Changes with every change of a signature: a module that was built from other sources is not used.
+const INTERFACE: u32 = 7;
+
+impl From<Refused> for PyErr {
+    fn from(refused: Refused) -> PyErr {
+        match refused {
+            Refused::Value(text) => PyValueError::new_err(text),
+            Refused::Index(text) => PyIndexError::new_err(text),
+            Refused::NoRoom => PyMemoryError::new_err(()),
+        }
+    }
+}
+
+#[pymodule]
+fn penstock_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<writer::Writer>()?;
+    module.add_class::<entry_map::EntryMap>()?;
+    module.add_class::<interner::Interner>()?;
+    module.add_class::<json_reading::JsonProjector>()?;
+    module.add_class::<json_reading::JsonForm>()?;
+    module.add_function(wrap_pyfunction!(json_writing::write_records, module)?)?;
+    module.add_class::<tally::Tally>()?;
+    module.add_function(wrap_pyfunction!(group::group_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(group::highest_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(group::count_rows_so_far, module)?)?;
+    module.add_function(wrap_pyfunction!(group::sum_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::pack_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::list_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::partition_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(words::split_words, module)?)
+}

@@ -1,0 +1,42 @@
+//! Why something was not done, for whoever turns it into an exception.
+
+/// An argument that cannot be used, or more memory than there is.
+#[derive(Debug, PartialEq)]
+pub enum Refused {
+    Value(String),
+    Index(String),
+    /// Where Rust would end the process: of what is as large as a number from outside says.
+    NoRoom,
+}
+
+/// `NoRoom`, whatever the allocator said.
+pub fn no_room<E>(_: E) -> Refused {
+    Refused::NoRoom
+}
+
+/// An empty vector with room for so many.
+pub fn room_for<T>(count: usize) -> Result<Vec<T>, Refused> {
+    let mut empty = vec![];
+    empty.try_reserve_exact(count).map_err(no_room)?;
+    Ok(empty)
+}
+
+/// So many of the value.
+pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Refused> {
+    let mut column = room_for(count)?;
+    column.resize(count, value);
+    Ok(column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_room_for_is_refused() {
+        assert_eq!(room_for::<u64>(usize::MAX), Err(Refused::NoRoom));
+        assert_eq!(filled(1u8, usize::MAX), Err(Refused::NoRoom));
+        assert_eq!(filled(7u8, 3), Ok(vec![7, 7, 7]));
+        assert!(room_for::<u64>(5).is_ok_and(|room| room.is_empty() && room.capacity() >= 5));
+    }
+}

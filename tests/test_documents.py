@@ -15,6 +15,7 @@ import penstock as ps
 from penstock import col
 from penstock.state.errors import SettingsError
 from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.streams.cli.main import build_parser
 from penstock.streams.kafka.client_config import admin_config, producer_config
 from penstock.streams.runtime import metric_values
 from penstock.streams.task.error_policies import Policies
@@ -65,6 +66,19 @@ def test_the_first_sample_of_the_readme_writes_what_its_test_says() -> None:
 
 def test_every_block_of_the_readme_is_run() -> None:
     assert len(blocks("README.md", "python")) == 2
+
+
+def test_the_commands_on_spark_are_ones_and_verify_compares_outputs() -> None:
+    lines = [line.split("#")[0].split() for d in ("README.md", "OPERATING.md") for line in indented(d)]
+    given = [words[1:] for words in lines if words[:1] == ["penstock"] and "topology" in str(words[2:3])]
+    parsed = {words[0]: build_parser(words).parse_args(words) for words in given}
+    assert {"worker", "compact", "replay", "verify"} <= set(parsed)
+    assert parsed["verify"].guarantee == "exactly_once", "at least once, only stores are compared"
+
+
+def indented(document: str) -> list[str]:
+    """The indented lines of a document of the project."""
+    return [line.strip() for line in (ROOT / document).read_text().splitlines() if line.startswith("    ")]
 
 
 def test_the_sample_of_the_language_writes_its_totals() -> None:

@@ -44,6 +44,12 @@ def new_attempt(now_ms: int) -> str:
     return f"{now_ms:013d}-{uuid.uuid4().hex[:12]}"
 
 
+def begun_ms(attempt: str) -> int | None:
+    """When the run of this name began; ``None`` for another kind of name."""
+    found = _ATTEMPT.match(attempt)
+    return None if found is None else int(found[1])
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotListing:
     """The published snapshots of a store partition, newest first, and what is wrong with those that are damaged."""
@@ -182,8 +188,8 @@ class SnapshotRepository:
             if name in kept or _MANIFEST.fullmatch(name):
                 continue
             attempt = name.rsplit("-", 1)[0]
-            age = _ATTEMPT.match(name)
-            abandoned = age is not None and now_ms - int(age[1]) > ABANDONED_MS
+            began = begun_ms(name)
+            abandoned = began is not None and now_ms - began > ABANDONED_MS
             if attempt in retired or (abandoned and attempt not in published):
                 removed.append(name)
         # Manifests first: what a reader can find has its files.

@@ -45,6 +45,9 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Remove a file if it is there."""
 
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it, if it is there. Not atomic: readers may find a part of it."""
+
 
 def open_storage(url: str | Path) -> Storage:
     """The storage at a path or URL. Raises ``SettingsError`` for a URL that nothing installed can read."""
@@ -106,6 +109,10 @@ class LocalStorage:
     def delete(self, path: str) -> None:
         with self._faults("remove", path):
             (self._root / path).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        with self._faults("remove", folder), suppress(FileNotFoundError):
+            shutil.rmtree(self._root / folder)
 
     def _place(self, path: str) -> Path:
         target = self._root / path
@@ -183,6 +190,11 @@ class FsspecStorage:
     def delete(self, path: str) -> None:
         with self._faults("remove", path), suppress(FileNotFoundError):
             self._fs.rm_file(self._at(path))
+
+    def delete_folder(self, folder: str) -> None:
+        with self._faults("remove", folder), suppress(FileNotFoundError):
+            self._fs.invalidate_cache(self._at(folder))
+            self._fs.rm(self._at(folder), recursive=True)
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"

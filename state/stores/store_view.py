@@ -122,6 +122,11 @@ class KeyValueStoreView:
             self.load((key,))
         return self.unpack(entries[key])
 
+    def changed(self, key: bytes) -> bool:
+        """Whether the key was written since the last commit."""
+        self.load((key,))
+        return key in self.dirty
+
     def unpack(self, entry: Any) -> tuple[Any, int] | None:
         """An entry's value and timestamp."""
         if entry is None or self.immutable:

@@ -8,6 +8,7 @@ from typing import Any
 
 def register(subparsers: Any) -> None:
     """Add the command."""
+    from penstock.streams.cli.client_options import above_zero
     from penstock.streams.cli.spark_options import add_common
 
     parser = subparsers.add_parser("compact", help="make snapshots of an application's stores from their changelogs")
@@ -22,7 +23,18 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--full", action="store_true", help="read whole changelogs, not only what follows a snapshot")
     parser.add_argument(
-        "--keep", type=int, default=3, metavar="N", help="snapshots of each store partition that stay (default: 3)"
+        "--keep",
+        type=above_zero,
+        default=3,
+        metavar="N",
+        help="snapshots of each store partition that stay (default: 3)",
+    )
+    parser.add_argument(
+        "--keep-savepoints",
+        type=above_zero,
+        default=3,
+        metavar="N",
+        help="savepoints that stay with their snapshots, beside pinned ones (default: 3)",
     )
     parser.set_defaults(run=run)
 
@@ -30,7 +42,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compact, and say what was done."""
     from penstock.state.errors import SettingsError
-    from penstock.streams.cli.spark_options import inputs_of, require_spark, show
+    from penstock.streams.cli.spark_options import inputs_of, require_spark, say, show
 
     require_spark()
     from penstock.streams.spark.compaction import compact
@@ -48,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         at=args.at,
         full=args.full,
         keep=args.keep,
+        keep_savepoints=args.keep_savepoints,
+        progress=say,
         session=given.session,
     )
     rows = [
@@ -64,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     ]
     show("snapshots", ["store", "partition", "entries", "bytes", "changelog offset", ""], rows)
     savepoint = f"; savepoint {result.savepoint}" if result.savepoint else ""
+    if result.no_savepoint:
+        print(f"no savepoint: {result.no_savepoint}")
     for caution in result.cautions:
         print(f"caution: {caution}")
     print(f"published in {repository} in {result.seconds:.1f} s{savepoint}")

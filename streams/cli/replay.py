@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def register(subparsers: Any) -> None:
     """Add the command."""
+    from penstock.streams.cli.client_options import above_zero
     from penstock.streams.cli.spark_options import add_begin, add_common
 
     parser = subparsers.add_parser("replay", help="run a topology as a Spark batch over [from, to) of the log")
@@ -25,6 +26,14 @@ def register(subparsers: Any) -> None:
         help="the application's committed positions, or the inputs' ends (default: committed)",
     )
     parser.add_argument("--recompute", action="store_true", help="compute repartition topics instead of reading them")
+    parser.add_argument(
+        "--keep",
+        type=above_zero,
+        default=3,
+        metavar="N",
+        help="replays that stay in the folder, beside pinned ones (default: 3)",
+    )
+    parser.add_argument("--pin", action="store_true", help="keep this one until penstock replays --unpin")
     parser.set_defaults(run=run)
 
 
@@ -36,7 +45,15 @@ def run(args: argparse.Namespace) -> int:
     from penstock.streams.spark.replay_job import replay
 
     given = inputs_of(args)
-    result = replay(args.topology, output=args.output, to=args.to, recompute=args.recompute, **begin_of(args, given))
+    result = replay(
+        args.topology,
+        output=args.output,
+        to=args.to,
+        recompute=args.recompute,
+        keep=args.keep,
+        pin=args.pin,
+        **begin_of(args, given),
+    )
     done = result.replay
     rows = [
         [
@@ -51,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"began at {done.started_from}: {began(done.inputs)}")
     for caution in done.cautions:
         print(f"caution: {caution}")
-    print(f"{done.records:,} records in {result.seconds:.1f} s; published in {args.output}")
+    print(f"{done.records:,} records in {result.seconds:.1f} s; published in {result.output}")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,7 @@ def begin_of(args: argparse.Namespace, given: Given) -> dict[str, Any]:
         "repository": args.repository or given.snapshots,
         "options": given.options,
         "exactly_once": given.exactly_once,
+        "progress": say,
         "session": given.session,
     }
 
@@ -136,3 +138,8 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def say(line: str) -> None:
+    """Tell how far a job is, where what it prints in the end is not disturbed."""
+    print(line, file=sys.stderr, flush=True)

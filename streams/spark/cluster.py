@@ -65,11 +65,13 @@ class CommittedInput:
 
 
 class Cluster:
-    """The driver's view of one cluster and one application's group."""
+    """The driver's view of one cluster and one application's group. ``uncommitted``: a consumer that sees the ends of open
+    transactions too; without it there are none."""
 
-    def __init__(self, consumer: LogConsumer, admin: LogAdmin) -> None:
+    def __init__(self, consumer: LogConsumer, admin: LogAdmin, uncommitted: LogConsumer | None = None) -> None:
         self._consumer = consumer
         self._admin = admin
+        self._uncommitted = uncommitted or consumer
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Of topics that exist."""
@@ -90,6 +92,10 @@ class Cluster:
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """First offset still there and last stable offset of each."""
         return {tp: retried(partial(self._consumer.watermarks, tp)) for tp in sorted(set(partitions))}
+
+    def open_transactions(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+        """Whether one of these partitions has records behind the last stable offset that ``ends`` names."""
+        return any(retried(partial(self._uncommitted.watermarks, tp))[1] > end for tp, (_, end) in sorted(ends.items()))
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedInput]:
         """Stable committed positions; partitions without one are left out."""
@@ -124,14 +130,17 @@ class Cluster:
     def close(self) -> None:
         """Release the clients."""
         self._consumer.close()
+        if self._uncommitted is not self._consumer:
+            self._uncommitted.close()
 
 
 @contextmanager
 def open_cluster(connection: Connection, application_id: str) -> Iterator[Cluster]:
     """The cluster as the application's group sees it; the group is only asked, never joined."""
     servers, client = connection.bootstrap_servers, connection.client
-    consumer = KafkaConsumer(consumer_config(servers, application_id, client))
-    cluster = Cluster(consumer, KafkaAdmin(admin_config(servers, client)))
+    config = consumer_config(servers, application_id, client)
+    uncommitted = KafkaConsumer({**config, "isolation.level": "read_uncommitted"})
+    cluster = Cluster(KafkaConsumer(config), KafkaAdmin(admin_config(servers, client)), uncommitted)
     try:
         yield cluster
     finally:

@@ -21,7 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
+import msgspec
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from penstock.state.errors import IncompatibleError, SettingsError
 from penstock.state.log import TopicPartition
@@ -41,16 +43,29 @@ from penstock.streams.spark.compact_executor import (
     write_snapshots,
 )
 from penstock.streams.spark.failures import translated
+from penstock.streams.spark.places import absolute
+from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import KafkaSource, read_ranges
-from penstock.streams.spark.savepoint import SavedInput, SavedStore, Savepoint, SavepointRepository
+from penstock.streams.spark.savepoint import (
+    SavedInput,
+    SavedOutput,
+    SavedStore,
+    Savepoint,
+    SavepointRepository,
+)
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import TopologyRef
+from penstock.streams.spark.slots import spread
+from penstock.streams.spark.written import written_topics
 from penstock.streams.task import commit_metadata
 from penstock.streams.topology_loading import load_topology
 from penstock.topologies.graph.topology import Subtopology, Topology
 
 At = Literal["committed", "end"]
 FILE_BYTES = 64 << 20
+KEEP_SAVEPOINTS = 3
+_QUIET_ATTEMPTS = 10
+_QUIET_EVERY_S = 0.2
 _FRESH_PERCENT = 45
 """A snapshot of the very same offset is left alone while it is younger than this part of ``delete.retention.ms``; later
 it is written again, so that its age, by which deletions are judged, starts anew."""
@@ -67,22 +82,25 @@ class CompactedStore:
 
 @dataclasses.dataclass(frozen=True)
 class CompactResult:
-    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit.
-    ``cautions``: what limits the snapshots."""
+    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit, which
+    ``no_savepoint`` explains. ``cautions``: what limits the snapshots."""
 
     stores: tuple[CompactedStore, ...]
     savepoint: str | None
     seconds: float
     cautions: tuple[str, ...] = ()
+    no_savepoint: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class CompactPlan:
-    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone."""
+    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone. ``no_savepoint``: why there
+    is none."""
 
     targets: tuple[CompactTarget, ...]
     fresh: tuple[Manifest, ...]
     savepoint: Savepoint | None
+    no_savepoint: str | None = None
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -105,15 +123,19 @@ def compact(
     at: At = "committed",
     full: bool = False,
     keep: int = 3,
+    keep_savepoints: int = KEEP_SAVEPOINTS,
+    progress: Say | None = None,
     session: SparkSettings | None = None,
 ) -> CompactResult:
     """Compact the changelogs of an application's stores (``stores``: only these) into the repository, a folder or an
     fsspec URL. ``full``: read the changelogs from their begin. ``keep``: how many snapshots of each store partition
-    stay.
+    stay. ``keep_savepoints``: how many savepoints, beside the pinned ones, with the snapshots that they name. ``progress``
+    takes a line every few seconds.
 
     Raises ``IncompatibleError`` when a changelog no longer holds what is needed, ``SettingsError`` for an application
     that the cluster does not know, ``EnvironmentFault`` when Spark or the repository fails. Nothing is half published.
     """
+    repository = absolute(repository)
     built = topology if isinstance(topology, Topology) else load_topology(topology)
     began = time.monotonic()
     with open_cluster(connection, application_id) as cluster:
@@ -122,15 +144,17 @@ def compact(
         )
     if plan.targets:
         with spark_session(session) as spark:
-            written = run_compaction(spark, connection.source(), repository, plan)
+            total = sum(t.end - t.start for t in plan.targets)
+            with watched(spark, "the compaction", progress, total):
+                written = run_compaction(spark, connection.source(), repository, plan)
     else:
         written = {}
-    publish(repository, plan, written, keep)
+    publish(repository, plan, written, keep, keep_savepoints)
     done = [CompactedStore(m, plan.targets[place].start) for place, m in sorted(written.items())]
     done += [CompactedStore(m, None) for m in plan.fresh]
     done.sort(key=lambda d: d.manifest.of)
     saved = plan.savepoint.name if plan.savepoint is not None else None
-    return CompactResult(tuple(done), saved, time.monotonic() - began, plan.cautions)
+    return CompactResult(tuple(done), saved, time.monotonic() - began, plan.cautions, plan.no_savepoint)
 
 
 def _now_ms() -> int:
@@ -156,39 +180,63 @@ def plan_compaction(
     snapshots = SnapshotRepository(repository)
     targets: list[CompactTarget] = []
     fresh: list[Manifest] = []
-    inputs: dict[TopicPartition, CommittedInput] = {}
-    exact = at == "committed" and stores is None and len(wanted) == len(topology.stores)
+    unknown: list[str] = []
+    counts = cluster.require_counts(
+        topic
+        for sub in topology.subtopologies
+        for topic in (
+            *(changelog_topic(application_id, s) for s in sub.stores if s in wanted),
+            *_input_topics(topology, sub, application_id),
+        )
+    )
+    # Before the changelogs' ends are asked for: what is committed is in them.
+    reached = _reached(topology, application_id, cluster, counts) if at == "committed" else Reached({}, (), False)
     cluster_id = ""
     for sub in topology.subtopologies:
         specs = [s for s in sub.stores if s in wanted]
-        counts = cluster.require_counts(
-            [changelog_topic(application_id, s) for s in specs] + _input_topics(topology, sub, application_id)
-        )
         topics = _input_topics(topology, sub, application_id)
         partitions = range(max(counts[t] for t in topics))
-        asked = [TopicPartition(t, p) for t in topics for p in range(counts[t])]
-        # Before the changelogs' ends are asked for: what is committed is in them.
-        committed = cluster.committed(asked) if at == "committed" else {}
+        committed = {tp: c for tp, c in reached.inputs.items() if tp.topic in topics}
         if at == "committed" and specs and not committed:
             raise SettingsError(
                 f"the group {application_id} has no committed offsets for {', '.join(topics)}; check the application id, or "
                 "compact to the changelogs' ends (--at end)"
             )
-        inputs |= committed
         for spec in specs:
             facts = cluster.changelog_facts(changelog_topic(application_id, spec), partitions)
             for p in partitions:
                 cluster_id = facts[p].cluster_id
                 mine = {tp: c for tp, c in committed.items() if tp.partition == p}
                 target, known = _target(application_id, spec, p, facts[p], mine, at, now_ms)
-                exact = exact and known
+                if not known:
+                    unknown.append(f"{spec.name} [{p}]")
                 found = _on_base(target, snapshots, full, now_ms)
                 if isinstance(found, Manifest):
                     fresh.append(found)
                 else:
                     targets.append(dataclasses.replace(found, place=len(targets)))
-    savepoint = _savepoint(application_id, cluster_id, inputs, now_ms) if exact and inputs else None
-    return CompactPlan(tuple(targets), tuple(fresh), savepoint)
+    without = _without_savepoint(topology, wanted, stores, at, unknown)
+    savepoint = _savepoint(application_id, cluster_id, reached, now_ms) if without is None else None
+    return CompactPlan(tuple(targets), tuple(fresh), savepoint, without)
+
+
+def _without_savepoint(
+    topology: Topology, wanted: Sequence[StoreSpec], stores: Sequence[str] | None, at: At, unknown: Sequence[str]
+) -> str | None:
+    """Why the snapshots make no savepoint; ``None`` when they do."""
+    if at != "committed":
+        return "the snapshots stand at the changelogs' ends, and a savepoint stands at a commit; use --at committed"
+    if stores is not None:
+        return "a savepoint holds all stores, and only some were asked for; leave --store out"
+    unlogged = [s.name for s in topology.stores if s not in wanted]
+    if unlogged:
+        return f"{', '.join(unlogged)} has no changelog, so nothing can be told of it; a replay begins at the start instead"
+    if unknown:
+        return (
+            f"the committed positions do not say where the changelog of {', '.join(unknown[:5])} stood: its task has "
+            "committed nothing yet, or another tool set the group's offsets; let the workers commit, and compact again"
+        )
+    return None
 
 
 def _wanted(topology: Topology, names: Sequence[str] | None) -> list[StoreSpec]:
@@ -286,9 +334,40 @@ def _says_the_same(manifest: Manifest, target: CompactTarget, now_ms: int) -> bo
     return not target.facts.compacted or age_ms * 100 < target.facts.delete_retention_ms * _FRESH_PERCENT
 
 
-def _savepoint(
-    application_id: str, cluster_id: str, inputs: Mapping[TopicPartition, CommittedInput], now_ms: int
-) -> Savepoint:
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """What the application has committed, and how far its output topics go. ``exact``: all that was written up to that
+    commit stands before these offsets, and nothing else."""
+
+    inputs: Mapping[TopicPartition, CommittedInput]
+    outputs: tuple[SavedOutput, ...]
+    exact: bool
+
+
+def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> Reached:
+    """The committed positions, and the outputs' ends at a moment when nothing was being written, if there is one soon."""
+    asked = [
+        TopicPartition(t, p)
+        for sub in topology.subtopologies
+        for t in _input_topics(topology, sub, application_id)
+        for p in range(counts[t])
+    ]
+    written = cluster.partition_counts(written_topics(topology, application_id))
+    outputs = [TopicPartition(t, p) for t, n in written.items() for p in range(n)]
+    for attempt in range(_QUIET_ATTEMPTS):
+        if attempt:
+            time.sleep(_QUIET_EVERY_S)
+        committed = cluster.committed(asked)
+        ends = cluster.ends(outputs)
+        # Without an open transaction what was committed is visible, and without another commit it is all there is.
+        exact = not cluster.open_transactions(ends) and cluster.committed(asked) == committed
+        if exact:
+            break
+    saved = tuple(SavedOutput(tp.topic, tp.partition, end) for tp, (_, end) in sorted(ends.items()))
+    return Reached(committed, saved, exact)
+
+
+def _savepoint(application_id: str, cluster_id: str, reached: Reached, now_ms: int) -> Savepoint:
     """Without its stores, which are known when they are written."""
     return Savepoint(
         application_id=application_id,
@@ -296,9 +375,11 @@ def _savepoint(
         name=new_attempt(now_ms),
         inputs=tuple(
             SavedInput(tp.topic, tp.partition, c.offset, commit_metadata.encode(c.metadata))
-            for tp, c in sorted(inputs.items())
+            for tp, c in sorted(reached.inputs.items())
         ),
         stores=(),
+        outputs=reached.outputs,
+        outputs_exact=reached.exact,
     )
 
 
@@ -323,8 +404,7 @@ def run_compaction(
     seen = spark.createDataFrame([(t.place, None, -1, None) for t in plan.targets], ENTRY_SCHEMA)
     with translated("the compaction"):
         rows = (
-            entries.unionByName(seen)
-            .repartition(len(plan.targets), "place")
+            spread(entries.unionByName(seen), F.col("place"), [t.end - t.start for t in plan.targets])
             .sortWithinPartitions("place", "store_key", "change")
             .mapInArrow(
                 partial(write_snapshots, repository, file_bytes, {t.place: t for t in plan.targets}), MANIFEST_SCHEMA
@@ -337,18 +417,28 @@ def run_compaction(
     return written
 
 
-def publish(repository: str, plan: CompactPlan, written: Mapping[int, Manifest], keep: int) -> None:
-    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest, though none of
-    these."""
-    snapshots = SnapshotRepository(repository)
+def publish(
+    repository: str,
+    plan: CompactPlan,
+    written: Mapping[int, Manifest],
+    keep: int,
+    keep_savepoints: int = KEEP_SAVEPOINTS,
+) -> None:
+    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest snapshots and the
+    ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
+    snapshots, savepoints = SnapshotRepository(repository), SavepointRepository(repository)
     for manifest in written.values():
         snapshots.publish(manifest)
     everything = [*written.values(), *plan.fresh]
     if plan.savepoint is not None:
         stores = tuple(SavedStore(m.store, m.partition, m.name) for m in _in_order(everything))
-        SavepointRepository(repository).publish(_with_stores(plan.savepoint, stores))
+        savepoints.publish(msgspec.structs.replace(plan.savepoint, stores=stores))
+    needed: set[str] = set()
+    for application_id in {m.application_id for m in everything}:
+        savepoints.prune(application_id, keep=keep_savepoints)
+        needed |= savepoints.manifests(application_id)
     for manifest in everything:
-        snapshots.prune(manifest.of, keep=keep, now_ms=_now_ms(), live=[manifest.name])
+        snapshots.prune(manifest.of, keep=keep, now_ms=_now_ms(), live=[manifest.name, *needed])
 
 
 def _in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -356,13 +446,3 @@ def _in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
         return manifest.of
 
     return sorted(manifests, key=of)
-
-
-def _with_stores(savepoint: Savepoint, stores: tuple[SavedStore, ...]) -> Savepoint:
-    return Savepoint(
-        application_id=savepoint.application_id,
-        cluster_id=savepoint.cluster_id,
-        name=savepoint.name,
-        inputs=savepoint.inputs,
-        stores=stores,
-    )

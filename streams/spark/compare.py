@@ -2,7 +2,8 @@
 
 Every comparison gives one row per subject (a topic or a store): rows on either side, how many differ, and the first
 difference. ``live`` rows have ``topic, partition, offset, key, value, timestamp_ms, headers``; ``made`` rows have
-``subtopology, task, seq`` in place of ``offset``.
+``subtopology, task, seq`` in place of ``offset``. Places within a partition or a key count from the first row, or from
+the last one where the sides may begin at different rows (``Slack``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from penstock.streams.spark.written import Slack
+from penstock.streams.task.task_watermarks import HEADER
+
 _CONTENT = ("key", "value", "timestamp_ms", "headers")
 _SUBJECT = "topic"
+_KEYED = ("topic", "partition", "key")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,32 +34,40 @@ class RowDifference:
     first: Row | None
 
 
-def by_partition(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifference]:
-    """Row by row in each partition, where one task alone writes it. ``tail``: the stream may have gone on."""
-    lane = ("topic", "partition")
-    left = live.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("offset")))
-    right = made.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("seq")))
-    return _findings(_joined(left, right, (*lane, "idx")), ("idx", "partition"), tail)
+def without_bootstrap_marks(rows: DataFrame) -> DataFrame:
+    """Rows without the marks by which tasks say, at each of their starts, that they have caught up: how often a task was
+    started is no answer of the topology's. In a mark's header the eighteenth byte says so (``watermarks.Mark``)."""
+    says = f"h.key = '{HEADER}' and hex(substring(h.value, 18, 1)) = '01'"
+    return rows.where(F.expr(f"not coalesce(exists(headers, h -> {says}), false)"))
 
 
-def by_key(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifference]:
-    """Row by row for each key, where one task alone writes the key; keys of several tasks and null keys are left out."""
-    keys = single_writer_keys(made)
-    lane = ("topic", "key")
-    left = live.join(keys, [*lane], "left_semi")
-    right = made.join(keys, [*lane], "left_semi")
-    left = left.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("offset")))
-    right = right.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy("seq")))
-    return _findings(_joined(left, right, (*lane, "idx")), ("idx", "key"), tail)
+def by_partition(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
+    """Row by row in each partition, where one task alone writes it."""
+    return _in_lanes(live, made, ("topic", "partition"), slack)
+
+
+def by_key(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
+    """Row by row for each key in a partition, where one task alone writes the key there; null keys are left out, and keys
+    that several tasks write to one partition."""
+    lanes = single_writer_keys(made)
+    return _in_lanes(live.join(lanes, [*_KEYED], "left_semi"), made.join(lanes, [*_KEYED], "left_semi"), _KEYED, slack)
+
+
+def _in_lanes(live: DataFrame, made: DataFrame, lane: Sequence[str], slack: Slack) -> list[RowDifference]:
+    turned = F.desc if slack.at_begin else F.asc
+    left = live.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy(turned("offset"))))
+    right = made.withColumn("idx", F.row_number().over(Window.partitionBy(*lane).orderBy(turned("seq"))))
+    return _findings(_joined(left, right, (*lane, "idx")), ("idx", *lane[1:]), slack)
 
 
 def single_writer_keys(made: DataFrame) -> DataFrame:
-    """The keys that one task alone writes: ``topic, key``."""
+    """The keys that one task alone writes to a partition: ``topic, partition, key``. Only there is the order of a key's
+    rows known: a task's rows in different partitions have no order in the log."""
     writers = F.count_distinct(F.struct("subtopology", "task"))
-    return made.where(F.col("key").isNotNull()).groupBy("topic", "key").agg(writers.alias("w")).where("w = 1").drop("w")
+    return made.where(F.col("key").isNotNull()).groupBy(*_KEYED).agg(writers.alias("w")).where("w = 1").drop("w")
 
 
-def as_bags(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifference]:
+def as_bags(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
     """The same records in any order, over all partitions of a topic. ``live`` and ``made`` count records here."""
     keys = ["topic", *_CONTENT]
     left = live.groupBy(*keys).agg(F.count("*").alias("n"), F.min("offset").alias("offset"))
@@ -81,34 +94,36 @@ def as_bags(live: DataFrame, made: DataFrame, *, tail: bool) -> list[RowDifferen
         F.coalesce(right["m"], F.lit(0)).alias("m"),
         F.coalesce(right["at"]["running_max_ms"], left["timestamp_ms"]).alias("time"),
     )
-    different = F.col("m") > F.col("n") if tail else F.col("m") != F.col("n")
+    lacking = F.lit(False) if slack.batch_before else F.col("m") > F.col("n")
+    extra = F.lit(False) if slack.stream_before or slack.stream_after else F.col("n") > F.col("m")
+    different = lacking | extra
     order = F.struct("time", "key", "live", "made")
     return _aggregated(both, different, order, F.sum("n"), F.sum("m"))
 
 
-def last_values(live: DataFrame, made: DataFrame) -> list[RowDifference]:
-    """The last record of each key, where one task alone writes the key."""
-    keys = single_writer_keys(made)
+def last_values(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
+    """The last record of each key in a partition, where one task alone writes the key there."""
+    lanes = single_writer_keys(made)
     content = F.struct("value", "timestamp_ms", "headers")
     left = (
         live.where(F.col("key").isNotNull())
-        .groupBy("topic", "key")
+        .groupBy(*_KEYED)
         .agg(F.max_by(content, "offset").alias("c"), F.max("offset").alias("offset"))
-        .select("topic", "key", "offset", "c.*")
+        .select(*_KEYED, "offset", "c.*")
     )
     right = (
-        made.join(keys, ["topic", "key"], "left_semi")
-        .groupBy("topic", "key")
+        made.join(lanes, [*_KEYED], "left_semi")
+        .groupBy(*_KEYED)
         .agg(
             F.max_by(content, "seq").alias("c"),
             F.max_by(F.struct("subtopology", "task", "seq"), "seq").alias("at"),
         )
-        .select("topic", "key", "at.*", "c.*")
+        .select(*_KEYED, "at.*", "c.*")
     )
-    several = made.where(F.col("key").isNotNull()).select("topic", "key").distinct()
-    several = several.join(keys, ["topic", "key"], "left_anti")
-    left = left.join(several, ["topic", "key"], "left_anti")
-    return _findings(_joined(left, right, ("topic", "key")), ("key",), tail=False)
+    several = made.where(F.col("key").isNotNull()).select(*_KEYED).distinct()
+    several = several.join(lanes, [*_KEYED], "left_anti")
+    left = left.join(several, [*_KEYED], "left_anti")
+    return _findings(_joined(left, right, _KEYED), ("key", "partition"), slack)
 
 
 def entries(live: DataFrame, made: DataFrame, *, shortened: Sequence[str] = ()) -> list[RowDifference]:
@@ -139,7 +154,7 @@ def _joined(live: DataFrame, made: DataFrame, on: Sequence[str]) -> DataFrame:
     return left.join(right, list(on), "full_outer")
 
 
-def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[RowDifference]:
+def _findings(both: DataFrame, order: Sequence[str], slack: Slack) -> list[RowDifference]:
     fields = set(both.select("live.*").columns)
     same = F.lit(True)
     for name in ("key", "value", "timestamp_ms", "headers"):
@@ -147,7 +162,11 @@ def _findings(both: DataFrame, order: Sequence[str], tail: bool) -> list[RowDiff
             same = same & F.col(f"live.{name}").eqNullSafe(F.col(f"made.{name}"))
     missing = F.col("live").isNull()
     extra = F.col("made").isNull()
-    different = F.when(missing, F.lit(True)).when(extra, F.lit(not tail)).otherwise(~same)
+    different = (
+        F.when(missing, F.lit(not slack.batch_before))
+        .when(extra, F.lit(not (slack.stream_before or slack.stream_after)))
+        .otherwise(~same)
+    )
     # The batch's own order comes first: what it made first is what differed first.
     first = F.struct(*order, "live", "made")
     return _aggregated(both, different, first, F.count("live"), F.count("made"))

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.state.errors import IncompatibleError
@@ -25,16 +26,30 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import journal_topic
 from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
 from penstock.streams.runtime.topic_setup import needs_journal
+from penstock.streams.spark import journals
 from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
 from penstock.streams.spark.compact_executor import CompactTarget
 from penstock.streams.spark.failures import translated
-from penstock.streams.spark.published import InputRange, OutputFile, Replay, TaskReport, publish_replay
+from penstock.streams.spark.journals import GivenJournals, JournalFiles, write_journals
+from penstock.streams.spark.places import absolute
+from penstock.streams.spark.progress import Say, watched
+from penstock.streams.spark.published import (
+    SNAPSHOTS,
+    InputRange,
+    OutputFile,
+    Replay,
+    TaskReport,
+    check_files,
+    pin_replay,
+    prune_replays,
+    publish_replay,
+)
 from penstock.streams.spark.read import RECORD_SCHEMA, KafkaSource, read_ranges
 from penstock.streams.spark.replay_plan import (
     START,
     ReplayPlan,
     To,
-    journal_within,
+    journal_bounds,
     plan_replay,
     recompute_levels,
     snapshot_targets,
@@ -43,13 +58,12 @@ from penstock.streams.spark.replay_rows import END_OF_TASK, ORDER, ORDERED_SCHEM
 from penstock.streams.spark.replay_task import REPORT_SCHEMA, ReplayJob, run_tasks
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ShippedTopology, TopologyRef, ship
-from penstock.streams.task import journal
-from penstock.streams.task.journal import JournalEntry
+from penstock.streams.spark.slots import spread
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.topology_loading import load_topology
 from penstock.topologies.graph.topology import Subtopology
 
-SNAPSHOTS = "snapshots"
+KEEP = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +87,9 @@ def replay(
     recompute: bool = False,
     options: TaskOptions | None = None,
     exactly_once: bool = True,
+    keep: int = KEEP,
+    pin: bool = False,
+    progress: Say | None = None,
     session: SparkSettings | None = None,
 ) -> ReplayResult:
     """Run the topology over ``[from_, to)`` of the log into files under ``output``, a folder or URL that driver and
@@ -81,12 +98,14 @@ def replay(
     ``from_``: ``start``, where the application began to read each input, or ``savepoint:<name>`` (or ``latest``) of the
     ``repository``. ``to``: ``committed``, what the application has done; ``end``, the inputs' ends; or offsets.
     ``options`` must have the policies of the live run. ``exactly_once``: the live run's guarantee; without it the stores'
-    changelog offsets mean nothing here, and no snapshots are written.
+    changelog offsets mean nothing here, and no snapshots are written. ``keep``: how many replays stay in ``output``, beside
+    the pinned ones; ``pin``: this one stays until it is unpinned. ``progress`` takes a line every few seconds.
 
     Raises ``SettingsError`` and ``IncompatibleError`` for a range that cannot be exact, ``ProcessingError`` where the
     live task would stop, ``EnvironmentFault`` when records vanish meanwhile or Spark fails. Nothing is published then.
     """
     began = time.monotonic()
+    output, repository = absolute(output), absolute(repository)
     shipped = ship(topology)
     with open_cluster(connection, application_id) as cluster:
         plan = plan_replay(
@@ -99,14 +118,23 @@ def replay(
             recompute=recompute,
         )
         snapshots = snapshot_targets(plan, cluster, _now_ms()) if exactly_once else {}
-        journals = journal_ranges(plan, cluster)
+        ranges = journal_ranges(plan, cluster)
     with spark_session(session) as spark:
         source = connection.source()
-        entries = read_journals(spark, source, plan, journals)
-        job = make_job(plan, shipped, output, options or TaskOptions(), entries, snapshots, repository)
-        done = run_replay(spark, source, plan, job)
+        job = make_job(plan, shipped, output, options or TaskOptions(), snapshots, repository)
+        job = with_journals(spark, source, plan, job, ranges)
+        with watched(spark, "the replay", progress, records_of(plan)):
+            done = run_replay(spark, source, plan, job)
     publish(output, done)
+    if pin:
+        pin_replay(output, done.run)
+    prune_replays(output, keep=keep, now_ms=_now_ms())
     return ReplayResult(done, output, time.monotonic() - began)
+
+
+def records_of(plan: ReplayPlan) -> int:
+    """How many records the plan reads at most."""
+    return sum(stop - start for start, stop in plan.ranges.values())
 
 
 def _now_ms() -> int:
@@ -114,7 +142,8 @@ def _now_ms() -> int:
 
 
 def publish(output: str, done: Replay) -> None:
-    """Make the snapshots visible in their repository, then the replay."""
+    """Make the snapshots visible in their repository, then the replay. Raises as ``publish_replay``."""
+    check_files(output, done)
     snapshots = SnapshotRepository(f"{output}/{SNAPSHOTS}")
     for task in done.tasks:
         for store in task.stores:
@@ -153,18 +182,17 @@ def make_job(
     shipped: ShippedTopology,
     output: str,
     options: TaskOptions,
-    entries: Mapping[TaskId, tuple[JournalEntry, ...]],
     snapshots: Mapping[tuple[TaskId, str], CompactTarget],
     repository: str | None,
 ) -> ReplayJob:
-    """What the executors need, under a run name of its own."""
+    """What the executors need, under a run name of its own; without journals."""
     return ReplayJob(
         topology=shipped,
         application_id=plan.application_id,
         options=options,
         partition_counts=plan.counts,
         starts=plan.starts,
-        entries=entries,
+        journals=GivenJournals(),
         output=output,
         run=new_attempt(_now_ms()),
         bases=plan.bases,
@@ -204,10 +232,7 @@ def ordered_rows(
         application_id=plan.application_id,
         policies=job.options.policies,
         subtopologies=readers,
-        cuts={
-            task: {topic: tuple(e.offsets[topic] for e in journal.ordering_of(entries)) for topic in plan.starts[task]}
-            for task, entries in job.entries.items()
-        },
+        journals=job.journals,
         partition_times_ms={
             TopicPartition(topic, task.partition): m.partition_time_ms
             for task in tasks
@@ -222,7 +247,25 @@ def ordered_rows(
     marks = spark.createDataFrame(
         [(*t, END_OF_TASK[0], 0, 0, END_OF_TASK[1], t.partition, 0, 0, None, None, None) for t in tasks], ORDERED_SCHEMA
     )
-    return placed.unionByName(marks).repartition(len(tasks), "subtopology", "task").sortWithinPartitions(*ORDER)
+    # Tasks of the level have numbers in a row; of the others there are no rows.
+    counts = {s.number: sum(t.subtopology == s.number for t in plan.tasks) for s in plan.topology.subtopologies}
+    sizes: Counter[TaskId] = Counter()
+    for tp, (start, stop) in ranges.items():
+        sizes[TaskId(readers[tp.topic], tp.partition)] += stop - start
+    number = F.element_at(numbers_of(tasks, counts), F.col("subtopology") + 1)
+    work = F.element_at(number, F.col("task") + 1)
+    return spread(placed.unionByName(marks), work, [sizes[t] for t in tasks]).sortWithinPartitions(*ORDER)
+
+
+def numbers_of(tasks: Sequence[TaskId], counts: Mapping[int, int]) -> Column:
+    """Each task's place in ``tasks``, by sub-topology and partition; -1 for those that are not in it."""
+    places = {task: i for i, task in enumerate(tasks)}
+    return F.array(
+        *[
+            F.array(*[F.lit(places.get(TaskId(sub, p), -1)) for p in range(counts[sub])])
+            for sub in range(max(counts) + 1)
+        ]
+    )
 
 
 def recomputed_rows(spark: SparkSession, output: str, files: Sequence[OutputFile]) -> DataFrame | None:
@@ -267,20 +310,24 @@ def journal_ranges(plan: ReplayPlan, cluster: Cluster) -> dict[TopicPartition, t
     return out
 
 
-def read_journals(
+def with_journals(
     spark: SparkSession,
     source: KafkaSource,
     plan: ReplayPlan,
+    job: ReplayJob,
     ranges: Mapping[TopicPartition, tuple[int, int]],
-) -> dict[TaskId, tuple[JournalEntry, ...]]:
-    """The journal of each task within the replay. With ``recompute`` it is of no use: it speaks of other offsets."""
+) -> ReplayJob:
+    """The job with the journal of each task within the replay. With ``recompute`` it is of no use: it speaks of other
+    offsets."""
     if plan.recomputed or not any(a < b for a, b in ranges.values()):
-        return {}
+        return job
     subs = {journal_topic(plan.application_id, s.number): s.number for s in plan.topology.subtopologies}
+    bounds = {tp: journal_bounds(plan, TaskId(subs[tp.topic], tp.partition)) for tp in ranges}
     with translated("reading the journal"):
-        rows = read_ranges(spark, source, ranges).select("topic", "partition", "offset", "value").collect()
-    found: dict[TaskId, list[JournalEntry]] = {}
-    for row in sorted(rows, key=lambda r: (r["topic"], r["partition"], r["offset"])):
-        task = TaskId(subs[row["topic"]], row["partition"])
-        found.setdefault(task, []).extend(journal.decode(bytes(row["value"])))
-    return {task: journal_within(plan, task, entries) for task, entries in found.items()}
+        found = (
+            read_ranges(spark, source, ranges)
+            .mapInArrow(partial(write_journals, job.output, job.run, bounds), journals.REPORT_SCHEMA)
+            .collect()
+        )
+    paths = {TaskId(r["subtopology"], r["task"]): r["path"] for r in found}
+    return dataclasses.replace(job, journals=JournalFiles(job.output, paths))

@@ -14,9 +14,11 @@ from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.streams.runtime.topic_setup import layout_of
 from penstock.streams.spark.cluster import Cluster, CommittedInput
 from penstock.streams.spark.compact_executor import CompactTarget, StoreForm
+from penstock.streams.spark.journals import JournalBounds
 from penstock.streams.spark.savepoint import Savepoint, SavepointRepository
+from penstock.streams.spark.written import sink_topics
 from penstock.streams.task.commit_metadata import CommitMetadata
-from penstock.streams.task.journal import Answers, ClockFiring, JournalEntry
+from penstock.streams.task.journal import JournalEntry
 from penstock.topologies.graph.topology import Subtopology, Topology
 
 START = "start"
@@ -29,7 +31,8 @@ To = Literal["committed", "end"] | Mapping[TopicPartition, int]
 @dataclasses.dataclass(frozen=True)
 class ReplayPlan:
     """``ranges``: of every topic that is read from the log. ``starts``: per task and topic. ``ends``: the committed
-    positions where the replay stops at them, for what belongs to a commit. ``bases``: the snapshots to begin with."""
+    positions where the replay stops at them, for what belongs to a commit. ``bases``: the snapshots to begin with.
+    ``savepoint``: where it begins, ``None`` for the application's first offsets."""
 
     topology: Topology
     application_id: str
@@ -42,6 +45,7 @@ class ReplayPlan:
     bases: Mapping[tuple[TaskId, str], Manifest]
     recomputed: bool
     cautions: tuple[str, ...]
+    savepoint: Savepoint | None = None
 
     def topics(self, sub: Subtopology) -> list[str]:
         """The topics that a sub-topology reads."""
@@ -103,6 +107,7 @@ def plan_replay(
         bases=bases,
         recomputed=recompute,
         cautions=tuple(_cautions(topology, application_id, cluster, counts)),
+        savepoint=savepoint,
     )
 
 
@@ -156,7 +161,10 @@ def _layout(
     }
     read = cluster.require_counts(external if recompute else external | internal)
     written = cluster.partition_counts(
-        topology.sink(n).topic_name(application_id) for sub in topology.subtopologies for n in sub.sinks
+        topic
+        for sub in topology.subtopologies
+        for n in sub.sinks
+        for topic in sink_topics(topology.sink(n), application_id)
     )
     layout = layout_of(topology, application_id, read)
     counts = {**layout.topics, **written, **read}
@@ -251,32 +259,20 @@ def _cautions(topology: Topology, application_id: str, cluster: Cluster, counts:
 
 def journal_within(plan: ReplayPlan, task: TaskId, entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
     """The task's journal entries between the replay's begin and end, in order."""
+    return tuple(journal_bounds(plan, task).within(entries))
+
+
+def journal_bounds(plan: ReplayPlan, task: TaskId) -> JournalBounds:
+    """What of the task's journal is the replay's."""
     start = plan.starts[task]
-    began_ms = max((m.wall_ms for _, m in start.values()), default=-1)
-    stops = {t: plan.ranges[TopicPartition(t, task.partition)][1] for t in start}
     ended = [plan.ends[tp] for t in start if (tp := TopicPartition(t, task.partition)) in plan.ends]
-    ended_ms = max((c.metadata.wall_ms for c in ended), default=None)
-    out: list[JournalEntry] = []
-    for entry in entries:
-        if set(entry.offsets) != set(start):
-            raise IncompatibleError(
-                f"the journal of task {task} speaks of {sorted(entry.offsets)}, and the topology reads {sorted(start)}; "
-                "replay with the topology that ran"
-            )
-        if any(offset > stops[t] for t, offset in entry.offsets.items()):
-            break
-        before = all(offset <= start[t][0] for t, offset in entry.offsets.items())
-        if isinstance(entry, ClockFiring):
-            # A firing at the very offsets of a commit lies before or after it: the clock says which.
-            if before and entry.now_ms <= began_ms:
-                continue
-            if ended_ms is not None and entry.now_ms > ended_ms:
-                break
-        elif before and not (out and isinstance(entry, Answers)):
-            # What is asked at the very offsets of a commit is asked before it, unless a firing after it asked.
-            continue
-        out.append(entry)
-    return tuple(out)
+    return JournalBounds(
+        task=task,
+        starts={t: offset for t, (offset, _) in start.items()},
+        stops={t: plan.ranges[TopicPartition(t, task.partition)][1] for t in start},
+        began_ms=max((m.wall_ms for _, m in start.values()), default=-1),
+        ended_ms=max((c.metadata.wall_ms for c in ended), default=None),
+    )
 
 
 def recompute_levels(topology: Topology) -> list[list[Subtopology]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.shipping import ShippedTopology
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
+from penstock.streams.task.journal import ClockFiring, Cut
 from penstock.streams.task.timestamp_checks import check_timestamps
 from penstock.topologies.operator_api.operator import NO_TIME
 
@@ -58,17 +59,24 @@ _ARROW = pa.schema(
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+class Ordered(Protocol):
+    """What says in which order a task took its records."""
+
+    def ordering(self, task: TaskId) -> Iterator[Cut | ClockFiring]:
+        """The entries of its journal that do."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """What places depend on beside the records. ``subtopologies``: topic → the sub-topology that reads it. ``cuts``:
-    per task and topic, the offsets at which its ranges end. ``partition_times_ms``: the partitions' stream times at the
+    """What places depend on beside the records. ``subtopologies``: topic → the sub-topology that reads it. ``journals``:
+    where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the
     start, where there are any."""
 
     topology: ShippedTopology
     application_id: str
     policies: Policies
     subtopologies: Mapping[str, int]
-    cuts: Mapping[TaskId, Mapping[str, tuple[int, ...]]]
+    journals: Ordered
     partition_times_ms: Mapping[TopicPartition, int]
 
 
@@ -151,7 +159,7 @@ class _Placer:
         self._policies = ordering.policies
         self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
         task = TaskId(ordering.subtopologies[tp.topic], tp.partition)
-        self._cuts = ordering.cuts.get(task, {}).get(tp.topic, ())
+        self._cuts = [entry.offsets[tp.topic] for entry in ordering.journals.ordering(task)]
         self._range = 0
         self._running_max_ms = _NEVER
         self._last_offset = -1

@@ -21,15 +21,15 @@ from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
 from penstock.streams.spark.compact_executor import CompactTarget, write_snapshot
+from penstock.streams.spark.journals import Journals
 from penstock.streams.spark.published import StoreFile, TaskReport
 from penstock.streams.spark.replay_files import OutputFiles, store_file
 from penstock.streams.spark.replay_rows import END_OF_TASK, chunk_of
 from penstock.streams.spark.shipping import ShippedTopology
-from penstock.streams.task import journal
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.external_calls import InlineCallExecutor
-from penstock.streams.task.journal import ClockFiring, JournalEntry
+from penstock.streams.task.journal import ClockFiring
 from penstock.streams.task.output import Output
 from penstock.streams.task.task import Task, TaskOptions
 from penstock.topologies.graph.topology import Topology
@@ -41,7 +41,7 @@ _REPORT_ARROW = pa.schema([("report", pa.string())])
 @dataclasses.dataclass(frozen=True)
 class ReplayJob:
     """What the tasks of one Spark job need beside their rows. ``starts``: per task and topic, the first offset and the
-    metadata committed with it. ``entries``: the journal of each task within its range. ``bases``: snapshots to start the
+    metadata committed with it. ``journals``: that of each task within its range. ``bases``: snapshots to start the
     stores from, in ``base_repository``. ``snapshots``: which stores' ends are written as snapshots, to
     ``snapshot_repository``. ``output`` and ``run``: where files go."""
 
@@ -50,7 +50,7 @@ class ReplayJob:
     options: TaskOptions
     partition_counts: Mapping[str, int]
     starts: Mapping[TaskId, Mapping[str, tuple[int, CommitMetadata]]]
-    entries: Mapping[TaskId, tuple[JournalEntry, ...]]
+    journals: Journals
     output: str
     run: str
     bases: Mapping[tuple[TaskId, str], Manifest]
@@ -112,8 +112,7 @@ class ReplayTask:
         self.records = 0
         self.floors: dict[str, bytes] = {}
         self._step = step
-        journaled = job.entries.get(task_id, ())
-        self._entries = journal.ordering_of(journaled)
+        self._entries = tuple(job.journals.ordering(task_id))
         self._range = 0
         options = dataclasses.replace(
             job.options, live=False, max_task_idle_ms=0, announces=False, asker=InlineCallExecutor()
@@ -129,7 +128,7 @@ class ReplayTask:
             options,
             job.partition_counts,
             task_count=sum(t.subtopology == task_id.subtopology for t in job.starts),
-            answers=journal.answers_of(journaled),
+            answers=job.journals.answers(task_id),
         )
         for topic, (offset, _) in start.items():
             self.task.feed.set_end(topic, offset)

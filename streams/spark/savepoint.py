@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 
 import msgspec
 
@@ -23,6 +24,7 @@ from penstock.streams.task import commit_metadata
 VERSION = 1
 LATEST = "latest"
 _FOLDER = "savepoints"
+_PIN = ".pin"
 _NAME = re.compile(r"\d{13}-[0-9a-f]{8,32}")
 
 
@@ -43,15 +45,27 @@ class SavedStore(msgspec.Struct, frozen=True):
     manifest: str
 
 
+class SavedOutput(msgspec.Struct, frozen=True):
+    """How far one partition of a written topic went: the next offset."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
     """``inputs`` lists the partitions that have a committed position; the others had none and their tasks no state.
-    ``cluster_id`` is that of the inputs."""
+    ``cluster_id`` is that of the inputs. ``outputs``: the written topics that existed; none in savepoints of before they
+    were noted. ``outputs_exact``: what was committed by then stands before these offsets, and nothing else. Else the
+    application was writing, and some of it may stand behind them."""
 
     application_id: str
     cluster_id: str
     name: str
     inputs: tuple[SavedInput, ...]
     stores: tuple[SavedStore, ...]
+    outputs: tuple[SavedOutput, ...] = ()
+    outputs_exact: bool = False
 
     def committed(self) -> dict[TopicPartition, CommittedInput]:
         """The positions, decoded."""
@@ -59,6 +73,10 @@ class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
             TopicPartition(i.topic, i.partition): CommittedInput(i.offset, commit_metadata.decode(i.metadata))
             for i in self.inputs
         }
+
+    def output_offsets(self) -> dict[TopicPartition, int]:
+        """Where what was written later begins."""
+        return {TopicPartition(o.topic, o.partition): o.offset for o in self.outputs}
 
 
 class _Document(msgspec.Struct):
@@ -85,6 +103,38 @@ class SavepointRepository:
         """The names of an application's savepoints, oldest first."""
         found = self._storage.names(f"{safe_name(application_id)}/{_FOLDER}")
         return sorted(n.removesuffix(".json") for n in found if _NAME.fullmatch(n.removesuffix(".json")))
+
+    def pinned(self, application_id: str) -> set[str]:
+        """The savepoints that stay until they are unpinned."""
+        found = self._storage.names(f"{safe_name(application_id)}/{_FOLDER}")
+        return {n.removesuffix(_PIN) for n in found if n.endswith(_PIN)} & set(self.names(application_id))
+
+    def pin(self, application_id: str, name: str, pinned: bool = True) -> None:
+        """Keep a savepoint, and with it its snapshots, until it is unpinned. Raises as ``load``."""
+        place = _path(application_id, self.load(application_id, name).name).removesuffix(".json") + _PIN
+        if pinned:
+            self._storage.write(place, b"")
+        else:
+            self._storage.delete(place)
+
+    def prune(self, application_id: str, *, keep: int) -> list[str]:
+        """Remove all but the ``keep`` newest savepoints and the pinned ones; returns their names. The snapshots that only
+        they name are then for ``SnapshotRepository.prune``."""
+        if keep < 1:
+            raise ValueError(f"prune would keep {keep} savepoints; keep at least 1")
+        pinned = self.pinned(application_id)
+        removed = [n for n in self.names(application_id)[:-keep] if n not in pinned]
+        for name in removed:
+            self._storage.delete(_path(application_id, name))
+        return removed
+
+    def manifests(self, application_id: str) -> set[str]:
+        """The names of the manifests that the savepoints here need. Of a damaged one nothing is known, or needed."""
+        needed: set[str] = set()
+        for name in self.names(application_id):
+            with suppress(StateCorruptedError, SettingsError):
+                needed.update(s.manifest for s in self.load(application_id, name).stores)
+        return needed
 
     def load(self, application_id: str, name: str = LATEST) -> Savepoint:
         """A savepoint by name. Raises ``SettingsError`` when there is none of it, ``StateCorruptedError`` when it is

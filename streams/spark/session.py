@@ -4,6 +4,7 @@ Penstock itself on the executors' path."""
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import io
 import os
 import sys
@@ -26,6 +27,9 @@ from penstock.streams.kafka.embedded.java import find_java
 KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 _CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _REDACTED = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|ssl[.](key|truststore|keystore)"
+_ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_ARROW_BYTES_MAX = 16 << 20
+"""Spark bounds what it hands to Python by rows alone, ten thousand, whatever they weigh. A larger row still passes."""
 # A session in one process has no business on the network.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -123,9 +127,22 @@ def prepare(spark: SparkSession) -> SparkSession:
             f"spark.jars.packages={KAFKA_CONNECTOR} (the version of your Spark), or let Penstock open the session"
         ) from exc
     spark.sparkContext.setLogLevel("ERROR")
+    if spark.conf.get(_ARROW_BYTES, None) is None:
+        spark.conf.set(_ARROW_BYTES, str(_ARROW_BYTES_MAX))
     if not str(spark.sparkContext.master).startswith("local"):
-        spark.sparkContext.addPyFile(str(package_zip(Path(mkdtemp(prefix="penstock-zip-")))))
+        folder = Path(mkdtemp(prefix="penstock-zip-"))
+        spark.sparkContext.addPyFile(str(package_zip(folder)))
+        for module in compiled_modules():
+            # Python cannot load it from a zip; the folder of Spark's files is on the executors' path.
+            spark.sparkContext.addFile(str(module))
     return spark
+
+
+def compiled_modules() -> list[Path]:
+    """The files of the compiled part, where it is installed. An executor on another kind of machine cannot load them, and
+    goes on without."""
+    found = importlib.util.find_spec("penstock_native")
+    return [] if found is None or found.origin is None else [Path(found.origin)]
 
 
 def package_zip(folder: Path) -> Path:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.state.log import TaskId
 from penstock.streams.spark.replay_rows import END_OF_TASK
 from penstock.streams.spark.replay_task import ReplayJob, ReplayTask, task_runs
+from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
 from penstock.topologies.graph.topology import Topology
 
@@ -76,12 +77,12 @@ def _sighted(sightings: Sequence[TracedRecord]) -> pa.RecordBatch:
 
 
 class _TracedTask(ReplayTask):
-    """One record at a time; with keys to watch, also one commit per record, so that what is held for commits shows."""
+    """One record at a time. What is held for commits shows only at one: with keys of outputs to watch there is one per
+    record, with entries one per record that wrote a watched one."""
 
     def __init__(self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path, watch: Watch) -> None:
         super().__init__(job, topology, task_id, folder, step=1)
         self._watch = watch
-        self._commits = bool(watch.keys or watch.entries)
         self._counts: dict[str, int] = {}
         self._input: tuple[str, int, int] | None = None
         self._seen: list[TracedRecord] = []
@@ -93,17 +94,18 @@ class _TracedTask(ReplayTask):
         for i, (topic, offset) in enumerate(places):
             self._input = (topic, self.id.partition, offset)
             super().feed(number, rows.slice(i, 1))
-            if self._commits:
-                self._committed_entries()
+            if self._watch.keys or any(self.task.stores[store].changed(key) for store, key in self._watch.entries):
+                self.commit()
 
-    def _committed_entries(self) -> None:
-        work = self.commit()
+    def commit(self) -> CommitWork:
+        work = super().commit()
         for store, key in self._watch.entries:
             if store not in work.pending:
                 continue
             keys, values = work.pending[store].listed()
             if key in keys:
                 self._saw(store, None, key, values[keys.index(key)], 0)
+        return work
 
     def took(self, outputs: list[Output]) -> None:
         for output in outputs:

@@ -2,7 +2,8 @@
 topics.
 
 The range is what the application has committed. Outputs and repartition topics are compared record by record: in each
-output partition that one task alone writes, as a sequence; elsewhere as a sequence per key, and all together as a bag.
+output partition that one task alone writes, as a sequence; elsewhere as a sequence per key and partition, and all
+together as a bag. From a savepoint on it is what was written behind the offsets that the savepoint names.
 Where an operator emits per commit, the last record per key is compared, since only the commits decide which updates are
 seen. Stores are compared by the last value per key of their changelogs up to the committed offset. Tables that read
 their own topic have nothing of the stream's to compare.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -32,25 +33,29 @@ from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
 from penstock.streams.spark.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
 from penstock.streams.spark.compare import RowDifference
 from penstock.streams.spark.failures import translated
-from penstock.streams.spark.published import Replay
+from penstock.streams.spark.places import absolute
+from penstock.streams.spark.progress import Say, watched
+from penstock.streams.spark.published import Replay, check_files, prune_replays
 from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, Ranges, read_ranges
 from penstock.streams.spark.replay_files import ANY_PARTITION
 from penstock.streams.spark.replay_job import (
+    KEEP,
     journal_ranges,
     make_job,
     ordered_rows,
     publish,
-    read_journals,
+    records_of,
     run_replay,
+    with_journals,
 )
 from penstock.streams.spark.replay_plan import START, ReplayPlan, plan_replay, snapshot_targets
 from penstock.streams.spark.replay_task import ReplayJob
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import TopologyRef, ship
 from penstock.streams.spark.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
+from penstock.streams.spark.written import Slack, written_topics
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.topology_loading import load_topology
-from penstock.topologies.graph.topology import Subtopology, Topology
 
 Mode = Literal["sequence", "key sequence", "bag", "last value"]
 InputRecord = tuple[str, int, int]
@@ -97,15 +102,22 @@ class VerifyResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Facts:
-    """What the driver knows before the job: the topics that are written (``True``: per commit) with their ranges, the
-    stores' changelogs, those of them whose begin is gone, and whether the application goes on meanwhile."""
+class _Topic:
+    """One written topic. ``per_commit``: only its last records per key can be compared."""
 
-    topics: Mapping[str, bool]
+    per_commit: bool
+    slack: Slack
+
+
+@dataclasses.dataclass(frozen=True)
+class _Facts:
+    """What the driver knows before the job: the topics that are compared, with their ranges, the stores' changelogs, and
+    those of them whose begin is gone."""
+
+    topics: Mapping[str, _Topic]
     outputs: Ranges
     stores: Mapping[tuple[TaskId, str], CompactTarget]
     shortened: tuple[str, ...]
-    running: bool
     cautions: tuple[str, ...]
 
 
@@ -119,11 +131,13 @@ def verify(
     repository: str | None = None,
     exactly_once: bool = True,
     options: TaskOptions | None = None,
+    progress: Say | None = None,
     session: SparkSettings | None = None,
 ) -> VerifyResult:
     """Replay what the application has committed, and compare. ``output``: keep the replay there (``None``: a temporary
     folder, for a Spark on this machine). The other arguments and the errors are those of ``replay``."""
     began = time.monotonic()
+    output, repository = absolute(output), absolute(repository)
     shipped = ship(topology)
     with open_cluster(connection, application_id) as cluster:
         plan = plan_replay(load_topology(topology), application_id, cluster, from_=from_, repository=repository)
@@ -131,13 +145,17 @@ def verify(
         facts = _facts(plan, cluster, exactly_once, int(time.time() * 1000))
     with TemporaryDirectory(prefix="penstock-verify-") as folder, spark_session(session) as spark:
         source = connection.source()
-        entries = read_journals(spark, source, plan, journals)
         snapshots = facts.stores if output is not None and exactly_once else {}
-        job = make_job(plan, shipped, output or folder, options or TaskOptions(), entries, snapshots, repository)
-        done = run_replay(spark, source, plan, job)
+        job = make_job(plan, shipped, output or folder, options or TaskOptions(), snapshots, repository)
+        job = with_journals(spark, source, plan, job, journals)
+        with watched(spark, "the replay", progress, records_of(plan)):
+            done = run_replay(spark, source, plan, job)
+        check_files(job.output, done)
         if output is not None:
             publish(output, done)
-        with translated("the comparison"):
+            prune_replays(output, keep=KEEP, now_ms=int(time.time() * 1000))
+        compared = sum(end - begin for begin, end in facts.outputs.values())
+        with translated("the comparison"), watched(spark, "the comparison", progress, compared):
             run = _Run(spark, source, plan, job, facts, done)
             comparisons = [*run.outputs(), *run.stores()]
     return VerifyResult(tuple(comparisons), done.records, (*facts.cautions, *done.cautions), time.monotonic() - began)
@@ -150,17 +168,18 @@ def _facts(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) 
     cautions: list[str] = []
     topics: dict[str, bool] = {}
     if not exactly_once:
-        cautions.append("at least once: duplicates are possible, so outputs are not compared, and stores may differ")
-    elif plan.started_from != START:
-        cautions.append("the replay began at a savepoint, so outputs are not compared: which came before is not known")
+        cautions.append(
+            "at least once: duplicates are possible, so outputs are not compared, and stores may differ; give --guarantee "
+            "exactly_once (exactly_once=True) if that is what the workers run with"
+        )
+    elif plan.savepoint is not None and not plan.savepoint.outputs:
+        cautions.append(
+            f"savepoint {plan.savepoint.name} does not say how far the outputs had come, so they are not compared; "
+            "penstock compact makes one that does"
+        )
     else:
-        topics = _written(plan.topology, plan.application_id)
-    existing = cluster.partition_counts(topics)
-    ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
-    for topic in sorted({tp.topic for tp, (begin, _) in ends.items() if begin > 0}):
-        cautions.append(f"{topic} no longer begins at offset 0, so it is not compared; keep it longer (retention.ms)")
-        topics.pop(topic)
-    outputs = {tp: r for tp, r in ends.items() if tp.topic in topics}
+        topics = written_topics(plan.topology, plan.application_id)
+    written = _output_ranges(plan, cluster, topics)
     stores = snapshot_targets(plan, cluster, now_ms)
     shortened = sorted({name for (_, name), t in stores.items() if t.facts.begin_offset > 0})
     for name in shortened:
@@ -170,38 +189,53 @@ def _facts(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) 
     # Asked after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
     now = cluster.committed(list(plan.ranges))
     running = any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
-    if running and any(topics.values()):
-        waiting = sorted(t for t, per_commit in topics.items() if per_commit)
-        cautions.append(
-            f"the application is running on, so {', '.join(waiting)} (emitted per commit) is not compared; stop it first"
+    compared: dict[str, _Topic] = {}
+    for topic, per_commit in sorted(topics.items()):
+        slack = _slack(plan, topic, written, running)
+        if (why := _incomparable(topic, per_commit, slack)) is not None:
+            cautions.append(why)
+            continue
+        if slack.batch_before:
+            cautions.append(f"{topic} no longer holds the first records of the range, so those are not compared")
+        if slack.stream_before:
+            cautions.append(
+                f"{topic} was being written when the savepoint was made, so records that only the stream has are not counted"
+            )
+        compared[topic] = _Topic(per_commit, slack)
+    outputs = {tp: (begin, end) for tp, (_, begin, end) in written.items() if tp.topic in compared}
+    return _Facts(compared, outputs, stores, tuple(shortened), tuple(cautions))
+
+
+def _output_ranges(
+    plan: ReplayPlan, cluster: Cluster, topics: Iterable[str]
+) -> dict[TopicPartition, tuple[int, int, int]]:
+    """Of every partition that is written: where the range's outputs begin, where what is left of them does, and the end."""
+    existing = cluster.partition_counts(topics)
+    ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
+    starts = plan.savepoint.output_offsets() if plan.savepoint is not None else {}
+    return {tp: (starts.get(tp, 0), max(starts.get(tp, 0), begin), end) for tp, (begin, end) in ends.items()}
+
+
+def _slack(
+    plan: ReplayPlan, topic: str, outputs: Mapping[TopicPartition, tuple[int, int, int]], running: bool
+) -> Slack:
+    return Slack(
+        stream_before=plan.savepoint is not None and not plan.savepoint.outputs_exact,
+        batch_before=any(begin > start for tp, (start, begin, _) in outputs.items() if tp.topic == topic),
+        stream_after=running,
+    )
+
+
+def _incomparable(topic: str, per_commit: bool, slack: Slack) -> str | None:
+    """Why nothing can be said of a topic; ``None`` when something can."""
+    if slack.stream_after and per_commit:
+        return f"the application is running on, so {topic} (emitted per commit) is not compared; stop it first"
+    if slack.stream_after and slack.batch_before:
+        return (
+            f"the application is running on, and {topic} no longer holds the first records of the range, so it is not "
+            "compared; stop the application, or keep the topic longer (retention.ms)"
         )
-        topics = {t: False for t, per_commit in topics.items() if not per_commit}
-    return _Facts(topics, outputs, stores, tuple(shortened), running, tuple(cautions))
-
-
-def _written(topology: Topology, application_id: str) -> dict[str, bool]:
-    """Every topic that sinks write, and whether an operator before it in its sub-topology emits per commit. Partial
-    aggregates are left out: commits decide what they hold, and the stores behind them tell whether they were right."""
-    out: dict[str, bool] = {}
-    for sub in topology.subtopologies:
-        held = _held(topology, sub)
-        for name in sub.sinks:
-            if topology.sink(name).packs:
-                continue
-            topic = topology.sink(name).topic_name(application_id)
-            out[topic] = out.get(topic, False) or name in held
-    return out
-
-
-def _held(topology: Topology, sub: Subtopology) -> set[str]:
-    """Operators that are, or come after, one that emits per commit. Operators are in topological order."""
-    held: set[str] = set()
-    for name in sub.operators:
-        if topology.operators[name].emission == "per_commit":
-            held.add(name)
-        if name in held:
-            held.update(child for _, child, _ in topology.children(name))
-    return held
+    return None
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------
@@ -233,22 +267,26 @@ class _Run:
 
     def outputs(self) -> list[Comparison]:
         """Every topic that is compared, by name."""
-        held = sorted(t for t, per_commit in self._facts.topics.items() if per_commit)
-        exact = sorted(t for t, per_commit in self._facts.topics.items() if not per_commit)
         out: list[Comparison] = []
-        alone = [t for t in exact if self._one_writer_each(t)]
-        shared = [t for t in exact if t not in alone]
-        tail = self._facts.running
-        comparisons: tuple[tuple[Mode, list[str], Callable[[DataFrame, DataFrame], list[RowDifference]]], ...] = (
-            ("sequence", alone, partial(compare.by_partition, tail=tail)),
-            ("bag", shared, partial(compare.as_bags, tail=tail)),
-            ("key sequence", shared, partial(compare.by_key, tail=tail)),
-            ("last value", held, compare.last_values),
-        )
-        for mode, topics, how in comparisons:
-            if topics:
-                found = {f.subject: f for f in how(self._live(topics), self._made(topics))}
-                out += [self._output(topic, mode, found.get(topic)) for topic in topics]
+        for slack in {t.slack for t in self._facts.topics.values()}:
+            mine = {name: t for name, t in self._facts.topics.items() if t.slack == slack}
+            held = sorted(name for name, t in mine.items() if t.per_commit)
+            exact = sorted(name for name, t in mine.items() if not t.per_commit)
+            alone = [t for t in exact if not slack.floats and self._one_writer_each(t)]
+            shared = [t for t in exact if t not in alone]
+            keyed = [] if slack.floats else shared
+            comparisons: tuple[
+                tuple[Mode, list[str], Callable[[DataFrame, DataFrame, Slack], list[RowDifference]]], ...
+            ] = (
+                ("sequence", alone, compare.by_partition),
+                ("bag", shared, compare.as_bags),
+                ("key sequence", keyed, compare.by_key),
+                ("last value", held, compare.last_values),
+            )
+            for mode, topics, how in comparisons:
+                if topics:
+                    found = {f.subject: f for f in how(self._live(topics), self._made(topics), slack)}
+                    out += [self._output(topic, mode, found.get(topic)) for topic in topics]
         # The sequence per key says more than the bag, where it differs too.
         return sorted(out, key=lambda c: (c.name, c.mode))
 
@@ -259,7 +297,7 @@ class _Run:
 
     def _live(self, topics: Sequence[str]) -> DataFrame:
         ranges = {tp: r for tp, r in self._facts.outputs.items() if tp.topic in topics}
-        rows = read_ranges(self._spark, self._source, ranges)
+        rows = compare.without_bootstrap_marks(read_ranges(self._spark, self._source, ranges))
         return rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers")))
 
     def _made(self, topics: Sequence[str]) -> DataFrame:
@@ -307,7 +345,7 @@ class _Run:
         self, topic: str, mode: Mode, key: bytes | None, partition: int | None, made: Row | None
     ) -> InputRecord | None:
         if mode != "last value":
-            place = made if made is not None else self._last_made(topic, partition, key)
+            place = made if made is not None else self._last_made(topic, mode, partition, key)
             if place is None:
                 return None
             task = TaskId(place["subtopology"], place["task"])
@@ -315,18 +353,17 @@ class _Run:
             return seen[0].input if seen else None
         tasks = {TaskId(f.subtopology, f.task) for f in self._done.output_files(topic)}
         seen = self._trace({t: Watch(keys=frozenset({(topic, key)})) for t in tasks})
-        rows = self._live([topic]).where(F.col("key").eqNullSafe(F.lit(key)))
+        rows = self._live([topic]).where(F.col("key").eqNullSafe(F.lit(key)) & (F.col("partition") == partition))
         wrote = [(_bytes(r["value"]), r["timestamp_ms"]) for r in rows.orderBy("offset").collect()]
         return departure(wrote, seen)
 
-    def _last_made(self, topic: str, partition: int | None, key: bytes | None) -> Row | None:
+    def _last_made(self, topic: str, mode: Mode, partition: int | None, key: bytes | None) -> Row | None:
         """The last row that the batch made there; the stream has more."""
         rows = self._made([topic])
-        rows = (
-            rows.where(F.col("partition") == partition)
-            if partition is not None
-            else rows.where(F.col("key").eqNullSafe(F.lit(key)))
-        )
+        if partition is not None:
+            rows = rows.where(F.col("partition") == partition)
+        if mode != "sequence":
+            rows = rows.where(F.col("key").eqNullSafe(F.lit(key)))
         found = rows.orderBy(F.desc("running_max_ms"), F.desc("seq")).limit(1).collect()
         return found[0] if found else None
 

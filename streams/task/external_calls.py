@@ -55,13 +55,11 @@ class ExternalCalls:
         self._asker = asker
         self._positions = positions
         self._note = note
-        self._script: dict[str, deque[bytes]] | None = None
+        self._script: dict[str, deque[bytes]] | None = None if replayed is None else {}
+        """The answers that were read and not given yet: as many as operators are apart."""
+        self._more = iter(replayed or ())
         self.noted_bytes = 0
         """Size of the answers since the last commit."""
-        if replayed is not None:
-            self._script = {}
-            for entry in replayed:
-                self._script.setdefault(entry.operator, deque()).extend(entry.values)
 
     def ask(self, operator: str, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """The answers for the rows of one operator."""
@@ -76,7 +74,9 @@ class ExternalCalls:
 
     def _next(self, operator: str) -> bytes:
         assert self._script is not None
-        answers = self._script.get(operator)
+        answers = self._script.setdefault(operator, deque())
+        while not answers and (entry := next(self._more, None)) is not None:
+            self._script.setdefault(entry.operator, deque()).extend(entry.values)
         if not answers:
             raise IncompatibleError(
                 f"the journal holds no further answer for operator {operator!r}; replay with the topology that ran, and "

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from penstock.state.log import TaskId, TopicPartition
@@ -95,7 +95,7 @@ class Task:
         replay: Sequence[journal.JournalEntry] = (),
         *,
         task_count: int = 1,
-        answers: Sequence[journal.Answers] | None = None,
+        answers: Iterable[journal.Answers] | None = None,
     ) -> None:
         self.id = task_id
         self.application_id = application_id

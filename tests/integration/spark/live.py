@@ -176,6 +176,7 @@ class App:
             start,
             options,
             self.layout.topics,
+            task_count=self.layout.tasks[task_id.subtopology],
         )
         self.tasks.append(task)
         self.owner |= dict.fromkeys(partitions, task)

@@ -117,7 +117,7 @@ def test_lost_records_fail_the_job_and_nothing_is_published(
     with open_cluster(connection, app_id) as cluster:
         plan = plan_replay(joined(app_id)(), app_id, cluster)
     live.delete_records(live.topic("a"), 10)
-    job = make_job(plan, ship(joined(app_id)), output, TaskOptions(), {}, {}, None)
+    job = make_job(plan, ship(joined(app_id)), output, TaskOptions(), {}, None)
     with pytest.raises(EnvironmentFault, match="no longer in Kafka"):
         run_replay(spark, connection.source(), plan, job)
     with pytest.raises(IncompatibleError, match="begins at offset 10"):

@@ -49,3 +49,22 @@ def _last(application_id: str) -> Topology:
 def last(application_id: str) -> Any:
     """The last bytes per key; a value of ``x`` deletes the key."""
     return partial(_last, application_id)
+
+
+def _of_all_kinds(application_id: str) -> Topology:
+    b = StreamsBuilder(key=bytes, value=bytes)
+    rows = b.global_table(f"{application_id}.rows")
+    stream = b.stream(f"{application_id}.in")
+    stream.join_global(rows, lambda k, v: v[-1:], lambda v, row: v + (row or b"-"), name="met").to(
+        f"{application_id}.met"
+    )
+    even, odd = f"{application_id}.even", f"{application_id}.odd"
+    stream.to(lambda k, v: odd if int(v) % 2 else even, topics=[even, odd])
+    stream.repartition(by="shuffle").map_values(lambda v: v + b"!", value=bytes).to(f"{application_id}.spread")
+    stream.group_by_key().count(name="counts")
+    return b.build()
+
+
+def of_all_kinds(application_id: str) -> Any:
+    """A join with a global table, a sink that chooses among topics, a repartition that spreads keys, and a store."""
+    return partial(_of_all_kinds, application_id)

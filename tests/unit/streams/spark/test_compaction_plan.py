@@ -13,7 +13,7 @@ from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreKind, StoreSpec
 from penstock.streams.spark.cluster import Cluster
 from penstock.streams.spark.compact_executor import write_snapshot
-from penstock.streams.spark.compaction import At, CompactPlan, plan_compaction, publish
+from penstock.streams.spark.compaction import At, CompactPlan, _without_savepoint, plan_compaction, publish
 from penstock.streams.spark.savepoint import SavepointRepository
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
@@ -101,3 +101,54 @@ def test_the_snapshots_of_a_savepoint_stay_though_others_go_further(tmp_path: Pa
     kept = saved.manifest(saved.load(APP), target.of)
     assert kept.changelog_offset == target.end
     assert repository.fetch(kept, tmp_path / "fetched")
+
+
+def test_where_no_savepoint_comes_about_the_plan_says_why(tmp_path: Path) -> None:
+    world = ran(counted(), 10)
+    plan = planned(world, counted(), tmp_path, "committed")
+    assert plan.savepoint is not None and plan.no_savepoint is None
+    for at, store, said in (
+        ("end", None, "stand at the changelogs' ends"),
+        ("committed", "counts", "holds all stores"),
+    ):
+        plan = planned(world, counted(), tmp_path, at, store)  # type: ignore[arg-type]  # each is one of At
+        assert plan.savepoint is None and said in (plan.no_savepoint or "")
+    kept = [s for s in unlogged().stores if s.changelog]
+    assert "forgotten has no changelog" in (_without_savepoint(unlogged(), kept, None, "committed", []) or "")
+
+
+def unlogged() -> Topology:
+    class Keeps(ps.Processor):
+        stores = (
+            ps.key_value_store("kept", key=str, value=str),
+            ps.key_value_store("forgotten", key=str, value=str, changelog=False),
+        )
+
+        def process(self, record: ps.Record, ctx: ps.ProcessorContext) -> None:
+            ctx.store("kept").put(record.key, record.value, record.timestamp_ms)
+
+    builder = ps.StreamsBuilder("t", key=str, value=str)
+    builder.stream("in").process(Keeps).to("out")
+    return builder.build()
+
+
+class Uncommitted(MemoryConsumer):
+    """Sees one record more in every partition: of a transaction that is open."""
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        first, end = super().watermarks(partition)
+        return first, end + 1
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_savepoint_knows_how_far_the_outputs_had_come_and_whether_exactly(
+    tmp_path: Path, writing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.streams.spark.compaction._QUIET_EVERY_S", 0.0)
+    world = ran(counted(), 10)
+    other = Uncommitted(world.log, APP) if writing else None
+    cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log), other)
+    saved = plan_compaction(counted(), APP, cluster, str(tmp_path), now_ms=NOW_MS).savepoint
+    assert saved is not None and saved.outputs_exact is not writing
+    out = TopicPartition("out", 0)
+    assert saved.output_offsets() == {out: world.log.partition(out).last_stable}

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.state.log import TaskId
+from penstock.streams.spark.journals import GivenJournals
 from penstock.streams.spark.replay_rows import to_headers
 from penstock.streams.spark.replay_task import ReplayJob, ReplayTask
 from penstock.streams.spark.shipping import ship
@@ -58,7 +59,7 @@ def test_a_replay_of_a_bootstrapped_task_gives_what_the_live_one_gave(tmp_path: 
         options=TaskOptions(),
         partition_counts={copy: 1},
         starts={task_id: {t: (0, CommitMetadata()) for t in log}},
-        entries={task_id: entries},
+        journals=GivenJournals({task_id: entries}),
         output=str(tmp_path),
         run="run",
         bases={},

@@ -4,6 +4,7 @@ sorted rows then come."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from penstock.state.log import TaskId, TopicPartition
 from penstock.streams.ports.chunk import Chunk
+from penstock.streams.spark.journals import GivenJournals
 from penstock.streams.spark.replay_rows import Ordering, placed_rows
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.feed import Feed
+from penstock.streams.task.journal import JournalEntry
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
@@ -63,14 +66,14 @@ def taken(feed: Feed) -> list[tuple[str, int]]:
 Placed = list[tuple[int, int, str, int]]
 
 
-def spark_order(log: dict[str, list[int]], cuts: dict[str, tuple[int, ...]]) -> Placed:
+def spark_order(log: dict[str, list[int]], cuts: Sequence[JournalEntry]) -> Placed:
     """Range, running maximum, topic and offset of every record, sorted."""
     ordering = Ordering(
         topology=ship(merged),
         application_id="app",
         policies=Policies(),
         subtopologies=dict.fromkeys(TOPICS, 0),
-        cuts={TaskId(0, 0): cuts},
+        journals=GivenJournals({TaskId(0, 0): tuple(cuts)}),
         partition_times_ms={TopicPartition("a", 0): -1},
     )
     batches = [
@@ -104,8 +107,7 @@ def test_sorted_rows_are_the_live_order(log: dict[str, list[int]], seed: int) ->
     rng = random.Random(seed)
     feed = Feed(TOPICS, dict.fromkeys(TOPICS, 0))
     live = live_order(feed, log, rng)
-    cuts = {t: tuple(e.offsets[t] for e in feed.cuts) for t in TOPICS}
-    rows = spark_order(log, cuts)
+    rows = spark_order(log, feed.cuts)
     assert [(topic, offset) for _, _, topic, offset in rows] == live
     assert fed_in_pieces(log, rows, rng) == live
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from penstock.streams.spark.cluster import CommittedInput, Connection
 from penstock.streams.spark.failures import translate
 from penstock.streams.spark.read import KafkaSource, java_options
 from penstock.streams.spark.replay_plan import ReplayPlan, journal_within, recompute_levels
-from penstock.streams.spark.session import package_zip
+from penstock.streams.spark.session import compiled_modules, package_zip
 from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.trace import TracedRecord, departure
 from penstock.streams.task.commit_metadata import CommitMetadata
@@ -52,6 +53,16 @@ def test_the_zip_can_be_imported_by_a_python_that_has_nothing_else_of_ours(tmp_p
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
     )
     assert done.stdout.startswith(str(archive))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("penstock_native") is None, reason="the compiled part was not built")
+def test_the_compiled_part_that_executors_get_is_one_that_they_can_load(tmp_path: Path) -> None:
+    (module,) = compiled_modules()
+    there = tmp_path / module.name
+    there.write_bytes(module.read_bytes())
+    code = f"import sys; sys.path = [{str(tmp_path)!r}, *sys.path]; import penstock_native as n; print(n.__file__)"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env={})
+    assert done.stdout.strip() == str(there)
 
 
 def test_options_that_would_make_the_result_inexact_are_refused_and_secrets_are_not_shown() -> None:

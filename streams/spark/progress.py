@@ -1,0 +1,135 @@
+"""How far a Spark job is, in lines: what the status store of Spark's own pages knows, asked every few seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+"""Takes one line."""
+EVERY_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class JobProgress:
+    """One look at a job. ``records`` were read of ``records_total`` (0: not known), ``tasks`` are done of ``tasks_total``;
+    ``size_bytes``: what was read or sorted; ``stage_s``: how long the present stage has run; ``in_stage``: which part of it
+    is done, where something is."""
+
+    what: str
+    records: int
+    records_total: int
+    size_bytes: int
+    tasks: int
+    tasks_total: int
+    seconds: float
+    stage_s: float
+    in_stage: float
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the present stage will go on at this pace; ``None`` before anything is known."""
+        if not 0 < self.in_stage < 1 or not self.stage_s:
+            return None
+        return self.stage_s * (1 - self.in_stage) / self.in_stage
+
+    def __str__(self) -> str:
+        of_all = (
+            f" of {self.records_total:,} ({100 * self.records // self.records_total} %)" if self.records_total else ""
+        )
+        line = (
+            f"{self.what}: {self.records:,}{of_all} records read, {self.size_bytes / 1e6:,.1f} MB, "
+            f"{self.tasks} of {self.tasks_total} Spark tasks done, {self.seconds:.0f} s"
+        )
+        return line if self.left_s is None else f"{line}; about {self.left_s:.0f} s left in this stage"
+
+
+@contextmanager
+def watched(
+    spark: SparkSession, what: str, say: Say | None, records_total: int = 0, every_s: float = EVERY_S
+) -> Iterator[None]:
+    """Say how far the jobs are that this thread starts inside. ``say``: ``None`` says nothing."""
+    if say is None:
+        yield
+        return
+    tag = f"penstock-{uuid.uuid4().hex}"
+    stop = threading.Event()
+    watch = _Watch(spark, what, tag, records_total)
+    thread = threading.Thread(target=watch.run, args=(say, stop, every_s), name="penstock-progress", daemon=True)
+    spark.sparkContext.addJobTag(tag)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        spark.sparkContext.removeJobTag(tag)
+
+
+class _Watch:
+    """The jobs of one tag."""
+
+    def __init__(self, spark: SparkSession, what: str, tag: str, records_total: int) -> None:
+        assert spark._jvm is not None
+        self._store: Any = spark.sparkContext._jsc.sc().statusStore()
+        self._what = what
+        self._tag = tag
+        self._records_total = records_total
+        self._began_s = time.monotonic()
+        self._stage: tuple[int, float] = (-1, self._began_s)
+
+    def run(self, say: Say, stop: threading.Event, every_s: float) -> None:
+        """Until ``stop``."""
+        while not stop.wait(every_s):
+            try:
+                found = self.look()
+            except Py4JError:
+                continue  # a stage that was just cleared away, or a context that is stopping: the job itself tells
+            if found is not None:
+                say(str(found))
+
+    def look(self) -> JobProgress | None:
+        """How far it is; ``None`` before a job has begun."""
+        stages = list(self._stages())
+        if not stages:
+            return None
+        now_s = time.monotonic()
+        present = next((s for s in stages if str(s.status()) == "ACTIVE"), stages[-1])
+        if present.stageId() != self._stage[0]:
+            self._stage = (present.stageId(), now_s)
+        read = sum(s.inputRecords() for s in stages)
+        reads = present.inputRecords() > 0 and self._records_total > 0
+        done = (
+            present.inputRecords() / self._records_total if reads else present.numCompleteTasks() / present.numTasks()
+        )
+        return JobProgress(
+            what=self._what,
+            records=read,
+            records_total=self._records_total,
+            size_bytes=sum(max(s.inputBytes(), s.shuffleWriteBytes()) for s in stages),
+            tasks=sum(s.numCompleteTasks() for s in stages),
+            tasks_total=sum(s.numTasks() for s in stages),
+            seconds=now_s - self._began_s,
+            stage_s=now_s - self._stage[1],
+            in_stage=done,
+        )
+
+    def _stages(self) -> Iterator[Any]:
+        """Those of the tag's jobs, each one's last attempt, in the order in which they were made."""
+        jobs = self._store.jobsList(None)
+        ids: set[int] = set()
+        for i in range(jobs.size()):
+            job = jobs.apply(i)
+            if self._tag in job.jobTags().mkString(" "):
+                stages = job.stageIds()
+                ids.update(stages.apply(j) for j in range(stages.size()))
+        for number in sorted(ids):
+            yield self._store.lastStageAttempt(number)

@@ -13,11 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from penstock.state.errors import PenstockError
-
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
-EXIT_BROKEN_PIPE = 141
+from penstock.state.errors import PenstockError, UserError
+from penstock.streams import exit_codes
 
 
 class Command(NamedTuple):
@@ -52,7 +49,8 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. What Penstock raises on purpose becomes one line on standard error and 1."""
+    """Run one command; its exit code. What Penstock raises on purpose becomes one line on standard error, and 2
+    where the user is to correct something, else 1."""
     given = list(sys.argv[1:] if argv is None else argv)
     return run_parsed(build_parser(given), given)
 
@@ -67,13 +65,13 @@ def run_parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         return code
     except PenstockError as exc:
         print(f"penstock: {exc}", file=sys.stderr)
-        return EXIT_FAILED
+        return exit_codes.USER_ERROR if isinstance(exc, UserError) else exit_codes.FAILED
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # Python flushes standard output once more when it ends, which would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        return exit_codes.BROKEN_PIPE
 
 
 def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:

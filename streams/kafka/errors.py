@@ -1,8 +1,8 @@
 """What librdkafka says, in Penstock's words. Every ``KafkaException`` of this package passes through here.
 
-The order of the questions matters: fencing first (it is fatal too), then the transaction's own verdict (abort), then
-fatal, then retriable, then what only the user can mend. Whatever is left is an ``EnvironmentFault``: no code that is
-not understood is ever taken for a retriable one.
+The order of the questions matters: a twin of this process first, then fencing (it is fatal too), then the transaction's
+own verdict (abort), then fatal, then retriable, then what only the user can mend. Whatever is left is an
+``EnvironmentFault``: no code that is not understood is ever taken for a retriable one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ FENCED = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
         KafkaError.TRANSACTION_COORDINATOR_FENCED,
-        KafkaError.FENCED_INSTANCE_ID,
         KafkaError.FENCED_MEMBER_EPOCH,
         KafkaError.STALE_MEMBER_EPOCH,
         KafkaError.ILLEGAL_GENERATION,
@@ -43,12 +42,17 @@ RETRIABLE = frozenset(
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
         KafkaError._WAIT_CACHE,
         KafkaError._RETRY,
         KafkaError._IN_PROGRESS,
         KafkaError._PREV_IN_PROGRESS,
         KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
@@ -72,15 +76,20 @@ RETRIABLE = frozenset(
     }
 )
 """What passes while brokers come, go and elect leaders, as Kafka's protocol guide marks it; not what was refused after
-the record was appended."""
+the record was appended. A client that was connected to a broker which is gone says ``_DESTROY_BROKER`` or
+``_UNKNOWN_BROKER``, one that knows no name server ``_RESOLVE``, and one whose metadata is not complete yet
+``_UNKNOWN_PARTITION``, of partitions that exist."""
 
 SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 """No broker has answered."""
 
+_HINTS = {
+    KafkaError._UNKNOWN_PARTITION: "if it stays, the topic has fewer partitions than the topology expects: compare them",
+    KafkaError._RESOLVE: "if it stays, correct the host's name in bootstrap_servers or advertised.listeners",
+}
 _USER = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic or correct its name",
     KafkaError._UNKNOWN_TOPIC: "create the topic or correct its name",
-    KafkaError._UNKNOWN_PARTITION: "the topic has fewer partitions than the topology expects; compare their counts",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant this principal the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "grant this principal the group",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this principal the transactional id",
@@ -94,6 +103,7 @@ _USER = {
     KafkaError.INVALID_REPLICATION_FACTOR: "lower replication_factor to the number of brokers, or start more",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "keep transaction_timeout_ms below the broker's transaction.max.timeout.ms",
     KafkaError.INVALID_SESSION_TIMEOUT: "keep session_timeout_ms between the broker's group.min and group.max limits",
+    KafkaError.FENCED_INSTANCE_ID: "another process has the same group_instance_id; give each process an id of its own",
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "the group has members of another kind; stop them or use another group",
     KafkaError.OFFSET_METADATA_TOO_LARGE: "fewer stores or operators per task, or raise offset.metadata.max.bytes",
     KafkaError.POLICY_VIOLATION: "the cluster's policy refuses it; adjust the topic's settings",
@@ -115,9 +125,13 @@ def error_of(exc: BaseException) -> KafkaError | None:
     return None
 
 
-def no_answer(servers: str) -> EnvironmentFault:
+class NoBrokerError(EnvironmentFault):
+    """No broker answers. A worker waits for one; other commands end."""
+
+
+def no_answer(servers: str) -> NoBrokerError:
     """The fault to raise when no broker answers."""
-    return EnvironmentFault(
+    return NoBrokerError(
         f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT"
     )
 
@@ -131,6 +145,8 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
     """The error to raise when ``doing`` something ended in ``err``."""
     seen = f"{doing}: {show(err)}"
     code = err.code()
+    if code == KafkaError.FENCED_INSTANCE_ID:  # before all others: joining again would fence the other process
+        return UserError(f"{seen}; {_USER[code]}")
     if code in FENCED:
         return TaskMigratedError(f"{seen}; discard uncommitted work and join the group again")
     if err.txn_requires_abort():
@@ -140,7 +156,7 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
     if err.fatal() or code == KafkaError._FATAL:
         return ProducerRetiredError(f"{seen}; this client is of no more use, open a new one")
     if err.retriable() or code in RETRIABLE:
-        return RetriableError(f"{seen}; nothing happened, try again")
+        return RetriableError(f"{seen}; {_HINTS.get(code, 'nothing happened, try again')}")
     if code in _USER:
         return UserError(f"{seen}; {_USER[code]}")
     return EnvironmentFault(f"{seen}; see the broker's log")

@@ -1,8 +1,8 @@
 """A unit: one producer and the tasks whose work it commits together, and what is done when a commit goes wrong.
 
 ``AbortableError`` and ``ProducerRetiredError`` abort and go on from the committed offsets, at most ``ABORTS_MAX`` times in
-a row; ``RetriableError`` of a commit is tried again (exactly-once: after an abort). An abort that the log does not answer
-is tried again for ``MEND_MAX_S``, and nothing else is done by that producer meanwhile.
+a row; ``RetriableError`` of a commit is tried again (exactly-once: after an abort), for as long as it takes. So is an abort
+that the log does not answer, and nothing else is done by that producer meanwhile. ``silence`` tells of both.
 
 A task whose stores are found damaged is opened anew after such an abort: its stores are set aside and restored.
 """
@@ -18,7 +18,8 @@ from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
 from penstock.streams.task.task import Task
 
 ABORTS_MAX = 3
-MEND_MAX_S = 120.0
+QUIET_S = 10.0
+"""So long after a commit that was not answered there may be nothing to commit, before the log counts as answering again."""
 
 
 class Clock(Protocol):
@@ -41,41 +42,49 @@ class CommitGroup:
         self._clock = clock
         self._reopen = reopen
         self._aborts = 0
-        self._broken_s: float | None = None
+        self._broken = False
+        self._unanswered: dict[str, RetriableError] = {}
+        self._unanswered_s = 0.0
 
     @property
     def broken(self) -> bool:
         """See the class."""
-        return self._broken_s is not None
+        return self._broken
+
+    @property
+    def silence(self) -> RetriableError | None:
+        """Why the last commit or abort could not be done and is tried again; ``None``: the log answers."""
+        return next(iter(self._unanswered.values()), None)
 
     def commit(self) -> None:
         """Commit, or mend what keeps it from committing."""
         if self.broken:
             return
         try:
-            self.commit_now()
+            committed = self.commit_now()
+            if committed or self._clock.monotonic_s() - self._unanswered_s > QUIET_S:
+                self._unanswered.pop("commit", None)
         except RESTARTABLE as exc:
             self.abort(exc)
         except RetriableError as exc:
+            self._unanswered["commit"], self._unanswered_s = exc, self._clock.monotonic_s()
             if self.committer.guarantee == "exactly_once":
                 self.abort(exc)
-            else:
-                self._aborts += 1
-                if self._aborts > ABORTS_MAX:
-                    raise
         self.reopen_stale()
 
-    def commit_now(self) -> None:
-        """Commit; raises whatever keeps it from that."""
+    def commit_now(self) -> bool:
+        """Commit; returns whether there was anything to commit, and raises whatever keeps it from that."""
         now_ms = self._clock.now_ms()
         if self.committer.guarantee == "at_most_once":
             self.committer.finish_ahead(list(self.tasks.values()), now_ms)
             self._aborts = 0
-            return
+            return True
         for task in self._damaged():  # the error may have been kept by a function of the user's
             raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
-        if self.committer.commit(list(self.tasks.values()), now_ms):
-            self._aborts = 0
+        if not self.committer.commit(list(self.tasks.values()), now_ms):
+            return False
+        self._aborts = 0
+        return True
 
     def reopen_stale(self) -> None:
         """Open those tasks anew whose stores lack a commit that took place; raises what keeps it from that."""
@@ -88,29 +97,33 @@ class CommitGroup:
         cure."""
         if isinstance(cause, StateCorruptedError) and not self._damaged():
             raise cause  # of what the log holds
-        self._aborts += 1
+        if not isinstance(cause, RetriableError):
+            self._aborts += 1
         if self._aborts > ABORTS_MAX or self.committer.guarantee == "at_most_once":
             raise cause
         self.roll_back()
 
     def roll_back(self) -> None:
         """Abort, whatever was the reason."""
-        self._broken_s = self._clock.monotonic_s()
+        self._broken = True
         self.recover()
 
     def recover(self) -> None:
         """Do the abort that waits, now or, while the log does not answer, at the next turn."""
-        if self._broken_s is None:
+        if not self._broken:
             return
         damaged = self._damaged()
         try:
             behind = self.committer.abort([t for t in self.tasks.values() if t not in damaged])
-        except (RetriableError, StateCorruptedError) as exc:
-            known = isinstance(exc, RetriableError) or len(self._damaged()) > len(damaged)
-            if not known or self._clock.monotonic_s() - self._broken_s > MEND_MAX_S:
+        except RetriableError as exc:
+            self._unanswered["abort"] = exc
+            return
+        except StateCorruptedError:
+            if len(self._damaged()) == len(damaged):
                 raise
             return
-        self._broken_s = None
+        self._broken = False
+        self._unanswered.pop("abort", None)
         for task in [*behind, *damaged]:
             self._reopen(task)
 

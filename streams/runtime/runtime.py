@@ -16,8 +16,9 @@ Reading the next records during the wait was tried and won nothing: the client's
 became smaller. Processing them would need stores that tell apart what belongs to the commit in flight.
 
 What goes wrong with a commit its unit mends, and damage to the stores of its tasks. ``TaskMigratedError`` discards
-everything and joins anew, or, with fixed partitions, ends the loop, for nobody but the other worker may go on. Every other
-error ends the loop, with nothing committed past it.
+everything and joins again (``Rejoining`` says when), or, with fixed partitions, ends the loop, for nobody but the other
+worker may go on. ``RetriableError`` does the same under both: whatever was half done begins again once the log answers.
+Every other error ends the loop, with nothing committed past it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from penstock.state.errors import RetriableError, StateCorruptedError, TaskMigratedError
+from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
+from penstock.streams.patience import Patience, Say
 from penstock.streams.ports.log import Fetched, LogConsumer
+from penstock.streams.rejoining import Rejoining
 from penstock.streams.runtime.adaptive_batching import AdaptiveBatchSize
 from penstock.streams.runtime.assignment import Assignment, Restoring, Start
 from penstock.streams.runtime.commit_group import Clock, CommitGroup
@@ -79,7 +82,8 @@ class Runtime:
     partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
     has given the first assignment, before anything of it is taken; what it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
-    ``purger`` deletes what was read of repartition topics."""
+    ``purger`` deletes what was read of repartition topics. ``say`` is given a line where the group or the log makes it wait.
+    """
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class Runtime:
         on_joined: Callable[[], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
+        say: Say = lambda line: None,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -112,6 +117,8 @@ class Runtime:
         self._last_flush_s = self._flushed_s = self._last_commit_s
         self._to_flush: list[tuple[CommitGroup, TaskId]] = []
         self._flush_apart_s = 0.0
+        self.rejoining = Rejoining(application_id, say)
+        self._outage = Patience(f"committing of {application_id}", say)
         self.consumer = open_consumer()
         self._assignment = Assignment(
             topology,
@@ -139,7 +146,7 @@ class Runtime:
         if self.options.partitions is None:
             self._join()
         else:
-            self._assignment.take([TopicPartition(t, p) for p in self.options.partitions for t in self._topics_with(p)])
+            self._take([TopicPartition(t, p) for p in self.options.partitions for t in self._topics_with(p)])
 
     def _join(self) -> None:
         self.consumer.subscribe(
@@ -183,10 +190,13 @@ class Runtime:
 
     def step(self) -> int:
         """One turn; returns how many input records were processed."""
-        self._assignment.take_restored()
         try:
+            if self.rejoining.due_s is not None and not self._join_again():
+                return 0
+            self._assignment.take_restored()
             for unit in self._units.values():
                 unit.recover()
+            self._tell_of_silence()
             fetched = self.consumer.poll(self._pace.records, self._poll_timeout_s())
             self._pace.took(fetched.chunks)
             self._feed(fetched)
@@ -200,12 +210,22 @@ class Runtime:
                     f"{exc}. Another worker runs these fixed partitions, or this one was stopped for longer than the "
                     "transaction time-out: start it again when no other runs"
                 ) from exc
-            self._rejoin()
+            self._rejoin(exc)
+            return 0
+        except RetriableError as exc:
+            self._rejoin(exc)
             return 0
         if self._purger is not None:
             self._purger.turn(self._clock.monotonic_s(), self._committed_positions)
         self.records += done
         return done
+
+    def _tell_of_silence(self) -> None:
+        silent = [unit.silence for unit in self._units.values() if unit.silence is not None]
+        if silent:
+            self._outage.failed(silent[0], self._clock.monotonic_s())
+        else:
+            self._outage.succeeded(self._clock.monotonic_s())
 
     @property
     def uncommitted(self) -> bool:
@@ -342,7 +362,11 @@ class Runtime:
         if self._on_joined is not None:
             self._on_joined()
             self._on_joined = None
+        self._take(partitions)
+
+    def _take(self, partitions: Sequence[TopicPartition]) -> None:
         self._assignment.take(partitions)
+        self.rejoining.settled(self._clock.monotonic_s())
 
     def _open_task(self, task_id: TaskId, backend: StateBackend, start: Start) -> Task:
         return Task(
@@ -395,14 +419,27 @@ class Runtime:
         leaving = self._assignment.leave(partitions)
         self._paused = {tp for tp in self._paused if self._assignment.id_of(tp) not in leaving}
 
-    def _rejoin(self) -> None:
-        """Fenced, or no longer a member: discard everything and join anew."""
-        self._on_lost([TopicPartition(t, p) for t in self._assignment.sources for p in range(self._count_of(t))])
-        self.consumer.close()
-        self.consumer = self._assignment.consumer = self._open_consumer()
-        for unit in self._units.values():
-            unit.committer.consumer = self.consumer
+    def _rejoin(self, cause: PenstockError) -> None:
+        """Fenced, no longer a member, or without an answer in the middle of something: discard everything, and join again
+        when it is due."""
+        due_before = self.rejoining.due_s
+        self.rejoining.lost(cause, self._clock.monotonic_s())
+        if due_before is None:
+            self._on_lost([TopicPartition(t, p) for t in self._assignment.sources for p in range(self._count_of(t))])
+            self.consumer.close()
+            self.consumer = self._assignment.consumer = self._open_consumer()
+            for unit in self._units.values():
+                unit.committer.consumer = self.consumer
+
+    def _join_again(self) -> bool:
+        """Join, if it is due; whether it was. What keeps it from that counts as another loss."""
+        left_s = (self.rejoining.due_s or 0.0) - self._clock.monotonic_s()
+        if left_s > 0:
+            self.consumer.poll(1, min(left_s, IDLE_POLL_S))  # of no partition: it only waits
+            return False
         self.start()
+        self.rejoining.asked()
+        return True
 
     def _count_of(self, topic: str) -> int:
         return self.layout.tasks[self._assignment.sources[topic][0]]

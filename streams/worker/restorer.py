@@ -3,7 +3,7 @@
 ``TaskOpener.open`` performs what ``penstock.state.recovery.restore_decision`` decides, for one task: take the folder's
 lock, open the database, quarantine it when it cannot be trusted, ingest snapshots into empty stores, replay the tails.
 It returns stores that stand exactly at what is committed. ``Restorer`` runs such jobs one after the other in a thread
-of its own.
+of its own, and those again later that another process or silent brokers keep waiting.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.patience import Patience, Say
 from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.retry_queue import RetryQueue
 from penstock.streams.task.task_stores import Reached, TaskStores
 
 RESTORE_POLL_RECORDS = 50_000
@@ -48,10 +50,10 @@ STALLED_AFTER_S = 60.0
 LOCK_TURN_S = 0.5
 MARKERS_WAIT_S = 30.0
 _MARKERS_TURN_S = 0.05
-ATTEMPTS_MAX = 3
-"""So often stores are opened and restored, once the task's lock is there, while brokers do not answer; each attempt waits
-for them itself, and goes on where the last one came to."""
-_ATTEMPT_PAUSE_S = 1.0
+CLOSE_LIMIT_S = 30.0
+ASKING_LIMIT_S = 1.0
+"""Closing waits so long for a job to end: a database that is written to is closed in order, and a question to brokers that
+may never answer is left to itself."""
 OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 
@@ -86,7 +88,8 @@ def _restorable(spec: StoreSpec) -> bool:
 
 class TaskOpener:
     """Opens and restores the stores of tasks. ``open_consumer`` makes a consumer of its own for each call; ``now_ms``
-    is the wall clock; ``lock_timeout_s`` how long to wait for a sibling to let go of a task."""
+    is the wall clock; ``lock_timeout_s`` how long one call waits for a sibling to let go of a task. ``asking``: whether a
+    call waits for the brokers' answer now."""
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class TaskOpener:
         *,
         repository: SnapshotRepository | None = None,
         options: RocksDBOptions | None = None,
-        lock_timeout_s: float = 30.0,
+        lock_timeout_s: float = LOCK_TURN_S,
         on_progress: OnProgress | None = None,
     ) -> None:
         self._application_id = application_id
@@ -109,6 +112,7 @@ class TaskOpener:
         self._repository = repository
         self._options = options
         self._lock_timeout_s = lock_timeout_s
+        self.asking = False
         self._on_progress = on_progress or (lambda task, store, progress: None)
 
     def open(
@@ -119,16 +123,17 @@ class TaskOpener:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> TaskStores:
         """The task's stores at the end of their changelogs; of a table that reads its own topic, at its committed
-        position. Raises ``Cancelled`` when told so, and ``IncompatibleError`` for a changelog that does not hold what was
-        committed."""
+        position. Raises ``Cancelled`` when told so, ``RetriableError`` while another process holds the task or the brokers
+        do not answer (another call goes on where this one came to), and ``IncompatibleError`` for a changelog that does not
+        hold what was committed."""
         lock = self._lock(task, cancelled)
         opening = _Opening(task, stores, reached, cancelled)
         try:
             self._remove_fetched(task)
-            damage = self._answered(opening)
+            damage = self._attempt(opening)
             if damage is not None:
                 self._set_aside(opening, damage)
-                damage = self._answered(opening)
+                damage = self._attempt(opening)
             if damage is not None:
                 raise StateCorruptedError(
                     f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
@@ -152,21 +157,6 @@ class TaskOpener:
                     raise Cancelled from None
                 if left <= LOCK_TURN_S:
                     raise
-
-    def _answered(self, opening: _Opening) -> str | None:
-        """``_attempt``, again while brokers do not answer."""
-        attempt = 1
-        while True:
-            try:
-                return self._attempt(opening)
-            except RetriableError:
-                if attempt == ATTEMPTS_MAX:
-                    raise
-            attempt += 1
-            opening.close()
-            time.sleep(_ATTEMPT_PAUSE_S)
-            if opening.cancelled():
-                raise Cancelled
 
     def _attempt(self, opening: _Opening) -> str | None:
         """Open the database and restore its stores; returns what damage was met. Whatever the error's traceback holds of
@@ -226,6 +216,20 @@ class TaskOpener:
         self._replay(opening, spec, consumer, facts, decision)
 
     def _facts(
+        self,
+        task: TaskId,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        reached: Reached,
+        cancelled: Callable[[], bool],
+    ) -> ChangelogFacts:
+        self.asking = True
+        try:
+            return self._asked_facts(task, spec, consumer, reached, cancelled)
+        finally:
+            self.asking = False
+
+    def _asked_facts(
         self,
         task: TaskId,
         spec: StoreSpec,
@@ -385,13 +389,16 @@ class _Job:
 
 
 class Restorer:
-    """Runs ``TaskOpener.open`` in one thread, so that the poll loop never waits for it."""
+    """Runs ``TaskOpener.open`` in one thread, so that the poll loop never waits for it. A task that cannot be opened yet
+    (``RetriableError``) is tried again for as long as it takes, and the others go on meanwhile; ``say`` is given a line when
+    that begins, goes on and is over."""
 
-    def __init__(self, opener: TaskOpener) -> None:
+    def __init__(self, opener: TaskOpener, say: Say = lambda line: None) -> None:
         self._opener = opener
-        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._jobs = RetryQueue[_Job](lambda job: job.cancelled.is_set())
         self._done: queue.Queue[tuple[_Job, TaskStores | BaseException]] = queue.Queue()
         self._open: dict[TaskId, _Job] = {}
+        self._patience = Patience("restoring", say)
         self._thread: threading.Thread | None = None
 
     def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
@@ -429,16 +436,20 @@ class Restorer:
         return bool(self._open)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if job.cancelled.is_set():
-                continue
+        while (job := self._jobs.next()) is not None:
             try:
                 state = self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
             except Cancelled:
                 continue
+            except RetriableError as exc:
+                self._patience.failed(exc, time.monotonic())
+                self._jobs.again(job)
+                continue
             except BaseException as exc:
                 self._done.put((job, exc))
                 continue
+            if not self._jobs.waiting:
+                self._patience.succeeded(time.monotonic())
             if job.cancelled.is_set():
                 state.close()
             else:
@@ -449,7 +460,11 @@ class Restorer:
         for job in self._open.values():
             job.cancelled.set()
         self._open.clear()
-        self._jobs.put(None)
-        if self._thread is not None:
-            self._thread.join(timeout=30)
+        self._jobs.close()
+        began_s = time.monotonic()
+        while self._thread is not None and self._thread.is_alive():
+            waited_s = time.monotonic() - began_s
+            if waited_s > (ASKING_LIMIT_S if self._opener.asking else CLOSE_LIMIT_S):
+                break
+            self._thread.join(timeout=0.05)
         self.finished()

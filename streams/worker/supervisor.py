@@ -1,8 +1,9 @@
-"""Several worker processes under one supervisor: started fresh (never forked), restarted when they die, stopped together.
+"""Several worker processes under one supervisor: started fresh (never forked), restarted when they end, stopped together.
 
 The processes share one state folder; each takes a slot of it, so that their transactional ids differ and a restarted one
-finds its own again. A process that ends with an error of the user's (exit status 1) is not restarted: it would meet the
-same record again. One that was killed is, after a pause that doubles up to ``PAUSE_MAX_S``.
+finds its own again. A process that ends with an error of the user's (``exit_codes.USER_ERROR``) is not restarted: it would
+meet the same record or setting again, and so would the others, so all are stopped. One that was killed, or ended with
+another error, is started again after a pause that doubles up to ``PAUSE_MAX_S``, while the others go on.
 
 Each process holds the read end of a pipe whose write end the supervisor alone has, and stops when it reads its end: so none
 stays behind when the supervisor is killed, however that happens.
@@ -17,6 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+
+from penstock.streams import exit_codes
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
@@ -38,40 +41,58 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stopping.append(n))
     lifeline, held = os.pipe()  # neither is inherited but by those that are given it
-    running: list[subprocess.Popen[bytes] | None] = [_start(c, lifeline) for c in commands]
-    pauses = [PAUSE_S] * processes
-    starts = [time.monotonic()] * processes
+    children = [_Child(command, lifeline) for command in commands]
     status = 0
     try:
-        while not stopping and any(p is not None for p in running):
+        while not stopping and not all(child.done for child in children):
+            for child in children:
+                if child.look() == exit_codes.USER_ERROR:
+                    status = exit_codes.USER_ERROR
+                    stopping.append(signal.SIGTERM)
             time.sleep(_POLL_S)
-            for n, process in enumerate(running):
-                if process is None or process.poll() is None:
-                    continue
-                running[n] = None
-                if process.returncode >= 0:
-                    if process.returncode:
-                        status = process.returncode
-                        stopping.append(signal.SIGTERM)
-                    continue
-                if time.monotonic() - starts[n] > PAUSE_MAX_S:
-                    pauses[n] = PAUSE_S
-                print(
-                    f"penstock: worker process {process.pid} was ended by signal {-process.returncode}; "
-                    f"starting it again in {pauses[n]:.1f} s",
-                    file=sys.stderr,
-                )
-                until = time.monotonic() + pauses[n]
-                while not stopping and time.monotonic() < until:
-                    time.sleep(_POLL_S)
-                pauses[n] = min(pauses[n] * 2, PAUSE_MAX_S)
-                if not stopping:
-                    running[n], starts[n] = _start(commands[n], lifeline), time.monotonic()
     finally:
-        status = max(status, _stop([p for p in running if p is not None]))
+        status = max(status, _stop([c.process for c in children if c.process is not None]))
         os.close(lifeline)
         os.close(held)
     return status
+
+
+class _Child:
+    """One of the processes. ``process``: while it runs; ``done``: it ended well, as by ``ctx.shutdown()``."""
+
+    def __init__(self, command: list[str], lifeline: int) -> None:
+        self.done = False
+        self._command = command
+        self._lifeline = lifeline
+        self._pause_s = PAUSE_S
+        self._due_s = 0.0
+        self._start()
+
+    def _start(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = _start(self._command, self._lifeline)
+        self._started_s = time.monotonic()
+
+    def look(self) -> int | None:
+        """Start it again if it is due; the exit status of one that has just ended."""
+        if self.process is None:
+            if not self.done and time.monotonic() >= self._due_s:
+                self._start()
+            return None
+        status = self.process.poll()
+        if status is None:
+            return None
+        pid, self.process, now_s = self.process.pid, None, time.monotonic()
+        self.done = status in (0, exit_codes.USER_ERROR)
+        if not self.done:
+            if now_s - self._started_s > PAUSE_MAX_S:
+                self._pause_s = PAUSE_S
+            self._due_s = now_s + self._pause_s
+            ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            print(
+                f"penstock: worker process {pid} {ended}; starting it again in {self._pause_s:.1f} s", file=sys.stderr
+            )
+            self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
+        return status
 
 
 def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]:
@@ -112,7 +133,7 @@ def on_supervisor_gone(stop: Callable[[], None]) -> None:
         print("penstock: the supervisor is gone; stopping", file=sys.stderr)
         stop()
         time.sleep(STOP_S)
-        os._exit(1)  # as the supervisor would have killed it
+        os._exit(exit_codes.FAILED)  # as the supervisor would have killed it
 
     threading.Thread(target=wait, name="penstock-lifeline", daemon=True).start()
 
@@ -128,5 +149,5 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> int:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            status = 1
+            status = max(status, exit_codes.FAILED)
     return status

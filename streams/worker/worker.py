@@ -22,6 +22,7 @@ from penstock.state.machine.state_directory import StateDirectory, TaskLock
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.streams.contact import Contact, StoppedError
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
@@ -97,6 +98,9 @@ class Worker:
     ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
+
+    Brokers that do not answer are waited for, at the start as later, for as long as it takes: one line says so, and
+    ``request_stop`` ends the wait.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class Worker:
 
     def start(self) -> Worker:
         """Start in a thread; returns when topics are prepared and the group was joined (stores may still be
-        restoring). Raises what made the start fail."""
+        restoring), or when it was asked to stop before. Raises what made the start fail."""
         self._thread = threading.Thread(target=self._run_caught, name="penstock-worker", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -199,7 +203,7 @@ class Worker:
                     max(young, YOUNG_OBJECTS[self.settings.latency]), max(older[0], OLDER_ROUNDS), *older[1:]
                 )
             try:
-                runtime.start()
+                self._contact.ask(runtime.start)
                 self._ready.set()
                 spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
@@ -211,6 +215,8 @@ class Worker:
                 runtime.close()
                 raise
             runtime.stop()
+        except StoppedError:
+            pass  # before anything was begun
         finally:
             gc.set_threshold(young, *older)
             self._asker.close()
@@ -231,7 +237,45 @@ class Worker:
         check_guarantee(self.topology, s.guarantee)
         check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
-        admin.require_answer()
+        self._contact = Contact(f"starting {s.application_id}", admin.require_answer, self._stop, _log.warning)
+        layout, cluster_id = self._contact.ask(lambda: self._prepare(admin))
+        directory = StateDirectory(s.state_dir, s.application_id)
+        identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
+        slot = self._take_slot(directory)
+        topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
+        self._identity = (cluster_id, self._contact.ask(lambda: admin.topic_ids(sorted(set(topics)))))
+        opener = TaskOpener(
+            s.application_id,
+            directory,
+            admin,
+            self._open_reader,
+            self._clock.now_ms,
+            repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
+            options=s.stores_options(),
+            on_progress=self._on_progress,
+        )
+        restorer = Restorer(opener, _log.warning)
+        prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
+        runtime = Runtime(
+            self.topology,
+            s.application_id,
+            layout,
+            self._options(),
+            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
+            lambda rt, partition: self._committer(rt, partition, prefix),
+            restorer,
+            self._clock,
+            on_joined=lambda: check_no_fixed_workers(admin, s.application_id),
+            open_reader=self._open_reader,
+            purger=self._purger(admin),
+            say=_log.warning,
+        )
+        return runtime, restorer
+
+    def _prepare(self, admin: KafkaAdmin) -> tuple[TopicLayout, str]:
+        """What the cluster is asked and told before this worker begins; the layout, and the cluster's id. Can be done
+        again when it was not answered half-way."""
+        s = self.settings
         if self._partitions is None:
             check_no_fixed_workers(admin, s.application_id)
         else:
@@ -254,38 +298,7 @@ class Worker:
         )
         if self._partitions is not None:
             self._join_fixed(admin)
-        directory = StateDirectory(s.state_dir, s.application_id)
-        cluster_id = admin.cluster_id()
-        identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
-        slot = self._take_slot(directory)
-        topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
-        self._identity = (cluster_id, admin.topic_ids(sorted(set(topics))))
-        opener = TaskOpener(
-            s.application_id,
-            directory,
-            admin,
-            self._open_reader,
-            self._clock.now_ms,
-            repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
-            options=s.stores_options(),
-            on_progress=self._on_progress,
-        )
-        restorer = Restorer(opener)
-        prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
-        runtime = Runtime(
-            self.topology,
-            s.application_id,
-            layout,
-            self._options(),
-            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
-            lambda rt, partition: self._committer(rt, partition, prefix),
-            restorer,
-            self._clock,
-            on_joined=lambda: check_no_fixed_workers(admin, s.application_id),
-            open_reader=self._open_reader,
-            purger=self._purger(admin),
-        )
-        return runtime, restorer
+        return layout, admin.cluster_id()
 
     def _changelogs(self) -> list[str]:
         from penstock.state.recovery.changelog import changelog_topic
@@ -395,6 +408,8 @@ class Worker:
     def _join_fixed(self, admin: KafkaAdmin) -> None:
         """Be seen by workers that would join the group, then look again for those that have."""
         application_id = self.settings.application_id
+        if self._presence is not None:
+            self._presence.close()  # of an attempt that was not answered
         consumer = self._new_consumer(presence_group(application_id))
         self._presence = FixedWorkerPresence(consumer, next(iter(self.topology.source_topics(application_id))))
         self._presence.join()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError
+from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, TaskMigratedError
 from penstock.state.log import TaskId
 from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
-from penstock.streams.runtime.commit_group import MEND_MAX_S
+from penstock.streams.rejoining import REJOINS_MAX
+from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.testing.memory_log import FaultAction
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import APP, World
@@ -94,17 +96,68 @@ def test_producer_retired_after_a_commit_is_replaced_without_an_abort() -> None:
     assert world.log.passages["abort"] == 0
 
 
-def test_log_that_never_answers_ends_the_run() -> None:
+SILENCE_MS = 600_000
+"""Ten minutes."""
+
+
+@pytest.mark.parametrize("call", ["init", "committed", "send_offsets", "commit_before"])
+def test_a_log_that_is_silent_for_long_is_waited_for_and_told_of_in_few_lines(call: str) -> None:
+    """Whatever was under way when it fell silent; then all is as if it had answered."""
     world = clicks_world("exactly_once")
     node = world.node("a")
-    for nth in range(1, 200):
-        world.log.fault("init", nth, RetriableError("no answer"))
+
+    def silence() -> None:
+        if world.log.now_ms < SILENCE_MS:
+            world.log.fault(call, 1, silence)
+            raise RetriableError("no answer")
+
+    world.log.fault("send", 3, lambda: world.log.fault(call, 1, silence))
     world.log.fault("send", 3, AbortableError("refused"))
-    with pytest.raises(RetriableError, match="no answer"):
-        for _ in range(100):
-            world.log.advance(2_000)
+    while world.log.now_ms < SILENCE_MS + 60_000:
+        world.log.advance(2_000)
+        node.turn()
+    world.settle(node)
+    outputs, stores, _ = undisturbed()
+    assert {t: world.rows(t) for t in OUTPUTS} == outputs
+    assert world.stores(node) == stores
+    assert 2 <= len(node.said) <= 2 + SILENCE_MS // 60_000, node.said
+    assert "no answer" in node.said[0]
+    assert "goes on after" in node.said[-1]
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_brokers_that_are_away_while_tasks_are_assigned_are_waited_for(guarantee: Guarantee) -> None:
+    """The group gave partitions, and their positions cannot be read."""
+    world = clicks_world(guarantee)
+    for nth in range(1, 6):
+        world.log.fault("committed", nth, RetriableError("the coordinator loads"))
+    node = world.node("a")
+    world.settle(node)
+    assert {t: world.rows(t) for t in OUTPUTS} == undisturbed()[0]
+    assert any("the coordinator loads" in line for line in node.said)
+
+
+def test_a_worker_that_is_fenced_again_and_again_joins_later_each_time_and_ends_with_the_reason() -> None:
+    """As two with one identity fence each other."""
+    world = clicks_world("exactly_once")
+    node = world.node("a")
+    world.write("clicks", [(b"u1", b"c", 5_000)])
+    fenced_ms: list[int] = []
+
+    def fence() -> None:
+        fenced_ms.append(world.log.now_ms)
+        world.log.fault("begin", 1, fence)
+        raise TaskMigratedError("fenced by a twin")
+
+    world.log.fault("begin", 1, fence)
+    with pytest.raises(TaskMigratedError, match=r"joined group app 10 times, .* identity.*identity\.json"):
+        for _ in range(20_000):
             node.turn()
-    assert world.log.now_ms > MEND_MAX_S * 1_000
+    pauses = [b - a for a, b in pairwise(fenced_ms)]
+    assert len(fenced_ms) == REJOINS_MAX + 1
+    assert pauses[0] < 1_000
+    assert pauses[-1] >= 30_000
+    assert all(b > a - 200 for a, b in pairwise(pauses)), "a turn more or less"
 
 
 def test_record_that_is_refused_every_time_ends_the_run_with_nothing_committed() -> None:
@@ -167,18 +220,20 @@ def assert_counts_reached(world: World) -> None:
     assert all(reached[k] >= n for k, n in wanted.items())
 
 
-def test_commit_that_always_fails_ends_an_at_least_once_run() -> None:
+def test_commit_that_fails_for_long_is_tried_again_at_least_once() -> None:
     world = clicks_world("at_least_once")
     node = world.node("a")
     for nth in range(1, 100):
         world.log.fault("consumer_commit_before", nth, RetriableError("no answer"))
-    with pytest.raises(RetriableError, match="no answer"):
-        world.settle(node)
+    world.settle(node)
+    assert world.log.passages["consumer_commit_before"] > 99
+    assert not undisturbed()[0]["joined"] - world.rows("joined")
+    assert_counts_reached(world)
 
 
 def test_restore_that_fails_ends_the_run() -> None:
     world = clicks_world("exactly_once")
     node = world.node("a")
-    node.restoring.failure = RetriableError("held by process 1")
-    with pytest.raises(RetriableError, match="held by process 1"):
+    node.restoring.failure = EnvironmentFault("the disk is full")
+    with pytest.raises(EnvironmentFault, match="the disk is full"):
         world.settle(node)

@@ -247,6 +247,8 @@ class Node:
             partitions=fixed,
         )
         self.producers: list[MemoryProducer] = []
+        self.said: list[str] = []
+        """The lines of its log."""
         self.runtime = Runtime(
             world.topology,
             APP,
@@ -256,6 +258,7 @@ class Node:
             self._committer,
             world.restoring or self.restoring,
             SimClock(log),
+            say=self.said.append,
         )
         self.runtime.start()
 
@@ -314,7 +317,8 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        return bool(self.runtime.restoring) or any(t.uncommitted_records for t in self.runtime.tasks.values())
+        waits = self.runtime.rejoining.due_s is not None
+        return waits or bool(self.runtime.restoring) or any(t.uncommitted_records for t in self.runtime.tasks.values())
 
     def run_until_crash(self, turns: int = TURNS_MAX) -> None:
         """Turn until the crash point was met."""

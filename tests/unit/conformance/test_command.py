@@ -48,7 +48,7 @@ def test_only_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_cannot_be_done_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    assert main([*arguments, write(tmp_path / "f.jsonl", 1)]) == 1
+    assert main([*arguments, write(tmp_path / "f.jsonl", 1)]) == 2
     assert capsys.readouterr().err.startswith("penstock: ")
-    assert main([str(tmp_path / "absent.jsonl")]) == 1
+    assert main([str(tmp_path / "absent.jsonl")]) == 2
     assert "cannot be read" in capsys.readouterr().err

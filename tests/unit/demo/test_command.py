@@ -11,7 +11,7 @@ from demo.command import main
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    assert main(["--dir", str(tmp_path)]) == 1
+    assert main(["--dir", str(tmp_path)]) == 2
     assert "holds files that are not the demo's" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -20,6 +20,6 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.
 def test_too_few_and_too_many_events_are_refused(
     events: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--events", events, "--dir", str(tmp_path / "new")]) == 1
+    assert main(["--events", events, "--dir", str(tmp_path / "new")]) == 2
     assert f"--events {events}: give 2,000 to 30,000,000" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

@@ -82,7 +82,7 @@ def test_one_static_membership_is_not_for_several_processes(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_GROUP_INSTANCE_ID", "one")
     topology = "penstock.topologies.examples.word_count:build"
-    assert main(["worker", topology, "--application-id", "a", "--processes", "2"]) == 1
+    assert main(["worker", topology, "--application-id", "a", "--processes", "2"]) == 2
     assert "group_instance_id='one' is of one process and --processes 2" in capsys.readouterr().err
 
 
@@ -126,10 +126,10 @@ def test_a_wrong_command_line_is_exit_code_2(argv: list[str], capsys: pytest.Cap
         (["topics", "list", "--bootstrap-server", "127.0.0.1:1", "--client-config", "nope=1"], "'nope'"),
     ],
 )
-def test_what_penstock_raises_is_one_line_and_exit_code_1(
+def test_what_the_user_is_to_correct_is_one_line_and_exit_code_2(
     argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(argv) == 1
+    assert main(argv) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("penstock: ")
@@ -249,7 +249,7 @@ def test_a_table_is_aligned() -> None:
 def test_standard_input_is_not_read_when_there_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     stdin = io.TextIOWrapper(io.BytesIO(b"line\n"))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert main(["produce", "t"]) == 1
+    assert main(["produce", "t"]) == 2
     assert stdin.buffer.tell() == 0
 
 

@@ -46,5 +46,5 @@ def test_records_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtu
     """Are refused with their line."""
     path = tmp_path / "records.jsonl"
     path.write_text('{"topic": "in", "value": "v"}\nnonsense\n')
-    assert main(["check-determinism", f"{BAD}:build_good", str(path)]) == 1
+    assert main(["check-determinism", f"{BAD}:build_good", str(path)]) == 2
     assert "line 2" in capsys.readouterr().err

@@ -15,16 +15,18 @@ from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
+from penstock.streams import retry_queue
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import MemoryLog
 from penstock.streams.worker import restorer as restoring
-from penstock.streams.worker.restorer import Restorer, TaskOpener
+from penstock.streams.worker.restorer import LOCK_TURN_S, Restorer, TaskOpener
 
 APP = "app"
 TASK = TaskId(0, 0)
 SPEC = StoreSpec("s", "key_value", serde_of(bytes), serde_of(bytes))
+OTHER = StoreSpec("other", "key_value", serde_of(bytes), serde_of(bytes))
 CHANGELOG = TopicPartition("app-s-changelog", 0)
 
 
@@ -37,7 +39,7 @@ class Bench:
         self.directory = StateDirectory(path, APP)
         self.directory.claim(cluster_id="memory", fingerprint="f")
 
-    def opener(self, *, lock_timeout_s: float = 60.0) -> TaskOpener:
+    def opener(self, *, lock_timeout_s: float = 0.1) -> TaskOpener:
         return TaskOpener(
             APP,
             self.directory,
@@ -135,9 +137,9 @@ def test_task_that_a_sibling_holds_is_waited_for(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     lock = bench.directory.lock(str(TASK), timeout_s=0)
     with pytest.raises(RetriableError, match="held by process"):
-        bench.opener(lock_timeout_s=0.1).open(TASK, [SPEC], reached(0))
+        bench.opener().open(TASK, [SPEC], reached(0))
     threading.Timer(0.2, lock.release).start()
-    bench.opener().open(TASK, [SPEC], reached(0)).close()
+    bench.opener(lock_timeout_s=60.0).open(TASK, [SPEC], reached(0)).close()
 
 
 def until(what: Callable[[], object]) -> None:
@@ -147,25 +149,45 @@ def until(what: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_restorer_gives_states_and_errors(tmp_path: Path) -> None:
+def test_a_task_that_a_frozen_sibling_holds_is_waited_for_while_others_are_restored(tmp_path: Path) -> None:
+    """A sibling that is stopped lets go of nothing, for as long as it is."""
     bench = Bench(tmp_path)
-    restorer = Restorer(bench.opener(lock_timeout_s=0.1))
-    other = TaskId(0, 1)
-    lock = bench.directory.lock(str(other), timeout_s=0)
+    said: list[str] = []
+    restorer = Restorer(bench.opener(), said.append)
+    held, other = TASK, TaskId(0, 1)
+    bench.log.create(TopicSpec("app-other-changelog", 2, config={"cleanup.policy": "compact"}))
+    lock = bench.directory.lock(str(held), timeout_s=0)
     found: dict[TaskId, TaskStores | BaseException] = {}
-    restorer.submit(TASK, [SPEC], reached(0))
-    restorer.submit(other, [SPEC], reached(0))
-    until(lambda: found.update(restorer.finished()) or len(found) == 2)
+    restorer.submit(held, [SPEC], reached(0))
+    restorer.submit(other, [OTHER], reached(0))
+    until(lambda: found.update(restorer.finished()) or found)
+    assert list(found) == [other]
+    time.sleep(3 * LOCK_TURN_S)
+    assert restorer.finished() == []
+    assert len(said) == 1, "once, however often it was tried"
+    assert "held by process" in said[0]
     lock.release()
-    state = found[TASK]
-    assert isinstance(state, TaskStores)
-    state.close()
-    assert isinstance(found[other], RetriableError)
+    until(lambda: found.update(restorer.finished()) or len(found) == 2)
+    restorer.close()
+    for state in found.values():
+        assert isinstance(state, TaskStores), state
+        state.close()
+    assert len(said) == 2
+    assert "restoring goes on after" in said[1]
+
+
+def test_restorer_gives_errors_that_waiting_does_not_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "MARKERS_WAIT_S", 0.2)
+    restorer = Restorer(Bench(tmp_path).opener())
+    restorer.submit(TASK, [SPEC], reached(7))
+    found: dict[TaskId, TaskStores | BaseException] = {}
+    until(lambda: found.update(restorer.finished()) or found)
+    assert isinstance(found[TASK], IncompatibleError)
     restorer.close()
 
 
 def test_a_restore_is_begun_again_while_brokers_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restoring, "_ATTEMPT_PAUSE_S", 0.01)
+    monkeypatch.setattr(retry_queue, "PAUSE_MAX_S", 0.01)
     bench = Bench(tmp_path)
     bench.pending(b"a").commit(1)
     opener, asked = bench.opener(), []
@@ -173,12 +195,13 @@ def test_a_restore_is_begun_again_while_brokers_do_not_answer(tmp_path: Path, mo
 
     def answers_late(consumer: MemoryConsumer, partition: TopicPartition) -> tuple[int, int]:
         asked.append(partition)
-        if len(asked) < restoring.ATTEMPTS_MAX:
+        if len(asked) < 30:
             raise RetriableError("no broker answers")
         return watermarks(consumer, partition)
 
     monkeypatch.setattr(MemoryConsumer, "watermarks", answers_late)
-    restorer = Restorer(opener)
+    said: list[str] = []
+    restorer = Restorer(opener, said.append)
     found: dict[TaskId, TaskStores | BaseException] = {}
     restorer.submit(TASK, [SPEC], reached(1))
     until(lambda: found.update(restorer.finished()) or len(found) == 1)
@@ -187,12 +210,35 @@ def test_a_restore_is_begun_again_while_brokers_do_not_answer(tmp_path: Path, mo
     assert keys_of(state) == [b"a"]
     state.close()
     restorer.close()
+    assert len(said) == 2
+    assert "no broker answers" in said[0]
+
+
+def test_a_question_that_is_never_answered_does_not_keep_a_worker_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, asked, answered = Bench(tmp_path), threading.Event(), threading.Event()
+
+    def never(consumer: MemoryConsumer, partition: TopicPartition) -> tuple[int, int]:
+        asked.set()
+        answered.wait(60)
+        raise RetriableError("no broker answers")
+
+    monkeypatch.setattr(MemoryConsumer, "watermarks", never)
+    restorer = Restorer(bench.opener())
+    restorer.submit(TASK, [SPEC], reached(1))
+    assert asked.wait(60)
+    restorer.close()
+    assert not answered.is_set()
+    answered.set()
+    with bench.directory.lock(str(TASK), timeout_s=60):
+        pass  # let go of once the answer came
 
 
 def test_restorer_forgets_a_task_that_was_taken_away(tmp_path: Path) -> None:
     """It does not wait for the lock either, so that a stop is quick."""
     bench = Bench(tmp_path)
-    restorer = Restorer(bench.opener(lock_timeout_s=60.0))
+    restorer = Restorer(bench.opener())
     lock = bench.directory.lock(str(TASK), timeout_s=0)
     restorer.submit(TASK, [SPEC], reached(0))
     restorer.cancel(TASK)

@@ -1,0 +1,75 @@
+"""How a worker that begins waits for its brokers: for as long as it takes, saying so, and ready to stop at any moment."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.state.errors import RetriableError
+from penstock.streams.kafka.errors import NoBrokerError
+from penstock.streams.patience import Patience, Say
+
+STOP_LOOK_S = 0.05
+"""While an answer is waited for, it looks so often whether it is to stop."""
+
+T = TypeVar("T")
+
+
+class StoppedError(Exception):
+    """The worker is to stop, and has not begun."""
+
+
+class Contact:
+    """See the module. ``knock`` asks whether a broker answers, and raises where none does; ``stop``: whether to stop."""
+
+    def __init__(self, doing: str, knock: Callable[[], None], stop: threading.Event, say: Say) -> None:
+        self._knock = knock
+        self._stop = stop
+        self._answers = False
+        self._patience = Patience(doing, say)
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """The answer to a question that may be asked again where it was not answered, or half-way. Raises what waiting does
+        not cure, and ``StoppedError`` when it is to stop meanwhile."""
+        while True:
+            if not self._answers:
+                self._wait_for_brokers()
+                self._answers = True
+            try:
+                answer = question()
+            except RetriableError as exc:
+                self._answers = False
+                self._pause(exc)
+                continue
+            self._patience.succeeded(time.monotonic())
+            return answer
+
+    def _wait_for_brokers(self) -> None:
+        """Until one answers. Knocks in a thread of its own, so that a stop waits for no answer."""
+        while (refusal := self._refusal()) is not None:
+            if not isinstance(refusal, (NoBrokerError, RetriableError)):
+                raise refusal
+            self._pause(refusal)
+
+    def _refusal(self) -> BaseException | None:
+        answers: queue.Queue[BaseException | None] = queue.Queue()
+        threading.Thread(target=lambda: answers.put(_raised(self._knock)), daemon=True).start()
+        while answers.empty():
+            if self._stop.wait(STOP_LOOK_S):
+                raise StoppedError
+        return answers.get()
+
+    def _pause(self, why: BaseException) -> None:
+        if self._stop.wait(self._patience.failed(why, time.monotonic())):
+            raise StoppedError
+
+
+def _raised(ask: Callable[[], object]) -> BaseException | None:
+    try:
+        ask()
+    except BaseException as exc:
+        return exc
+    return None

@@ -1,0 +1,64 @@
+"""When a worker that lost its place begins again: at once the first time, later each further time, and not for ever.
+
+A worker loses its place when it was fenced, or is a member no longer. One process in the place of another ends with that;
+two that have the same identity take it from each other again and again. So the pauses double, and ``REJOINS_MAX`` losses,
+none of them ``STABLE_S`` after the one before, end the run with the reason. Brokers that do not answer are waited for as
+long as it takes. Pure.
+"""
+
+from __future__ import annotations
+
+from penstock.state.errors import PenstockError, TaskMigratedError
+from penstock.streams.patience import Patience, Say
+
+REJOINS_MAX = 10
+STABLE_S = 60.0
+PAUSE_S = 0.5
+PAUSE_MAX_S = 30.0
+
+
+class Rejoining:
+    """See the module. ``application_id`` and ``say`` are for the lines that tell of it."""
+
+    def __init__(self, application_id: str, say: Say) -> None:
+        self._application_id = application_id
+        self._say = say
+        self._silence = Patience(f"group {application_id}: joining again", say)
+        self._losses = 0
+        self._joined_s = 0.0
+        self._due_s: float | None = None
+
+    @property
+    def due_s(self) -> float | None:
+        """When to join again; ``None``: it is joined."""
+        return self._due_s
+
+    def lost(self, cause: PenstockError, now_s: float) -> None:
+        """The place was lost, or could not be taken. Raises ``TaskMigratedError`` when it was lost too often."""
+        if not isinstance(cause, TaskMigratedError):
+            before = self._silence.waiting
+            pause_s = self._silence.failed(cause, now_s)
+            self._due_s = now_s + (pause_s if before else 0.0)
+            return
+        if now_s - self._joined_s > STABLE_S + PAUSE_MAX_S:
+            self._losses = 0
+        self._losses += 1
+        if self._losses > REJOINS_MAX:
+            raise TaskMigratedError(
+                f"this worker joined group {self._application_id} {REJOINS_MAX} times, and lost its place each time: {cause}. "
+                "Another process may have the same identity: stop one of the two. Give each process a group_instance_id "
+                "of its own, do not share a state_dir between machines, and remove identity.json from a copied state folder"
+            )
+        pause_s = 0.0 if self._losses == 1 else min(PAUSE_S * 2.0 ** (self._losses - 2), PAUSE_MAX_S)
+        self._due_s = now_s + pause_s
+        again = f"again in {pause_s:.1f} s (loss {self._losses} in a row)" if pause_s else "again at once"
+        self._say(f"this worker lost its place in group {self._application_id}, and joins {again}: {cause}")
+
+    def asked(self) -> None:
+        """The group was asked to take this worker; what it says comes later."""
+        self._due_s = None
+
+    def settled(self, now_s: float) -> None:
+        """Partitions were taken."""
+        self._silence.succeeded(now_s)
+        self._joined_s = now_s

@@ -104,7 +104,7 @@ class CommitGroup:
             return
         damaged = self._damaged()
         try:
-            behind = self.committer.abort([t for t in self.tasks.values() if t not in damaged])
+            behind = self.committer.abort([t for t in self.tasks.values() if t not in damaged], damaged)
         except (RetriableError, StateCorruptedError) as exc:
             known = isinstance(exc, RetriableError) or len(self._damaged()) > len(damaged)
             if not known or self._clock.monotonic_s() - self._broken_s > MEND_MAX_S:

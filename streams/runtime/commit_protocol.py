@@ -9,8 +9,8 @@
 A crash between 2 and 3 is repaired by reading the changelog from the stored position. When the outcome of 2 is not known
 the producer is retired: a new one of the same transactional id fences it and waits for its transaction to end, and the
 committed offsets say what happened. With fixed partitions, where a new producer would fence the worker that has taken over,
-they are read first, which waits for the transaction to end by its time-out. Nothing is committed past a refused
-record: that aborts.
+they are read first, which waits for the transaction to end by its time-out. Nothing is committed past a refused record:
+that aborts.
 
 **In doubt.** A commit that was asked for and whose answer is lost stays in doubt until the log was asked. If it took place
 after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be opened anew, since only
@@ -68,7 +68,8 @@ class Committer:
 
     ``open_producer`` makes a producer and, for a transactional one, is followed by ``init_transactions``. ``fence``
     gives what ``send_offsets`` needs to be fenced by: the membership token as of the last assignment, or the plain
-    group id with fixed partitions. ``position_of(task, store, offset)`` encodes the position record of a store.
+    group id with fixed partitions. ``position_of(task, store, at_ms)`` encodes the position record of a store that was known
+    to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them.
     """
@@ -79,7 +80,7 @@ class Committer:
         consumer: LogConsumer,
         open_producer: Callable[[], LogProducer],
         fence: Callable[[], Any],
-        position_of: Callable[[Task, str], bytes],
+        position_of: Callable[[Task, str, int], bytes],
         timeouts: CommitTimeouts | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         *,
@@ -97,6 +98,7 @@ class Committer:
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
         self._stale: list[Task] = []
+        self._proved_ms: int | None = None
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -175,11 +177,12 @@ class Committer:
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
+        self._proved_ms = now_ms
         self._on_step("committed")
         damage: StateCorruptedError | None = None
         for task, work in works:
             try:
-                task.committed(work, {name: self._position_of(task, name) for name in work.pending})
+                task.committed(work, {name: self._position_of(task, name, now_ms) for name in work.pending})
             except StateCorruptedError as exc:
                 damage = exc  # the others are written all the same: the log has their commit
         if damage is not None:
@@ -227,14 +230,41 @@ class Committer:
         except PenstockError:
             return False  # the commit raises it where it is dealt with
 
+    def prove(self, tasks: Sequence[Task], now_ms: int) -> None:
+        """Ask the log whether these tasks are still this producer's: commit one of the last positions once more, which only
+        the owner can. ``now_ms``: the wall clock before this call. Nothing to ask inside a transaction, whose commit proves
+        it, or with nothing committed. Errors as of ``commit``."""
+        if self._in_transaction or self.guarantee == "at_most_once":
+            return
+        own = {
+            TopicPartition(topic, task.id.partition): position
+            for task in tasks
+            for topic, position in task.own_positions.known.items()
+            if position.metadata
+        }
+        for tp, position in sorted(own.items())[:1]:
+            try:
+                self._commit_log({tp: position})
+            except UnknownOutcomeError as exc:
+                raise ProducerRetiredError(
+                    f"{exc}; nothing was in that commit but a position that stands already"
+                ) from exc
+            self._proved_ms = now_ms
+
+    def forget_proof(self) -> None:
+        """Tasks came that may have been another's when ownership was proved last."""
+        self._proved_ms = None
+
     def refresh(self, task: Task) -> None:
-        """Between commits: give the positions of idle stores a new wall time, so that their age stays provable."""
-        if task.uncommitted_records:
+        """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the
+        last proof that the task was this producer's. Nobody else wrote to its changelogs before that."""
+        if task.uncommitted_records or self._proved_ms is None:
             return
         # A table on its own topic stands at a committed position, which needs no age; the feed may be past it already.
         known = [n for n in task.stores if n in task.changelog_ends]
         if known:
-            task.backend.commit([StoreWrites(n, [], self._position_of(task, n)) for n in known])
+            proved_ms = self._proved_ms
+            task.backend.commit([StoreWrites(n, [], self._position_of(task, n, proved_ms)) for n in known])
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""
@@ -357,8 +387,8 @@ class Committer:
 
 def _taken_over(task: Task) -> TaskMigratedError:
     return TaskMigratedError(
-        f"another worker has committed positions of task {task.id} meanwhile, so the stores here lack its work; discard them "
-        "and restore them from the log"
+        f"another worker has committed positions of task {task.id} meanwhile, so the stores here lack its work; discard it "
+        "and restore the stores from the log"
     )
 
 

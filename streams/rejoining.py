@@ -45,7 +45,8 @@ class Rejoining:
         self._losses += 1
         if self._losses > REJOINS_MAX:
             raise TaskMigratedError(
-                f"this worker joined group {self._application_id} {REJOINS_MAX} times, and lost its place each time: {cause}. "
+                f"this worker joined group {self._application_id} {REJOINS_MAX} times, and lost its place each time: "
+                f"{cause}. "
                 "Another process may have the same identity: stop one of the two. Give each process a group_instance_id "
                 "of its own, do not share a state_dir between machines, and remove identity.json from a copied state folder"
             )

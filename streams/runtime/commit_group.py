@@ -86,6 +86,19 @@ class CommitGroup:
         self._aborts = 0
         return True
 
+    def prove(self) -> None:
+        """See ``Committer.prove``. While the log does not answer, what was proved last stands."""
+        if self.broken:
+            return
+        try:
+            self.committer.prove(list(self.tasks.values()), self._clock.now_ms())
+            self._aborts = 0
+        except RESTARTABLE as exc:
+            self.abort(exc)
+        except RetriableError as exc:
+            if self.committer.guarantee == "exactly_once":
+                self.abort(exc)
+
     def reopen_stale(self) -> None:
         """Open those tasks anew whose stores lack a commit that took place; raises what keeps it from that."""
         for task in self.committer.take_stale():
@@ -114,7 +127,7 @@ class CommitGroup:
             return
         damaged = self._damaged()
         try:
-            behind = self.committer.abort([t for t in self.tasks.values() if t not in damaged])
+            behind = self.committer.abort([t for t in self.tasks.values() if t not in damaged], damaged)
         except RetriableError as exc:
             self._unanswered["abort"] = exc
             return

@@ -8,11 +8,17 @@
 
 A crash between 2 and 3 is repaired by reading the changelog from the stored position. When the outcome of 2 is not known
 the producer is retired: a new one of the same transactional id fences it and waits for its transaction to end, and the
-committed offsets say what happened. Nothing is committed past a refused record: that aborts.
+committed offsets say what happened. With fixed partitions, where a new producer would fence the worker that has taken over,
+they are read first, which waits for the transaction to end by its time-out. Nothing is committed past a refused record:
+that aborts.
 
 **In doubt.** A commit that was asked for and whose answer is lost stays in doubt until the log was asked. If it took place
 after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be opened anew, since only
 the changelog knows what it did.
+
+**Foreign positions.** After any failure the committed positions are read again. If they are neither the task's own last ones
+nor those of the commit in doubt, another worker has had the task meanwhile and its stores lack that worker's commits:
+``TaskMigratedError``, and the stores are restored from the log before they are used again.
 
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
@@ -62,7 +68,8 @@ class Committer:
 
     ``open_producer`` makes a producer and, for a transactional one, is followed by ``init_transactions``. ``fence``
     gives what ``send_offsets`` needs to be fenced by: the membership token as of the last assignment, or the plain
-    group id with fixed partitions. ``position_of(task, store, offset)`` encodes the position record of a store.
+    group id with fixed partitions. ``position_of(task, store, at_ms)`` encodes the position record of a store that was known
+    to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them.
     """
@@ -73,7 +80,7 @@ class Committer:
         consumer: LogConsumer,
         open_producer: Callable[[], LogProducer],
         fence: Callable[[], Any],
-        position_of: Callable[[Task, str], bytes],
+        position_of: Callable[[Task, str, int], bytes],
         timeouts: CommitTimeouts | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         *,
@@ -91,6 +98,7 @@ class Committer:
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
         self._stale: list[Task] = []
+        self._proved_ms: int | None = None
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -115,12 +123,16 @@ class Committer:
         self._in_transaction = False
 
     def _ready(self) -> LogProducer:
+        if self._producer is None and self._yields and self.guarantee == "exactly_once":
+            raise ProducerRetiredError("the producer of these fixed partitions was retired; see who owns them first")
         self.open()
         assert self._producer is not None
         if self.guarantee == "exactly_once" and not self._in_transaction:
             try:
                 self._producer.begin()
             except ProducerRetiredError:
+                if self._yields:
+                    raise  # the abort sees first who owns the partition
                 # retired after its last commit, with nothing sent since: nothing is lost with it
                 self.retire()
                 self.open()
@@ -177,11 +189,12 @@ class Committer:
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
+        self._proved_ms = now_ms
         self._on_step("committed")
         damage: StateCorruptedError | None = None
         for task, work in works:
             try:
-                task.committed(work, {name: self._position_of(task, name) for name in work.pending})
+                task.committed(work, {name: self._position_of(task, name, now_ms) for name in work.pending})
             except StateCorruptedError as exc:
                 damage = exc  # the others are written all the same: the log has their commit
         if damage is not None:
@@ -229,14 +242,41 @@ class Committer:
         except PenstockError:
             return False  # the commit raises it where it is dealt with
 
+    def prove(self, tasks: Sequence[Task], now_ms: int) -> None:
+        """Ask the log whether these tasks are still this producer's: commit one of the last positions once more, which only
+        the owner can. ``now_ms``: the wall clock before this call. Nothing to ask inside a transaction, whose commit proves
+        it, or with nothing committed. Errors as of ``commit``."""
+        if self._in_transaction or self.guarantee == "at_most_once":
+            return
+        own = {
+            TopicPartition(topic, task.id.partition): position
+            for task in tasks
+            for topic, position in task.own_positions.known.items()
+            if position.metadata
+        }
+        for tp, position in sorted(own.items())[:1]:
+            try:
+                self._commit_log({tp: position})
+            except UnknownOutcomeError as exc:
+                raise ProducerRetiredError(
+                    f"{exc}; nothing was in that commit but a position that stands already"
+                ) from exc
+            self._proved_ms = now_ms
+
+    def forget_proof(self) -> None:
+        """Tasks came that may have been another's when ownership was proved last."""
+        self._proved_ms = None
+
     def refresh(self, task: Task) -> None:
-        """Between commits: give the positions of idle stores a new wall time, so that their age stays provable."""
-        if task.uncommitted_records:
+        """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the
+        last proof that the task was this producer's. Nobody else wrote to its changelogs before that."""
+        if task.uncommitted_records or self._proved_ms is None:
             return
         # A table on its own topic stands at a committed position, which needs no age; the feed may be past it already.
         known = [n for n in task.stores if n in task.changelog_ends]
         if known:
-            task.backend.commit([StoreWrites(n, [], self._position_of(task, n)) for n in known])
+            proved_ms = self._proved_ms
+            task.backend.commit([StoreWrites(n, [], self._position_of(task, n, proved_ms)) for n in known])
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""
@@ -264,18 +304,29 @@ class Committer:
     # -- when it goes wrong --------------------------------------------------------------------------------------
 
     def _happened(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
-        """Whether a commit of unknown outcome took place: fence its producer, then read what is committed."""
+        """Whether a commit of unknown outcome took place: fence its producer, then read what is committed. With fixed
+        partitions it is read first, which waits until the transaction has ended by itself: a producer that is opened
+        before would fence the worker that has taken the partition over."""
         self.retire()
+        if not self._yields:
+            self.open()
+            return self._committed_are(offsets)
+        if not self._committed_are(offsets):
+            return False
         self.open()
+        return self._committed_are(offsets)
+
+    def _committed_are(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
         found = self.consumer.committed(list(offsets))
         return all(found[tp] == c for tp, c in offsets.items())
 
-    def abort(self, tasks: Sequence[Task]) -> list[Task]:
+    def abort(self, tasks: Sequence[Task], damaged: Sequence[Task] = ()) -> list[Task]:
         """Abort: drop what every task did since the last commit, retire the producer, and read again from the committed
-        offsets. Returns the tasks whose stores lack a commit that did take place: they are to be opened anew.
+        offsets. Returns the tasks whose stores lack a commit that did take place: they are to be opened anew. ``damaged``:
+        tasks of this producer that the caller opens anew in any case.
 
-        ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: it was
-        fenced, and gives way.
+        ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: another
+        worker has the tasks, so this one gives way.
         """
         ended = True
         if self._producer is not None and self._in_transaction:
@@ -287,25 +338,45 @@ class Committer:
                     raise
                 ended = False
         self.retire()
-        if not ended:
+        if not ended and not self._yields:
             self.open()  # ends the transaction, for which whoever gets the tasks would wait
-        return self._restart_tasks(tasks)
+        return self._restart_tasks(tasks, damaged)
 
-    def _restart_tasks(self, tasks: Sequence[Task]) -> list[Task]:
-        if not tasks:
+    def _restart_tasks(self, tasks: Sequence[Task], damaged: Sequence[Task] = ()) -> list[Task]:
+        """Go on from the committed positions, if they are still those of these tasks. A worker that gives way looks before
+        it opens a producer, and again after that, since the newer one may have committed in between."""
+        if not tasks and not damaged:
             self._in_doubt.clear()
             return []
+        if self._yields and self._producer is None:
+            self._refuse_foreign([*tasks, *damaged])
         self.open()
-        starts = [start_positions(self.consumer, _inputs(task)) for task in tasks]
-        behind = [t for t, start in zip(tasks, starts, strict=True) if t.stores and self._was_in_doubt(t, start)]
-        for task, start in zip(tasks, starts, strict=True):
+        starts = {task.id: self._start_of(task) for task in tasks}
+        behind: list[Task] = []
+        for task in tasks:
+            if self._was_in_doubt(task, starts[task.id]):
+                behind += [task] if task.stores else []
+            elif not task.own_positions.are(starts[task.id]):
+                if not self._yields:
+                    raise _taken_over(task)
+                behind.append(task)  # the newer worker is fenced, and ends
+        for task in tasks:
             if task in behind:
                 continue
-            task.discard(start)
+            task.discard(starts[task.id])
             for tp in _inputs(task):
-                self.consumer.seek(tp, start[tp.topic][0])
+                self.consumer.seek(tp, starts[task.id][tp.topic][0])
         self._in_doubt.clear()
         return behind
+
+    def _refuse_foreign(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            start = self._start_of(task)
+            if not task.own_positions.are(start) and not self._was_in_doubt(task, start):
+                raise _taken_over(task)
+
+    def _start_of(self, task: Task) -> dict[str, tuple[int, CommitMetadata]]:
+        return start_positions(self.consumer, _inputs(task))
 
     def _was_in_doubt(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
         """Whether the committed positions of a task are those of a commit that was not known to have taken place."""
@@ -324,6 +395,13 @@ class Committer:
             with suppress(PenstockError):  # closing anyway; the transaction's time-out ends it
                 self._producer.abort(self._timeouts.transaction_s)
         self.retire()
+
+
+def _taken_over(task: Task) -> TaskMigratedError:
+    return TaskMigratedError(
+        f"another worker has committed positions of task {task.id} meanwhile, so the stores here lack its work; discard it "
+        "and restore the stores from the log"
+    )
 
 
 def _inputs(task: Task) -> list[TopicPartition]:

@@ -338,6 +338,8 @@ class Runtime:
         now_s, interval_s = self._clock.monotonic_s(), self.options.state_flush_interval_ms / 1000
         if not self._to_flush and now_s - self._last_flush_s >= interval_s:
             self._last_flush_s = now_s
+            for idle in self._units.values():
+                idle.prove()
             self._to_flush = [(u, t.id) for u in self._units.values() for t in u.tasks.values() if t.stores]
             self._flush_apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._to_flush), 1))
         elif now_s - self._flushed_s < self._flush_apart_s:
@@ -382,7 +384,9 @@ class Runtime:
         )
 
     def _on_run(self, task: Task) -> None:
-        self._unit_of(task.id).tasks[task.id] = task
+        unit = self._unit_of(task.id)
+        unit.tasks[task.id] = task
+        unit.committer.forget_proof()
 
     def _on_drop(self, task_id: TaskId) -> None:
         self._unit_of(task_id).tasks.pop(task_id, None)

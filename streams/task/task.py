@@ -21,6 +21,7 @@ from typing import Literal
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
+from penstock.streams.own_positions import OwnPositions
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task import commit_metadata, journal
@@ -130,6 +131,7 @@ class Task:
         self._lifecycle = TaskLifecycle(task_id)
         self._time = BatchTime(self._plan.stride)
         self._start = dict(start)
+        self.own_positions = OwnPositions(start)
         self._replay = journal.ordering_of(replay)
         self._answers = journal.answers_of(replay) if answers is None and replay else answers
         self._begin()
@@ -414,12 +416,14 @@ class Task:
                 form=self._source_specs[topic].form,
             )
             self._start[topic] = (offset, noted)
-            out[TopicPartition(topic, self.id.partition)] = Committed(offset, commit_metadata.encode(noted))
+            out[TopicPartition(topic, self.id.partition)] = asked = Committed(offset, commit_metadata.encode(noted))
+            self.own_positions.asked(topic, asked)
         return out
 
     def committed(self, work: CommitWork, positions: Mapping[str, bytes]) -> None:
         """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
         self._lifecycle.enter("committed", work)
+        self.own_positions.committed()
         if writes := store_writes(work, self.stores, positions):
             self.backend.commit(writes)
         self.committed_positions = {TopicPartition(t, self.id.partition): o for t, o in work.positions.items()}
@@ -446,6 +450,7 @@ class Task:
         self._outputs.clear()
         self.failures.take_letters()
         self._start = dict(start)
+        self.own_positions = OwnPositions(start)
         self._begin()
         self._lifecycle.leave("discard")
 

@@ -30,12 +30,15 @@ class _Reading:
 
 
 class MemoryConsumer:
-    """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time."""
+    """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time. A member that
+    was removed learns of it ``late_polls`` polls late, as from the answer to a heartbeat, and reads on until then; the first
+    of these polls gives nothing."""
 
-    def __init__(self, log: MemoryLog, group: str, *, poll_interval_max_ms: int = 300_000) -> None:
+    def __init__(self, log: MemoryLog, group: str, *, poll_interval_max_ms: int = 300_000, late_polls: int = 0) -> None:
         self._log = log
         self._group = group
         self._poll_interval_max_ms = poll_interval_max_ms
+        self._late_polls = self._ignorant = late_polls
         self._reading: dict[TopicPartition, _Reading] = {}
         self._topics: tuple[str, ...] = ()
         self._member: Member | None = None
@@ -65,6 +68,10 @@ class MemoryConsumer:
         for topic in self._topics:
             self._log.topic(topic)
         if not group.has(self._member):
+            if self._ignorant:
+                self._ignorant -= 1
+                return
+            self._ignorant = self._late_polls
             self._give_up(on_lost)
             self._join()
         member = self._member
@@ -118,6 +125,8 @@ class MemoryConsumer:
         self._check_open()
         self._log.pass_point("poll")
         self._take_part()
+        if self._ignorant == self._late_polls - 1:
+            return Fetched([], {})  # the first answer to a fetch is on its way
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

@@ -26,6 +26,8 @@ from penstock.streams.ports.log_errors import UnknownTopicError
 from penstock.streams.testing.memory_groups import MemoryGroup
 
 FaultAction: TypeAlias = BaseException | Callable[[], None]
+DELETE_RETENTION_MS = 86_400_000
+"""A topic's default."""
 MAX_MESSAGE_BYTES = 1_048_588
 """A broker's default limit of one record."""
 
@@ -58,6 +60,8 @@ class LogEntry:
     headers: Headers = ()
     transaction: Transaction | None = None
     control: bool = False
+    written_ms: int = 0
+    """The log's time."""
 
     @property
     def visible(self) -> bool:
@@ -95,6 +99,14 @@ class PartitionLog:
             entry = self._entries[offset - self.first]
             if entry.visible:
                 yield offset, entry
+
+    def compact(self, tombstones_before_ms: int) -> None:
+        """What the cleaner does with all that is stable: only the last record of each key stays, and of those that delete
+        only what was written at this time or later. Offsets stay."""
+        last: dict[bytes | None, int] = {entry.key: offset for offset, entry in self.committed(self.first)}
+        for offset, entry in list(self.committed(self.first)):
+            if last[entry.key] != offset or (entry.value is None and entry.written_ms < tombstones_before_ms):
+                self._entries[offset - self.first] = LogEntry(None, None, entry.timestamp_ms, control=True)
 
     def delete_before(self, offset: int) -> None:
         """What retention does."""
@@ -199,12 +211,19 @@ class MemoryLog:
             for offset, entry in log.committed(log.first)
         ]
 
+    def compact(self, topic: str) -> None:
+        """Clean a topic now. Deletions stay for its ``delete.retention.ms``."""
+        found = self.topic(topic)
+        keep_ms = int(found.spec.config.get("delete.retention.ms", DELETE_RETENTION_MS))
+        for log in found.partitions:
+            log.compact(self.now_ms - keep_ms)
+
     # --- writing
 
     def append(self, tp: TopicPartition, entry: LogEntry) -> int:
         """Write one record, as part of its transaction if it has one; returns its offset."""
         log = self.partition(tp)
-        offset = log.append(entry)
+        offset = log.append(dataclasses.replace(entry, written_ms=self.now_ms))
         transaction = entry.transaction
         if transaction is not None and tp not in transaction.first_offsets:
             transaction.first_offsets[tp] = offset

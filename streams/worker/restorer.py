@@ -193,6 +193,7 @@ class TaskOpener:
         assert opening.backend is not None
         task = opening.task
         of = StorePartition(self._application_id, spec.name, task.partition)
+        asked_ms = self._now_ms()
         facts = self._facts(task, spec, consumer, opening.reached, opening.cancelled)
         raw = opening.backend.position(spec.name)
         stored = None if raw is None else decode_position(raw)
@@ -213,7 +214,12 @@ class TaskOpener:
             snapshots = [m for m in snapshots if m.name not in opening.unusable]
             decision = decide_afresh(of, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
             opening.said.append(decision.reason)
-        self._replay(opening, spec, consumer, facts, decision)
+        begun_ms = asked_ms
+        if isinstance(decision, Resume) and stored is not None:
+            begun_ms = min(stored.wall_time_ms, asked_ms)
+        elif isinstance(decision, IngestSnapshot):
+            begun_ms = min(decision.manifest.created_ms, asked_ms)
+        self._replay(opening, spec, consumer, facts, decision, (begun_ms, asked_ms))
 
     def _facts(
         self,
@@ -331,9 +337,13 @@ class TaskOpener:
         consumer: LogConsumer,
         facts: ChangelogFacts,
         decision: Resume | FromBeginning | IngestSnapshot,
+        known_ms: tuple[int, int],
     ) -> None:
         """Read ``[offset, end)`` of the changelog into the store. Ends by position, not by records: compaction and
-        transactions leave gaps."""
+        transactions leave gaps. ``known_ms``: until the end is reached the store is as old as its oldest part, since the
+        deletions that are missed by it may lie ahead and be gone when a later restore goes on from here; at the end it is
+        as old as the moment before the end was asked for."""
+        begun_ms, asked_ms = known_ms
         backend, task = opening.backend, opening.task
         assert backend is not None
         partition = TopicPartition(facts.topic, task.partition)
@@ -361,7 +371,7 @@ class TaskOpener:
                     if (taken := history.taken(columns[0], columns[2])) is not None:
                         columns = [list(compress(column, taken)) for column in columns]
                     entries = from_changelog_columns(spec, *columns)
-                    backend.commit([StoreWrites(spec.name, entries, self._position(spec, facts, offset))])
+                    backend.commit([StoreWrites(spec.name, entries, self._position(spec, facts, offset, begun_ms))])
                 offset = max(offset, min(fetched.ends.get(partition, 0), facts.end_offset))
                 waited_s = 0.0 if offset > progress.offset else waited_s + 0.2
                 if waited_s > STALLED_AFTER_S:
@@ -371,13 +381,13 @@ class TaskOpener:
                     )
                 progress = progress.advanced(offset, records, self._now_ms())
                 self._on_progress(task, spec.name, progress)
-            backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset))])
+            backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset, asked_ms))])
         finally:
             consumer.unassign([partition])
 
-    def _position(self, spec: StoreSpec, facts: ChangelogFacts, offset: int) -> bytes:
+    def _position(self, spec: StoreSpec, facts: ChangelogFacts, offset: int, at_ms: int) -> bytes:
         ids = {facts.topic: facts.topic_id}
-        return encode_position(Position(offset, {}, facts.cluster_id, ids, self._now_ms(), segment_ms=spec.segment_ms))
+        return encode_position(Position(offset, {}, facts.cluster_id, ids, at_ms, segment_ms=spec.segment_ms))
 
 
 @dataclasses.dataclass

@@ -381,8 +381,8 @@ class Worker:
             yields=partition is not None,
         )
 
-    def _position_of(self, task: Task, store: str) -> bytes:
-        """The position record of a store after a commit."""
+    def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:
+        """The position record of a store after a commit; ``at_ms``: when it was known to be at the log's end."""
         state = task.stores[store]
         spec = state.spec
         positions = task.feed.positions()
@@ -397,7 +397,7 @@ class Worker:
                 {TopicPartition(t, task.id.partition): o for t, o in positions.items()},
                 cluster_id,
                 topic_ids,
-                self._clock.now_ms(),
+                at_ms,
                 task.stream_time_ms,
                 segment_ms=spec.segment_ms,
             )

@@ -1,4 +1,5 @@
-"""Workers without threads on the in-memory log: the real run loop and commit protocol, turned by hand.
+"""Workers without threads on the in-memory log: the real run loop and commit protocol, turned by hand. Where a restore
+begins is decided as by real workers; each worker has a wall clock of its own.
 
 A ``Node`` is one worker process with its own disk. ``crash`` drops it as SIGKILL would; with ``lose_unflushed`` its disk
 goes back to what was flushed, as a power cut would have it.
@@ -14,7 +15,9 @@ from penstock.state.errors import StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, journal_topic
 from penstock.state.recovery.position import Position, decode_position, encode_position
+from penstock.state.recovery.restore_decision import ChangelogFacts, Quarantine, decide
 from penstock.state.serdes.partitioner import partition_for
+from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
@@ -34,6 +37,8 @@ from penstock.topologies.graph.topology import Topology
 APP = "app"
 TURN_MS = 20
 POLL_INTERVAL_MS = 3_000
+SKEW_MAX_MS = 500
+"""How much the wall clocks of workers differ from the log's."""
 TURNS_MAX = 3_000
 IDLE_TURNS = 12
 
@@ -67,8 +72,10 @@ class Disk:
 class SimRestoring:
     """``Restoring`` on the memory log: a task's stores come some turns later, at the end of their changelogs."""
 
-    def __init__(self, log: MemoryLog, disk: Disk, rng: random.Random) -> None:
+    def __init__(self, log: MemoryLog, disk: Disk, rng: random.Random, clock: SimClock) -> None:
         self._log = log
+        self._clock = clock
+        self.said: list[str] = []
         self._disk = disk
         self._rng = rng
         self._jobs: dict[TaskId, tuple[int, Sequence[StoreSpec], Reached]] = {}
@@ -99,45 +106,67 @@ class SimRestoring:
         return out
 
     def _restored(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> MemoryBackend:
-        backend = self._disk.backend(task, stores)
-        for spec in stores:
-            self._replay(task, spec, backend, reached)
-        return backend
+        while True:
+            backend = self._disk.backend(task, stores)
+            if all(self._replay(task, spec, backend, reached) for spec in stores):
+                return backend
+            self._disk.backends[task] = self._disk.make(stores)
 
-    def _replay(self, task: TaskId, spec: StoreSpec, backend: MemoryBackend, reached: Reached) -> None:
+    def _replay(self, task: TaskId, spec: StoreSpec, backend: MemoryBackend, reached: Reached) -> bool:
+        """Returns ``False`` where the local state must not be used."""
         topic = changelog_topic(APP, spec)
         log = self._log.partition(TopicPartition(topic, task.partition))
+        asked_ms = self._clock.now_ms()
         end = log.last_stable
         if spec.source_topic is not None:
             end = min(end, reached.inputs[topic])
-        assert end >= reached.changelogs.get(spec.name, 0), "the changelog lacks what was committed"
+        written = reached.changelogs.get(spec.name)
+        assert end >= (written or 0), "the changelog lacks what was committed"
         raw = backend.position(spec.name)
-        if raw is not None and decode_position(raw).segment_ms != spec.segment_ms:
-            backend.reset(spec.name)
-            raw = None
-        start = 0 if raw is None else decode_position(raw).changelog_offset
-        assert start <= end, "the store stands past what is committed"
-        found = [(o, e) for o, e in log.committed(max(start, log.first)) if o < end]
+        stored = None if raw is None else decode_position(raw)
+        facts = facts_of(self._log, topic, (log.first, end), written)
+        of = StorePartition(APP, spec.name, task.partition)
+        decision = decide(of, stored, facts, asked_ms, segment_ms=spec.segment_ms)
+        self.said.append(decision.reason)
+        if isinstance(decision, Quarantine):
+            return False
+        found = [(o, e) for o, e in log.committed(max(decision.offset, log.first)) if o < end]
         self.replayed += len(found)
         entries = from_changelog_columns(
             spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]
         )
-        backend.commit([StoreWrites(spec.name, entries, _position(self._log, end, spec))])
+        backend.commit([StoreWrites(spec.name, entries, _position(self._log, end, spec, asked_ms))])
+        return True
 
 
-def _position(log: MemoryLog, offset: int, spec: StoreSpec) -> bytes:
+def facts_of(log: MemoryLog, topic: str, ends: tuple[int, int], written: int | None) -> ChangelogFacts:
+    admin = MemoryAdmin(log)
+    config = admin.topic_config(topic)
+    return ChangelogFacts(
+        topic,
+        admin.topic_ids([topic])[topic],
+        admin.cluster_id(),
+        *ends,
+        "compact" in config["cleanup.policy"],
+        int(config["delete.retention.ms"]),
+        written,
+    )
+
+
+def _position(log: MemoryLog, offset: int, spec: StoreSpec, at_ms: int) -> bytes:
     ids = MemoryAdmin(log).topic_ids([changelog_topic(APP, spec)])
-    return encode_position(Position(offset, {}, "memory", ids, 0, segment_ms=spec.segment_ms))
+    return encode_position(Position(offset, {}, "memory", ids, at_ms, segment_ms=spec.segment_ms))
 
 
 class SimClock:
-    """The log's time."""
+    """The log's time; the wall clock is off by ``skew_ms``."""
 
-    def __init__(self, log: MemoryLog) -> None:
+    def __init__(self, log: MemoryLog, skew_ms: int = 0) -> None:
         self._log = log
+        self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        return 1_000_000 + self._log.now_ms
+        return 1_000_000 + self._log.now_ms + self._skew_ms
 
     def monotonic_s(self) -> float:
         return self._log.now_ms / 1000
@@ -160,7 +189,9 @@ class World:
         queue_max_records: int = 0,
         commit_patience_ms: int = 0,
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
+        late_polls: int = 0,
     ) -> None:
+        self.late_polls = late_polls
         self.topology = topology
         self.guarantee = guarantee
         self.rng = random.Random(seed)
@@ -233,7 +264,8 @@ class Node:
         self.on_step: Callable[[CommitStep], None] = lambda step: None
         self.alive = True
         log = world.log
-        self.restoring = SimRestoring(log, disk, world.rng)
+        clock = SimClock(log, world.rng.randint(-SKEW_MAX_MS, SKEW_MAX_MS))
+        self.restoring = SimRestoring(log, disk, world.rng, clock)
         options = RuntimeOptions(
             guarantee=world.guarantee,
             commit_interval_ms=100,
@@ -257,13 +289,15 @@ class Node:
             self._consumer,
             self._committer,
             world.restoring or self.restoring,
-            SimClock(log),
+            clock,
             say=self.said.append,
         )
         self.runtime.start()
 
     def _consumer(self) -> LogConsumer:
-        return MemoryConsumer(self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS)
+        return MemoryConsumer(
+            self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS, late_polls=self.world.late_polls
+        )
 
     def _committer(self, runtime: Runtime, partition: int | None) -> Committer:
         transactional_id = f"{APP}-{self.name}" if partition is None else f"{APP}-p{partition}"
@@ -292,11 +326,11 @@ class Node:
         self.steps.append(step)
         self.on_step(step)
 
-    def _position_of(self, task: Task, store: str) -> bytes:
+    def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:
         spec = task.stores[store].spec
         ends, positions = task.changelog_ends, task.feed.positions()
         offset = ends.get(store, 0) if spec.source_topic is None else positions[spec.source_topic]
-        return _position(self.world.log, offset, spec)
+        return _position(self.world.log, offset, spec, at_ms)
 
     def crash_at(self, step: CommitStep, nth: int) -> None:
         """Be gone at the nth time that this step was done."""

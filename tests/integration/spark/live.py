@@ -151,7 +151,7 @@ class App:
             self.consumer,
             lambda: KafkaProducer(producer_config(servers, {}, transactional_id=app)),
             lambda: app,
-            lambda task, store: b"",
+            lambda task, store, at_ms: b"",
         )
         self.committer.open()
         self.tasks: list[Task] = []

@@ -227,6 +227,7 @@ class Process:
                 "session_timeout_ms": given.session_timeout_ms,
                 "commit_interval_ms": given.commit_interval_ms,
                 "batch_max_records": given.batch_max_records,
+                "state_flush_interval_ms": given.state_flush_interval_ms,
                 "consumer": dict(given.consumer),
             },
         }

@@ -74,7 +74,7 @@ class Damaging:
         """No task is."""
         return []
 
-    def abort(self, tasks: list[Any]) -> list[Any]:
+    def abort(self, tasks: list[Any], damaged: list[Any]) -> list[Any]:
         """Of the tasks that are sound."""
         self.aborted.append(tasks)
         if self.found:

@@ -19,9 +19,9 @@ from penstock.streams import retry_queue
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
-from penstock.streams.testing.memory_log import MemoryLog
+from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker import restorer as restoring
-from penstock.streams.worker.restorer import LOCK_TURN_S, Restorer, TaskOpener
+from penstock.streams.worker.restorer import LOCK_TURN_S, Cancelled, Restorer, TaskOpener
 
 APP = "app"
 TASK = TaskId(0, 0)
@@ -274,3 +274,38 @@ def test_versions_that_came_too_late_are_not_restored(tmp_path: Path, monkeypatc
     assert restored(rows[:3], 3) == [(b"a", 100), (b"b", 1)]
     # the folder is there, and goes on from where it was
     assert restored(rows[3:], 7) == [(b"a", 100), (b"a", 120), (b"b", 1), (b"b", 90)]
+
+
+def test_interrupted_restore_keeps_the_age_of_its_oldest_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a changelog was read onto an old store. What deletes a key of the old part lies ahead, and is gone when the
+    restore goes on: the store is as old as it was, and is restored from the begin."""
+    hour_ms = 3_600_000
+    monkeypatch.setattr(restoring, "RESTORE_POLL_RECORDS", 10)
+    bench, clock = Bench(tmp_path), [1_000 * hour_ms]
+    log = bench.log.partition(CHANGELOG)
+
+    def opener() -> TaskOpener:
+        consumer = lambda: MemoryConsumer(bench.log, "restore")  # noqa: E731  # as the bench's
+        return TaskOpener(APP, bench.directory, MemoryAdmin(bench.log), consumer, lambda: clock[0])
+
+    bench.log.append(CHANGELOG, LogEntry(b"dead", b"v", 1))
+    opener().open(TASK, [SPEC], reached(1)).close()
+    for i in range(40):
+        bench.log.append(CHANGELOG, LogEntry(b"k%02d" % i, b"v", 1))
+    bench.log.append(CHANGELOG, LogEntry(b"dead", None, 1))
+    bench.log.append(CHANGELOG, LogEntry(b"last", b"v", 1))
+    clock[0] += 20 * hour_ms
+    asked: list[int] = []
+
+    def cancelled() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    with pytest.raises(Cancelled):
+        opener().open(TASK, [SPEC], reached(log.end), cancelled)
+    bench.log.advance(1)
+    log.compact(bench.log.now_ms)
+    clock[0] += 20 * hour_ms
+    state = opener().open(TASK, [SPEC], reached(log.end))
+    assert keys_of(state) == [*(b"k%02d" % i for i in range(40)), b"last"]
+    state.close()

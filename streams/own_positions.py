@@ -1,0 +1,43 @@
+"""Which committed positions are a task's own: those that it started from, or committed itself and knows of.
+
+Its stores hold what these positions stand for. Positions that are read back after a failure and are neither these nor
+those of a commit in doubt were committed by another owner: the stores lack that owner's work, so they must be restored,
+never taken for what the positions say. Offset and metadata count, since two owners can reach the same offset with
+different state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.streams.ports.log import Committed
+from penstock.streams.task import commit_metadata
+from penstock.streams.task.commit_metadata import CommitMetadata
+
+
+class OwnPositions:
+    """See the module. ``start``: offset and metadata by input topic; version 0 where none was committed."""
+
+    def __init__(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
+        self.known: dict[str, Committed] = {
+            topic: Committed(offset, commit_metadata.encode(noted) if noted.version else "")
+            for topic, (offset, noted) in start.items()
+        }
+        """The last ones that are known to be committed."""
+        self._asked: dict[str, Committed] = {}
+
+    def asked(self, topic: str, position: Committed) -> None:
+        """This position is about to be committed."""
+        self._asked[topic] = position
+
+    def committed(self) -> None:
+        """The commit that was asked for last took place."""
+        self.known |= self._asked
+        self._asked = {}
+
+    def are(self, found: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
+        """Whether positions that were read back are the last own ones."""
+        return all(
+            topic in found and found[topic] == (own.offset, commit_metadata.decode(own.metadata))
+            for topic, own in self.known.items()
+        )

@@ -1,0 +1,74 @@
+"""Workers that are stopped (SIGSTOP) for longer than their session and transaction, replaced, and woken up again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.integration.worker.application import PARTITIONS, Application, until
+
+FROZEN_S = 14.0
+"""Longer than a session and a transaction time-out."""
+
+
+def test_woken_worker_restores_what_another_one_did_meanwhile(kafka: str, tmp_path: Path) -> None:
+    """Its transaction is over, so it aborts before the group tells it that it has lost its tasks."""
+    app = Application(kafka, "frozen", tmp_path)
+    app.add_lines(300)
+    swift = {"state_flush_interval_ms": 100}
+    with app.process("first", signal_at=("sent", 3, signal.SIGSTOP), settings=swift) as first:
+        app.feed("the first worker is frozen", lambda: "signal at" in first.said)
+        started = time.monotonic()
+        with app.process("second", settings=swift) as second:
+            app.add_lines(300)
+            app.wait()
+            time.sleep(max(FROZEN_S - (time.monotonic() - started), 0))
+            first.signal(signal.SIGCONT)
+            until("the zombie is a member again", lambda: not first.alive or app.admin.group_members(app.name) == 2)
+            second.stop()
+        app.add_lines(300)
+        app.wait()
+        first.stop()
+    app.assert_exact()
+
+
+def test_woken_worker_does_not_take_its_old_stores_for_young(kafka: str, tmp_path: Path) -> None:
+    """Frozen, with nothing to do, for longer than its changelog keeps deletions: it may lack some, so it restores all."""
+    app = Application(kafka, "aged", tmp_path)
+    app.add_lines(100)
+    swift = {"state_flush_interval_ms": 100}
+    with app.process("first", settings=swift) as first:
+        app.wait()
+        (changelog,) = (t for t in app.admin.topics(app.name) if t.endswith("-changelog"))
+        configure(kafka, changelog, "delete.retention.ms", "5000")
+        time.sleep(1.0)
+        before = len(first.said)
+        first.signal(signal.SIGSTOP)
+        started = time.monotonic()
+        with app.process("second", settings=swift) as second:
+            until("it has the tasks", lambda: second.said.count("restored") == PARTITIONS)
+            app.add_lines(100)
+            app.wait()
+            whole = len(app.read(changelog))
+            time.sleep(max(FROZEN_S - (time.monotonic() - started), 0))
+            first.signal(signal.SIGCONT)
+            until("the zombie is a member again", lambda: app.admin.group_members(app.name) == 2)
+            second.stop()
+        app.add_lines(100)
+        app.wait()
+        first.stop()
+    app.assert_exact()
+    restored = [int(line.split()[-2]) for line in first.said[before:].splitlines() if line.startswith("restored")]
+    assert sum(restored) >= whole, first.said
+
+
+def configure(kafka: str, topic: str, name: str, value: str) -> None:
+    """Change a setting of a topic."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = AdminClient({"bootstrap.servers": kafka})
+    for done in client.incremental_alter_configs([resource]).values():
+        done.result()

@@ -43,7 +43,7 @@ joins = st.builds(
     st.integers(-3, 12),
     st.integers(-3, 12),
     st.integers(0, 10),
-    st.sampled_from([(False, False), (True, False), (True, True)]),
+    st.sampled_from([(False, False), (True, False), (False, True), (True, True)]),
     st.booleans(),
 ).filter(lambda join: join.before + join.after >= 0)
 
@@ -131,7 +131,12 @@ def driven(join: Join, some: list[Row], batch_size: int, restart_at: int | None)
     """The real topology, in the order of arrival."""
     builder = ps.StreamsBuilder("joins")
     left, right = builder.stream("left", value=str), builder.stream("right", value=str)
-    method = {(False, False): left.join, (True, False): left.left_join, (True, True): left.outer_join}[join.keeps]
+    method = {
+        (False, False): left.join,
+        (True, False): left.left_join,
+        (False, True): left.right_join,
+        (True, True): left.outer_join,
+    }[join.keeps]
     method(
         right,
         joined,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -14,7 +14,7 @@ from penstock.topologies.dsl.handle import Handle
 from penstock.topologies.dsl.typed import row_function
 from penstock.topologies.dsl.wiring import check_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, match_stores
+from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, WhenFull, match_stores
 from penstock.topologies.patterns.conditions import User
 from penstock.topologies.patterns.pattern import Pattern
 
@@ -49,6 +49,8 @@ class PatternMethods(Handle):
         order_by: Callable[[Any], Any] | Expression | None = None,
         event_order: EventOrder = "time",
         unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches:
         """Look for a pattern among the records of each key, as FlinkCEP does.
@@ -61,7 +63,11 @@ class PatternMethods(Handle):
         strategy at the source the watermark is the task's stream time - 1.
 
         A pattern whose partial matches may wait for ever is refused unless ``unbounded=True`` accepts that its state
-        grows; ``within`` bounds it."""
+        grows; ``within`` bounds it.
+
+        ``max_partial_matches``: how many partial matches a key may have. One more stops the application
+        (``when_full="shut_down"``), or those that began first are forgotten and counted as dropped (``"drop_oldest"``), so
+        that one busy key cannot hold up a task."""
         wiring = self._flow.wiring
         name = wiring.name(self._flow, "match", name)
         if not isinstance(pattern, Pattern):
@@ -75,6 +81,15 @@ class PatternMethods(Handle):
             raise TopologyError(
                 f"operator {name!r}: partial matches of this pattern may wait for ever, so its state would only grow; add "
                 ".within(…) to the pattern, or accept it by match(…, unbounded=True)"
+            )
+        if max_partial_matches is not None and (type(max_partial_matches) is not int or max_partial_matches < 1):
+            raise TopologyError(
+                f"operator {name!r}: max_partial_matches={max_partial_matches!r} is no bound; give a number from 1 on, or "
+                "leave it out"
+            )
+        if when_full not in get_args(WhenFull):
+            raise TopologyError(
+                f"operator {name!r}: when_full={when_full!r} is unknown; use 'shut_down' or 'drop_oldest'"
             )
         flow = wiring.by_key(self._flow)
 
@@ -90,6 +105,8 @@ class PatternMethods(Handle):
             select=None if select is None else check_function(select, name),
             order_by=None if order_by is None else row_function(order_by, name, flow, ("value",)),
             in_arrival_order=event_order == "arrival",
+            max_partial_matches=max_partial_matches,
+            when_full=when_full,
         )
         wiring.add(name, spec, flow)
         behind = self._stream(flow)

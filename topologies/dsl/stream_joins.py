@@ -89,6 +89,28 @@ class StreamJoinMethods(StreamTableJoinMethods):
             "left-join", other, joiner, bounds, condition, result_time, value, name, (True, False), eager=eager
         )
 
+    def right_join(
+        self,
+        other: KStream,
+        joiner: Function | Expression,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+        within: int | str | None = None,
+        grace: int | str | None = None,
+        condition: Function | Expression | None = None,
+        result_time: ResultTime = "latest",
+        eager: bool = False,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream:
+        """As ``join``, and ``joiner(None, right)`` for records of the right that meet nobody, when ``left_join`` emits
+        those of the left."""
+        bounds = _Within(before, after, within, grace)
+        return self._joined(
+            "right-join", other, joiner, bounds, condition, result_time, value, name, (False, True), eager=eager
+        )
+
     def outer_join(
         self,
         other: KStream,

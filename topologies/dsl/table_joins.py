@@ -49,6 +49,12 @@ class TableJoinMethods(TableHandle):
         """As ``join``, and ``joiner(left, None)`` where the other table has no row."""
         return self._joined("left-join", other, joiner, value, name, keeps_left=True)
 
+    def right_join(
+        self, other: KTable, joiner: Function | Expression, *, value: Any = None, name: str | None = None
+    ) -> KTable:
+        """As ``join``, and ``joiner(None, right)`` where only the other table has a row."""
+        return self._joined("right-join", other, joiner, value, name, keeps_right=True)
+
     def outer_join(
         self, other: KTable, joiner: Function | Expression, *, value: Any = None, name: str | None = None
     ) -> KTable:

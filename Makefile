@@ -12,7 +12,7 @@ RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constr
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
 
-.PHONY: help venv native java demo test lint bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test differential lint bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,10 @@ demo: java venv ## run the main job on real Kafka and Spark, check every answer,
 
 test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
 	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)
+
+differential: java venv ## random programs on Kafka Streams itself and on Penstock: the same answers? (SEEDS=100 KINDS='table*')
+	@$(BIN)/python -m tests.differential $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) \
+	  $(if $(KINDS),--kinds $(foreach kind,$(KINDS),'$(kind)')) $(ARGS)
 
 lint: venv ## ruff, mypy, the import contracts, the Docker files
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constr
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
 
-.PHONY: help venv native java demo test test-native lint deny bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test test-native differential lint deny bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,11 @@ test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
 
 test-native: venv ## the units of native/ alone
 	@.ci/cargo test
+
+differential: java venv ## random programs on Kafka Streams itself and on Penstock: the same answers? (SEEDS=100 KINDS='table*')
+	@$(BIN)/python -m tests.differential $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) \
+	  $(if $(KINDS),--kinds $(foreach kind,$(KINDS),'$(kind)')) $(ARGS)
+
 
 lint: venv ## ruff, mypy, the import contracts, native/, the Docker files
 	$(BIN)/ruff check .

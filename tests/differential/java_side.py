@@ -1,0 +1,69 @@
+"""The other side: a long-lived Java process that plays runs and answers with what they put out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from tests.differential.maven import java_command
+from tests.differential.outcomes import Outcome, outcome_of
+
+TMPFS = Path("/dev/shm")
+OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""Of the process: many short topologies, so that compiling them well does not pay."""
+
+
+class JavaSide:
+    """A Java program of this folder that answers JSON lines. ``ask`` sends, ``answer`` waits; answers come in order."""
+
+    def __init__(self, project: str, *options: str) -> None:
+        # what Kafka Streams keeps on disk is gone after each run; in memory that is several times as fast
+        self._folder = tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None)
+        options = (*OPTIONS, f"-Djava.io.tmpdir={self._folder.name}", *options)
+        self._process = subprocess.Popen(
+            java_command(project, "differential.Main", *options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+        self.knows: dict[str, list[str]] = self._read()
+
+    @property
+    def _pipes(self) -> tuple[IO[str], IO[str]]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def _read(self) -> Any:
+        line = self._pipes[1].readline()
+        if not line:
+            raise RuntimeError(f"the Java side ended with code {self._process.wait()}; run it by hand to see why")
+        return json.loads(line)
+
+    def ask(self, runs: Sequence[dict[str, Any]]) -> None:
+        """Send runs to be played."""
+        to, _ = self._pipes
+        to.write(json.dumps({"runs": list(runs)}) + "\n")
+        to.flush()
+
+    def answer(self) -> list[Outcome]:
+        """What the oldest unanswered question's runs put out."""
+        return [outcome_of(run) for run in self._read()["runs"]]
+
+    def __enter__(self) -> JavaSide:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        self._process.terminate()
+        self._process.wait()
+        self._folder.cleanup()

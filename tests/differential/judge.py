@@ -1,0 +1,99 @@
+"""Runs a kind's seeds on both sides and judges them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tests.differential.departures import Departure, explanation
+from tests.differential.inputs import Entry, Run
+from tests.differential.java_side import JavaSide
+from tests.differential.outcomes import Outcome, same
+from tests.differential.shrink import shrunk
+
+SHRUNK_MAX = 3
+"""How many differences of one kind are shrunk: the rest is most often more of the same."""
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """What Penstock is compared with. ``question``: a run as the other side reads it; ``play``: Penstock's answer;
+    ``case``: a run and its right answer in the conformance format."""
+
+    name: str
+    project: str
+    question: Callable[[Any], dict[str, Any]]
+    play: Callable[[Any], Outcome]
+    case: Callable[[Any, Outcome], dict[str, Any]]
+    departures: tuple[Departure, ...]
+    pending: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """What nothing explains, as small as it gets."""
+
+    run: Run
+    ours: Outcome
+    theirs: Outcome
+
+
+@dataclasses.dataclass
+class Verdict:
+    """Of one kind."""
+
+    kind: str
+    seeds: int = 0
+    records: int = 0
+    identical: int = 0
+    departures: Counter[str] = dataclasses.field(default_factory=Counter)
+    pending: int = 0
+    unexplained: list[Difference] = dataclasses.field(default_factory=list)
+    unexplained_count: int = 0
+
+
+def judged(system: System, java: JavaSide, kind: str, runs: Sequence[Run]) -> Verdict:
+    """Play all runs of a kind on both sides; shrink what nothing explains."""
+    java.ask([system.question(run) for run in runs])
+    ours = [system.play(run) for run in runs]
+    theirs = java.answer()
+    verdict = Verdict(kind, seeds=len(runs))
+    waits = any(fnmatchcase(kind, pattern) for pattern in system.pending)
+    for run, mine, other in zip(runs, ours, theirs, strict=True):
+        verdict.records += other.records
+        if same(mine, other):
+            verdict.identical += 1
+        elif (why := explanation(system.departures, run, mine, other)) is not None:
+            verdict.departures[why] += 1
+        elif waits:
+            verdict.pending += 1
+        else:
+            verdict.unexplained_count += 1
+            if len(verdict.unexplained) < SHRUNK_MAX:
+                verdict.unexplained.append(_smallest(system, java, run))
+    return verdict
+
+
+def _smallest(system: System, java: JavaSide, run: Run) -> Difference:
+    def differs(inputs: Sequence[list[Entry]]) -> list[bool]:
+        some = [dataclasses.replace(run, input=entries) for entries in inputs]
+        return [unexplained(system, r, *pair) for r, pair in zip(some, both(system, java, some), strict=True)]
+
+    least = dataclasses.replace(run, input=shrunk(run.input, differs))
+    [(ours, theirs)] = both(system, java, [least])
+    return Difference(least, ours, theirs)
+
+
+def both(system: System, java: JavaSide, runs: Sequence[Run]) -> Iterable[tuple[Outcome, Outcome]]:
+    """Penstock's outcome and the other side's, of each run."""
+    java.ask([system.question(run) for run in runs])
+    ours = [system.play(run) for run in runs]
+    return zip(ours, java.answer(), strict=True)
+
+
+def unexplained(system: System, run: Run, ours: Outcome, theirs: Outcome) -> bool:
+    """Whether the two differ, and no departure says why."""
+    return not same(ours, theirs) and explanation(system.departures, run, ours, theirs) is None

@@ -1,0 +1,224 @@
+"""The known departures of Penstock from Kafka Streams, and what is not decided yet."""
+
+from __future__ import annotations
+
+from tests.differential import departures as d
+from tests.differential.departures import Departure
+
+DEPARTURES: tuple[Departure, ...] = (
+    Departure(
+        "sliding windows in order of start",
+        ("*sliding*",),
+        "choice",
+        "A record's sliding windows are emitted by their start. Kafka Streams emits the right windows first, then the left.",
+        seen_as=d.any_order_at_once,
+    ),
+    Departure(
+        "sliding windows told twice",
+        ("*sliding*",),
+        "Kafka Streams",
+        "Where a record's left window is also the right window of an earlier record, Kafka Streams tells it twice, and "
+        "suppress lets it go twice.",
+        seen_as=d.last_at_once,
+        whose="Kafka Streams",
+    ),
+    Departure(
+        "right windows of late records",
+        ("*sliding*",),
+        "Kafka Streams",
+        "Every record has its right window as soon as it holds something. Kafka Streams misses some where records are late.",
+        where=d.is_behind,
+    ),
+    Departure(
+        "sliding windows in suppress",
+        ("sliding_suppressed_by_time",),
+        "choice",
+        "In which order a record's windows are updated decides which of them suppress lets go at that record.",
+        where=d.always,
+    ),
+    Departure(
+        "old values behind suppress",
+        ("suppressed_then_grouped",),
+        "Kafka Streams",
+        "What suppress lets go replaces what it let go before. Kafka Streams' names the value before the last change as the "
+        "old one, so that a following group subtracts what it never added.",
+        where=d.changes_a_key_again,
+    ),
+    Departure(
+        "deletions lost behind suppress",
+        ("suppressed_then_joined",),
+        "Kafka Streams",
+        "A deleted row is deleted from the join. Kafka Streams' suppress loses it when the row is deleted again while it "
+        "waits.",
+        where=d.deletes_a_key_again,
+    ),
+    Departure(
+        "forgotten sessions in the cache",
+        ("per_commit_session_*",),
+        "Kafka Streams",
+        "A session that is older than the retention is gone. Kafka Streams' cache still has it, depending on what was "
+        "flushed when.",
+        where=d.is_late,
+    ),
+    Departure(
+        "unmatched records late",
+        ("streams_left_*", "streams_outer_*"),
+        "Kafka Streams",
+        "An unmatched record is due when stream time passes its window and grace. Kafka Streams lets some wait for later "
+        "records: behind another one of their key, or for the wider of the two bounds.",
+        seen_as=d.any_order,
+    ),
+    Departure(
+        "records later than a join's grace",
+        ("streams_*",),
+        "choice",
+        "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
+        "each side's rows by that side's time, and whole segments.",
+        where=d.is_late,
+    ),
+    Departure(
+        "released at once",
+        ("versioned_*_grace",),
+        "choice",
+        "Records with equal timestamps leave the grace buffer in order of arrival. Kafka Streams orders them by key.",
+        seen_as=d.any_order_at_once,
+    ),
+    Departure(
+        "null keys in a grace buffer",
+        ("versioned_left_grace_null_keys",),
+        "Kafka Streams",
+        "A left join emits a record without a key at once. Kafka Streams fails with a NullPointerException when it has a "
+        "grace period.",
+        where=d.has_null_key,
+    ),
+    Departure(
+        "null values in windows",
+        ("windowed_null_values",),
+        "choice",
+        "Windowed aggregations skip null values, as those without windows do and as Kafka's documentation says. Kafka "
+        "Streams aggregates them.",
+        where=d.has_null_value,
+    ),
+    Departure(
+        "outdated versions told",
+        ("versions_*",),
+        "choice",
+        "A versioned table's stream of changes has only changes of its newest rows. Kafka Streams also tells rows that are "
+        "older than what it has told before.",
+        seen_as=d.without_outdated,
+        whose="Kafka Streams",
+    ),
+    Departure(
+        "rows that are not there deleted",
+        (
+            "foreign_inner*",
+            "table_grouped_to_null",
+            "tables_*_with_its_own_*",
+            "tables_*_of_a_join",
+            "suppressed_then_*",
+        ),
+        "Kafka Streams",
+        "A row that is not there is not deleted again. Kafka Streams tells such tombstones.",
+        seen_as=d.without_idle_changes,
+        whose="Kafka Streams",
+    ),
+    Departure(
+        "rows told again",
+        ("tables_outer_filtered", "tables_left_filtered"),
+        "Kafka Streams",
+        "A row that did not change is not told again. Kafka Streams repeats it where the other side deletes a row that is "
+        "not there.",
+        seen_as=d.without_repeats,
+    ),
+    Departure(
+        "filtered rows deleted again",
+        ("table_filter_of_a_count*", "per_commit_filtered", "per_commit_to_null"),
+        "choice",
+        "A row that was filtered out and still is may be deleted again: a table whose readers ask for no old values does "
+        "not know that it was. Kafka Streams compares with the old value where it has one.",
+        seen_as=d.without_idle_changes,
+        whose="Penstock",
+    ),
+    Departure(
+        "times of deletions per commit",
+        ("per_commit_to_null",),
+        "choice",
+        "An aggregate that becomes null is deleted with the latest time of its records. Kafka Streams' cache gives it that "
+        "of the last one.",
+        seen_as=d.without_times,
+    ),
+    Departure(
+        "deletions lost in a join with itself",
+        ("tables_inner_with_its_own_map",),
+        "Kafka Streams",
+        "A deleted row deletes the result. Kafka Streams loses it in an inner join of a table with its own map.",
+        where=d.has_null_value,
+    ),
+    Departure(
+        "timestamps of suppressed rows",
+        ("suppressed_then_joined",),
+        "Kafka Streams",
+        "A join's result has the later timestamp of its two rows. Kafka Streams forgets that of a suppressed table's row.",
+        seen_as=d.without_times,
+    ),
+    Departure(
+        "sessions out of reach",
+        ("session_*_on_close",),
+        "choice",
+        "A late record of a long session reaches earlier sessions for as long as those are kept. Kafka Streams must keep "
+        "them longer than its default, or it loses windows before they close.",
+        where=d.is_late,
+    ),
+    Departure(
+        "timestamps of foreign-key joins",
+        ("foreign_*",),
+        "choice",
+        "A result has the later timestamp of its two rows. Kafka Streams takes the right row's when that one changes.",
+        seen_as=d.without_times,
+    ),
+    Departure(
+        "first aggregates subtracted",
+        ("again_count_of_counts_from_zero",),
+        "Kafka Streams",
+        "A group's first result replaces none. Kafka Streams subtracts the initial aggregate from a following group.",
+        where=d.always,
+    ),
+    Departure(
+        "sessions that stay as they are",
+        ("again_sessions_to_keys",),
+        "Kafka Streams",
+        "A session that takes a record is subtracted before it is added again. Kafka Streams forgets to when its first and "
+        "last time do not change.",
+        where=d.inside_a_session,
+    ),
+    Departure(
+        "timers at the first record",
+        ("processor_first_stream_time",),
+        "choice",
+        "A timer fires when time passes a multiple of its interval. Kafka Streams also fires it at the first record.",
+        where=d.always,
+    ),
+    Departure(
+        "timers at the first reading of the clock",
+        ("processor_first_wall_time",),
+        "choice",
+        "Time begins with the first reading of the clock that the journal has. Kafka Streams reads it when a timer is "
+        "scheduled, so that the first firing may come one interval sooner.",
+        where=d.always,
+    ),
+)
+"""Where the two differ for good."""
+
+PENDING: dict[str, str] = {
+    "versioned_*": "a join finds a key's newest version whatever its age; null values do not move the buffer's time",
+    "streams_left_*": "records without key or value do not move a join's time",
+    "streams_outer_*": "records without key or value do not move a join's time",
+    "tables_inner_windowed_on_close": "windowed tables keep their rows long enough to be joined",
+    "cogroup_tumbling*": "one stream time for each input of a windowed cogroup",
+    "cogroup_hopping": "one stream time for each input of a windowed cogroup",
+    "cogroup_sliding": "one stream time for each input of a windowed cogroup",
+    "cogroup_session*": "one stream time for each input of a windowed cogroup",
+    "foreign_left_right_filtered": "a left foreign-key join does not repeat rows that did not change",
+    "suppressed_filter": "changes that a filter takes away do not move the time of suppress",
+}
+"""Kinds that are expected to differ until Penstock's answer is changed, and to what. Empty when nothing is open."""

@@ -1,0 +1,53 @@
+"""The Java programs of this folder: built with Maven once, and again when their sources change."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from penstock.streams.kafka.embedded.java import find_java
+
+HERE = Path(__file__).parent
+BUILT = HERE.parents[1] / "var" / "differential"
+
+
+class CannotBuild(Exception):
+    """Why a Java program cannot be built here, and what to do."""
+
+
+def java_command(project: str, main: str, *options: str) -> list[str]:
+    """The command that runs a project of this folder, which is built first if it has to be. Raises ``CannotBuild``."""
+    folder = BUILT / project
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # several processes may ask at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp, wanted = folder / "built", _digest(HERE / project)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            _build(HERE / project, folder)
+            stamp.write_text(wanted)
+    path = os.pathsep.join([str(folder / "classes"), (folder / "classpath.txt").read_text().strip()])
+    return [str(find_java().path), *options, "-cp", path, main]
+
+
+def _digest(project: Path) -> str:
+    files = sorted(p for p in project.rglob("*") if p.suffix in (".java", ".xml"))
+    return hashlib.sha256(b"\0".join(str(p.name).encode() + p.read_bytes() for p in files)).hexdigest()
+
+
+def _build(project: Path, folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise CannotBuild(
+            f"no mvn on the search path, which builds {project}; install it (Debian: apt-get install maven; macOS: brew "
+            "install maven)"
+        )
+    shutil.rmtree(folder / "classes", ignore_errors=True)
+    command = [maven, "-q", "-B", "-f", str(project / "pom.xml"), f"-Dbuild.folder={folder}", "compile"]
+    command += ["dependency:build-classpath", f"-Dmdep.outputFile={folder / 'classpath.txt'}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise CannotBuild(f"mvn could not build {project} (it fetches libraries from Maven Central):\n{done.stdout}")

@@ -42,6 +42,8 @@ class CommitGroup:
         self._reopen = reopen
         self._aborts = 0
         self._broken_s: float | None = None
+        self._unanswered_s: float | None = None
+        committer.owned = lambda: list(self.tasks.values())
 
     @property
     def broken(self) -> bool:
@@ -50,7 +52,7 @@ class CommitGroup:
 
     def commit(self) -> None:
         """Commit, or mend what keeps it from committing."""
-        if self.broken:
+        if self.broken or not self.owns():
             return
         try:
             self.commit_now()
@@ -76,6 +78,22 @@ class CommitGroup:
             raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
         if self.committer.commit(list(self.tasks.values()), now_ms):
             self._aborts = 0
+
+    def owns(self) -> bool:
+        """Whether something may be sent; ``False`` while nobody can say, for ``MEND_MAX_S`` at most. Raises
+        ``TaskMigratedError``: see ``Committer.check_ownership``."""
+        if self.committer.guarantee != "at_least_once" or not self.tasks:
+            return True
+        try:
+            self.committer.check_ownership()
+        except RetriableError:
+            now_s = self._clock.monotonic_s()
+            self._unanswered_s = now_s if self._unanswered_s is None else self._unanswered_s
+            if now_s - self._unanswered_s > MEND_MAX_S:
+                raise
+            return False
+        self._unanswered_s = None
+        return True
 
     def prove(self) -> None:
         """See ``Committer.prove``. While the log does not answer, what was proved last stands."""

@@ -86,7 +86,8 @@ def _restorable(spec: StoreSpec) -> bool:
 
 class TaskOpener:
     """Opens and restores the stores of tasks. ``open_consumer`` makes a consumer of its own for each call; ``now_ms``
-    is the wall clock; ``lock_timeout_s`` how long to wait for a sibling to let go of a task."""
+    is the wall clock; ``lock_timeout_s`` how long to wait for a sibling to let go of a task. ``committed_only``: what lies
+    behind the last commit in a changelog is no owner's, as at-least-once leaves it, and is not restored."""
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class TaskOpener:
         options: RocksDBOptions | None = None,
         lock_timeout_s: float = 30.0,
         on_progress: OnProgress | None = None,
+        committed_only: bool = False,
     ) -> None:
         self._application_id = application_id
         self._directory = directory
@@ -109,6 +111,7 @@ class TaskOpener:
         self._repository = repository
         self._options = options
         self._lock_timeout_s = lock_timeout_s
+        self._committed_only = committed_only
         self._on_progress = on_progress or (lambda task, store, progress: None)
 
     def open(
@@ -249,6 +252,8 @@ class TaskOpener:
         else:
             written = reached.changelogs.get(spec.name)
             end = self._committed_end(spec, consumer, partition, end, written or 0, cancelled)
+            if self._committed_only and written is not None:
+                end = written
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
             topic,

@@ -170,6 +170,8 @@ def assert_counts_reached(world: World) -> None:
 def test_commit_that_always_fails_ends_an_at_least_once_run() -> None:
     world = clicks_world("at_least_once")
     node = world.node("a")
+    while len(node.runtime.tasks) < 4:
+        node.turn()
     for nth in range(1, 100):
         world.log.fault("consumer_commit_before", nth, RetriableError("no answer"))
     with pytest.raises(RetriableError, match="no answer"):

@@ -180,7 +180,10 @@ def _distrust(
     if had_ms != has_ms:
         return f"its keys are in segments of {had_ms} ms, and the store has {has_ms} ms since its retention was changed"
     if offset > log.end_offset:
-        return f"its offset {offset} lies past the end {log.end_offset} of {log.topic}, which has lost records"
+        return (
+            f"its offset {offset} lies past the end {log.end_offset} of {log.topic}, which has lost records, or "
+            "behind the last commit"
+        )
     if log.committed_end is not None and offset >= log.committed_end:
         return None
     if offset < log.begin_offset:

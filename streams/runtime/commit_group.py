@@ -45,6 +45,7 @@ class CommitGroup:
         self._broken = False
         self._unanswered: dict[str, RetriableError] = {}
         self._unanswered_s = 0.0
+        committer.owned = lambda: list(self.tasks.values())
 
     @property
     def broken(self) -> bool:
@@ -58,7 +59,7 @@ class CommitGroup:
 
     def commit(self) -> None:
         """Commit, or mend what keeps it from committing."""
-        if self.broken:
+        if self.broken or not self.owns():
             return
         try:
             committed = self.commit_now()
@@ -84,6 +85,19 @@ class CommitGroup:
         if not self.committer.commit(list(self.tasks.values()), now_ms):
             return False
         self._aborts = 0
+        return True
+
+    def owns(self) -> bool:
+        """Whether something may be sent; ``False`` while the log does not answer. Raises
+        ``TaskMigratedError``: see ``Committer.check_ownership``."""
+        if self.committer.guarantee != "at_least_once" or not self.tasks:
+            return True
+        try:
+            self.committer.check_ownership()
+        except RetriableError as exc:
+            self._unanswered["ownership"] = exc
+            return False
+        self._unanswered.pop("ownership", None)
         return True
 
     def prove(self) -> None:

@@ -20,6 +20,10 @@ the changelog knows what it did.
 nor those of the commit in doubt, another worker has had the task meanwhile and its stores lack that worker's commits:
 ``TaskMigratedError``, and the stores are restored from the log before they are used again.
 
+**Stale owners.** Exactly-once fences them by the transaction. Under at-least-once a worker sends only while it holds a
+``Lease``, and what was in its client's queue when it was frozen is answered by the next owner: see
+``penstock.streams.strangers``.
+
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
 Free of IO but for the ports it is given, so every crash point can be tested: ``CommitStep`` names them.
@@ -35,6 +39,7 @@ from typing import Any, Literal
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
+from penstock.streams.lease import Lease
 from penstock.streams.ports.log import (
     AbortableError,
     Committed,
@@ -43,6 +48,7 @@ from penstock.streams.ports.log import (
     ProducerRetiredError,
     UnknownOutcomeError,
 )
+from penstock.streams.strangers import Strangers
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -71,7 +77,8 @@ class Committer:
     group id with fixed partitions. ``position_of(task, store, at_ms)`` encodes the position record of a store that was known
     to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
-    a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them.
+    a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
+    ``open_reader`` (a consumer that only reads) keep changelogs right under at-least-once: see ``Lease``, ``Strangers``.
     """
 
     def __init__(
@@ -85,6 +92,8 @@ class Committer:
         on_step: Callable[[CommitStep], None] | None = None,
         *,
         yields: bool = False,
+        lease: Lease | None = None,
+        open_reader: Callable[[], LogConsumer] | None = None,
     ) -> None:
         self.guarantee = guarantee
         self.consumer = consumer
@@ -99,6 +108,12 @@ class Committer:
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
         self._stale: list[Task] = []
         self._proved_ms: int | None = None
+        self._lease = lease
+        self._strangers: Strangers | None = None
+        if guarantee == "at_least_once" and open_reader is not None:
+            self._strangers = Strangers(open_reader, self._ask, self._send_now)
+        self.owned: Callable[[], Sequence[Task]] = tuple
+        """The tasks of this producer."""
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -148,7 +163,23 @@ class Committer:
         for o in task.take_outputs():
             self._send(o)
 
+    def check_ownership(self) -> None:
+        """Ask the group, if it has not said lately that this worker is a member: see ``Lease``. Raises
+        ``TaskMigratedError`` when it is none, ``RetriableError`` when nobody answers."""
+        if self._lease is not None and self._lease.over:
+            self._ask()
+
+    def _ask(self) -> None:
+        positions = {
+            TopicPartition(topic, task.id.partition): position
+            for task in self.owned()
+            for topic, position in task.own_positions.known.items()
+        }
+        committed = {tp: p for tp, p in positions.items() if p.metadata} or positions
+        self._commit_positions(dict(sorted(committed.items())[:1]))
+
     def _send(self, o: Output) -> None:
+        self.check_ownership()
         keys = o.keys if o.key_column is None else o.key_column
         values = o.values if o.value_column is None else o.value_column
         self._ready().send(o.topic, keys, values, o.times, o.headers, partition=o.partition)
@@ -215,14 +246,19 @@ class Committer:
         ends: Mapping[TopicPartition, int] = {}
         if self._producer is not None and (wrote or self.guarantee != "exactly_once"):
             ends = self._producer.flush(self._timeouts.flush_s)
+        if self._strangers is not None:
+            ends = self._strangers.answer(works, ends)
         self._on_step("flushed")
         return {tp: c for task, work in works for tp, c in task.offsets(work, ends).items()}
+
+    def _send_now(self, o: Output) -> Mapping[TopicPartition, int]:
+        self._send(o)
+        return self._ready().flush(self._timeouts.flush_s)
 
     def _commit_log(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Step 2."""
         if self.guarantee != "exactly_once":
-            if offsets:
-                self.consumer.commit(offsets)
+            self._commit_positions(offsets)
             return
         producer = self._ready()
         if offsets:
@@ -230,6 +266,22 @@ class Committer:
         self._on_step("offsets_added")
         producer.commit(self._timeouts.transaction_s)
         self._in_transaction = False
+
+    def _commit_positions(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit positions as a member, which renews the lease. The client would do it for its membership of now, or for
+        none if it has lost that: it must be the one that the tasks were assigned with."""
+        if not offsets:
+            return
+        if self._lease is None:
+            self.consumer.commit(offsets)
+            return
+        if self.consumer.group_metadata() != self._fence():
+            raise TaskMigratedError(
+                "the group membership has changed since the tasks were assigned; discard uncommitted work and join again"
+            )
+        asked_s = self._lease.now_s()
+        self.consumer.commit(offsets)
+        self._lease.grant(asked_s)
 
     @property
     def waits_for_log(self) -> bool:
@@ -266,6 +318,13 @@ class Committer:
     def forget_proof(self) -> None:
         """Tasks came that may have been another's when ownership was proved last."""
         self._proved_ms = None
+        if self._lease is not None:
+            self._lease.end()
+
+    def look_for_strangers(self, task: Task) -> None:
+        """Between commits: see ``Strangers.look``."""
+        if self._strangers is not None:
+            self._strangers.look(task, self.consumer)
 
     def refresh(self, task: Task) -> None:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the

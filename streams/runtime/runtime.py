@@ -287,12 +287,14 @@ class Runtime:
 
     def _waiting(self) -> int:
         """Records that are buffered."""
-        return sum(t.feed.buffered(topic) for t in self.tasks.values() for topic in t.topics)
+        return sum(map(_buffered, self.tasks.values()))
 
     def _process(self) -> int:
         done = 0
         took_s = 0.0
         for unit in self._units.values():
+            if any(map(_buffered, unit.tasks.values())) and not unit.owns():
+                continue
             for task_id, task in list(unit.tasks.items()):
                 # A slow batch must not keep the transaction of the one before it open.
                 if self._commit_due():
@@ -350,6 +352,8 @@ class Runtime:
                 try:
                     unit.committer.refresh(task)
                     task.backend.flush()
+                    with suppress(RetriableError):
+                        unit.committer.look_for_strangers(task)
                 except StateCorruptedError as exc:
                     unit.abort(exc)
             self._flushed_s = self._clock.monotonic_s()
@@ -450,3 +454,8 @@ class Runtime:
 
     def _unit_of(self, task_id: TaskId) -> CommitGroup:
         return self._units[None if self.options.partitions is None else task_id.partition]
+
+
+def _buffered(task: Task) -> int:
+    """How many records wait to be processed."""
+    return sum(map(task.feed.buffered, task.topics))

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from penstock.state.log import TaskId, TopicPartition
+from penstock.state.recovery.position import decode_position
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
 from penstock.streams.own_positions import OwnPositions
@@ -244,6 +245,13 @@ class Task:
     def changelog_ends(self) -> dict[str, int]:
         """Where each store's changelog ended at the last commit."""
         return self._commits.changelog_ends
+
+    def changelog_end(self, store: str) -> int | None:
+        """The same of one store; before its first commit, where its restore ended. ``None``: nothing tells."""
+        end = self.changelog_ends.get(store)
+        if end is None and (raw := self.backend.position(store)) is not None:
+            end = decode_position(raw).changelog_offset
+        return end
 
     @property
     def watermark_ms(self) -> int:

@@ -89,7 +89,8 @@ def _restorable(spec: StoreSpec) -> bool:
 class TaskOpener:
     """Opens and restores the stores of tasks. ``open_consumer`` makes a consumer of its own for each call; ``now_ms``
     is the wall clock; ``lock_timeout_s`` how long one call waits for a sibling to let go of a task. ``asking``: whether a
-    call waits for the brokers' answer now."""
+    call waits for the brokers' answer now. ``committed_only``: what lies behind the last commit in a changelog is no
+    owner's, as at-least-once leaves it, and is not restored."""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class TaskOpener:
         options: RocksDBOptions | None = None,
         lock_timeout_s: float = LOCK_TURN_S,
         on_progress: OnProgress | None = None,
+        committed_only: bool = False,
     ) -> None:
         self._application_id = application_id
         self._directory = directory
@@ -113,6 +115,7 @@ class TaskOpener:
         self._options = options
         self._lock_timeout_s = lock_timeout_s
         self.asking = False
+        self._committed_only = committed_only
         self._on_progress = on_progress or (lambda task, store, progress: None)
 
     def open(
@@ -253,6 +256,8 @@ class TaskOpener:
         else:
             written = reached.changelogs.get(spec.name)
             end = self._committed_end(spec, consumer, partition, end, written or 0, cancelled)
+            if self._committed_only and written is not None:
+                end = written
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
             topic,

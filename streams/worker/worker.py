@@ -28,6 +28,7 @@ from penstock.streams.kafka.client_config import admin_config, consumer_config, 
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.lease import Lease, lease_s
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
 from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
@@ -253,6 +254,7 @@ class Worker:
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.stores_options(),
             on_progress=self._on_progress,
+            committed_only=s.guarantee == "at_least_once",
         )
         restorer = Restorer(opener, _log.warning)
         prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
@@ -370,6 +372,9 @@ class Worker:
             swift=s.latency == "low",
             queue_max_bytes=s.queues_bytes()[1],
         )
+        lease = None
+        if s.guarantee == "at_least_once" and partition is None:
+            lease = Lease(lease_s(s.session_timeout_ms), self._clock.monotonic_s)
         return Committer(
             s.guarantee,
             runtime.consumer,
@@ -379,6 +384,8 @@ class Worker:
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
             self._on_step,
             yields=partition is not None,
+            lease=lease,
+            open_reader=self._open_reader,
         )
 
     def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:

@@ -223,6 +223,8 @@ def assert_counts_reached(world: World) -> None:
 def test_commit_that_fails_for_long_is_tried_again_at_least_once() -> None:
     world = clicks_world("at_least_once")
     node = world.node("a")
+    while len(node.runtime.tasks) < 4:
+        node.turn()
     for nth in range(1, 100):
         world.log.fault("consumer_commit_before", nth, RetriableError("no answer"))
     world.settle(node)

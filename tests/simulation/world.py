@@ -20,6 +20,7 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.lease import Lease, lease_s
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
@@ -72,7 +73,10 @@ class Disk:
 class SimRestoring:
     """``Restoring`` on the memory log: a task's stores come some turns later, at the end of their changelogs."""
 
-    def __init__(self, log: MemoryLog, disk: Disk, rng: random.Random, clock: SimClock) -> None:
+    def __init__(
+        self, log: MemoryLog, disk: Disk, rng: random.Random, clock: SimClock, *, committed_only: bool = False
+    ) -> None:
+        self._committed_only = committed_only
         self._log = log
         self._clock = clock
         self.said: list[str] = []
@@ -118,9 +122,11 @@ class SimRestoring:
         log = self._log.partition(TopicPartition(topic, task.partition))
         asked_ms = self._clock.now_ms()
         end = log.last_stable
+        written = reached.changelogs.get(spec.name)
         if spec.source_topic is not None:
             end = min(end, reached.inputs[topic])
-        written = reached.changelogs.get(spec.name)
+        elif self._committed_only and written is not None:
+            end = min(end, written)
         assert end >= (written or 0), "the changelog lacks what was committed"
         raw = backend.position(spec.name)
         stored = None if raw is None else decode_position(raw)
@@ -265,7 +271,7 @@ class Node:
         self.alive = True
         log = world.log
         clock = SimClock(log, world.rng.randint(-SKEW_MAX_MS, SKEW_MAX_MS))
-        self.restoring = SimRestoring(log, disk, world.rng, clock)
+        self.restoring = SimRestoring(log, disk, world.rng, clock, committed_only=world.guarantee == "at_least_once")
         options = RuntimeOptions(
             guarantee=world.guarantee,
             commit_interval_ms=100,
@@ -312,6 +318,9 @@ class Node:
             self.producers.append(made)
             return made
 
+        lease = None
+        if partition is None and self.world.guarantee == "at_least_once":
+            lease = Lease(lease_s(POLL_INTERVAL_MS), SimClock(self.world.log).monotonic_s)
         return Committer(
             self.world.guarantee,
             runtime.consumer,
@@ -320,6 +329,8 @@ class Node:
             self._position_of,
             on_step=self._step,
             yields=partition is not None,
+            lease=lease,
+            open_reader=lambda: MemoryConsumer(self.world.log, "reader"),
         )
 
     def _step(self, step: CommitStep) -> None:

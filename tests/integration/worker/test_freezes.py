@@ -8,7 +8,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.integration.worker.application import PARTITIONS, Application, until
+from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
 
 FROZEN_S = 14.0
 """Longer than a session and a transaction time-out."""
@@ -63,6 +63,31 @@ def test_woken_worker_does_not_take_its_old_stores_for_young(kafka: str, tmp_pat
     app.assert_exact()
     restored = [int(line.split()[-2]) for line in first.said[before:].splitlines() if line.startswith("restored")]
     assert sum(restored) >= whole, first.said
+
+
+def test_what_a_woken_worker_wrote_at_least_once_does_not_become_state(kafka: str, tmp_path: Path) -> None:
+    """It is frozen in a commit and writes old counts over newer ones when it wakes up. Counts may be too high, as records
+    on their way between its tasks were sent twice, but none may be lost."""
+    app = Application(kafka, "stale", tmp_path, "at_least_once")
+    app.add_lines(300)
+    with app.process("first", signal_at=("prepared", 3, signal.SIGSTOP)) as first:
+        app.feed("the first worker is frozen", lambda: "signal at" in first.said)
+        started = time.monotonic()
+        with app.process("second") as second:
+            app.add_lines(300)
+            app.wait()
+            time.sleep(max(SESSION_TIMEOUT_MS / 1000 + 3 - (time.monotonic() - started), 0))
+            app.wait()
+            first.signal(signal.SIGCONT)
+            until("the zombie is a member again", lambda: not first.alive or app.admin.group_members(app.name) == 2)
+            first.kill()
+            second.kill()
+    with app.process("third") as third:
+        app.add_lines(100)
+        app.wait()
+        third.stop()
+    last = {word: found[-1] for word, found in app.counts().items()}
+    assert {word: n for word, n in last.items() if n < app.wanted[word]} == {}
 
 
 def configure(kafka: str, topic: str, name: str, value: str) -> None:

@@ -1,0 +1,176 @@
+"""Records that another worker has written into a task's changelog, and what makes them harmless.
+
+Only at-least-once needs this. A worker that was frozen with records in its client's queue sends them when it wakes up, and
+no broker can tell that they are stale: they lie behind the next owner's, and a changelog is folded by the last value of each
+key. A generation in the records would not help: the broker's compaction keeps the last record, whatever it says.
+
+So the owner keeps this promise at every commit: *folded up to the end that the commit names, the changelog gives the
+stores*. It knows where its last commit ended and how many records it has sent since, so that one number tells whether there
+are others in between. Their keys are read, and where the last value is not its own it writes its own once more, behind them,
+before it commits. It asks the group first, since it may itself be the one that is late; and a commit is refused to a worker
+that is no longer the owner. A restore under at-least-once stops at the committed end. What lies behind it the next owner
+answers at its first commit, and changelogs are looked at now and then where no commit is due.
+
+A version that a stranger has written into a versioned store and that the owner does not have stays in the log: there is no
+record that takes a version back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.state.errors import RetriableError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, to_changelog_columns
+from penstock.state.stores.store import PackedPuts, Puts, StateBackend, StoreSpec
+from penstock.streams.ports.log import LogConsumer
+from penstock.streams.task.commit_work import CommitWork
+from penstock.streams.task.output import Output
+from penstock.streams.task.task import Task
+
+READ_RECORDS = 10_000
+READ_TURN_S = 0.2
+READ_LIMIT_S = 30.0
+ROUNDS_MAX = 10
+"""So often strangers may write between two looks before the commit is given up for now."""
+
+
+class Strangers:
+    """See the module. ``open_reader``: a consumer that only reads; ``ask`` the group; ``send`` records and wait, which gives
+    where they end."""
+
+    def __init__(
+        self,
+        open_reader: Callable[[], LogConsumer],
+        ask: Callable[[], None],
+        send: Callable[[Output], Mapping[TopicPartition, int]],
+    ) -> None:
+        self._open_reader = open_reader
+        self._ask = ask
+        self._send = send
+        self._seen: dict[TaskId, dict[str, int]] = {}
+        """Where changelogs were seen to end that nothing was written to, by store."""
+
+    def look(self, task: Task, consumer: LogConsumer) -> None:
+        """Between commits: if others have written to the changelogs of idle stores, have the next commit answer them."""
+        for name, state in task.stores.items():
+            known = task.changelog_end(name)
+            if known is None or not state.spec.changelog or state.spec.source_topic is not None:
+                continue
+            end = consumer.watermarks(changelog_of(task, state.spec))[1]
+            if end > known:
+                self._seen.setdefault(task.id, {})[name] = end
+                task.uncommitted_records += 1
+
+    def answer(
+        self, works: Sequence[tuple[Task, CommitWork]], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
+        """In a commit, after its records were acknowledged and end so. Returns where the changelogs end then; what was
+        looked at is among the works' changelogs."""
+        out = dict(ends)
+        for task, work in works:
+            found = with_strangers(task, work, ends, self._seen.pop(task.id, {}))
+            for spec, start, end in found:
+                tp = changelog_of(task, spec)
+                out[tp] = self._answered(task, work, spec, start, end)
+                if spec.name not in {s.name for s, _ in work.changelogs}:
+                    work.changelogs.append((spec, Output(tp.topic, [], [], [], partition=tp.partition)))
+        return out
+
+    def _answered(self, task: Task, work: CommitWork, spec: StoreSpec, start: int, end: int) -> int:
+        self._ask()
+        tp = changelog_of(task, spec)
+        reader = self._open_reader()
+        try:
+            for _ in range(ROUNDS_MAX):
+                own = answer(task, spec, work, read_range(reader, tp, start, end))
+                if own is None:
+                    return end
+                start, end = end, self._send(own)[tp]
+                if end - len(own) == start:
+                    return end
+        finally:
+            reader.close()
+        raise RetriableError(f"another worker writes to {tp.topic} [{tp.partition}] all the time; stop it")
+
+
+def changelog_of(task: Task, spec: StoreSpec) -> TopicPartition:
+    """The changelog partition of a store."""
+    return TopicPartition(changelog_topic(task.application_id, spec), task.id.partition)
+
+
+def with_strangers(
+    task: Task, work: CommitWork, ends: Mapping[TopicPartition, int], watched: Mapping[str, int]
+) -> list[tuple[StoreSpec, int, int]]:
+    """The stores whose changelogs hold records of others since the last commit, with the range to look at. ``ends``: where
+    each changelog ended after this commit's records; ``watched``: where others were seen to end, by store."""
+    sent = {spec.name: (spec, len(output)) for spec, output in work.changelogs}
+    found = []
+    for spec, count in sent.values():
+        known, end = task.changelog_end(spec.name), ends[changelog_of(task, spec)]
+        if known is not None and end - count != known:
+            found.append((spec, known, end))
+    for name, end in watched.items():
+        known = task.changelog_end(name)
+        if name not in sent and known is not None and end > known:
+            found.append((task.stores[name].spec, known, end))
+    return found
+
+
+def read_range(reader: LogConsumer, tp: TopicPartition, start: int, end: int) -> tuple[list[Any], list[Any], list[int]]:
+    """Keys, values and timestamps of the records ``start <= offset < end`` that are still there."""
+    keys: list[Any] = []
+    values: list[Any] = []
+    times: list[int] = []
+    reached, waited_s = max(start, reader.watermarks(tp)[0]), 0.0
+    reader.assign_at({tp: reached})
+    while reached < end:
+        fetched = reader.poll(READ_RECORDS, READ_TURN_S)
+        before = reached
+        for chunk in fetched.chunks:
+            stop = sum(offset < end for offset in chunk.offsets)
+            keys += chunk.keys[:stop]
+            values += chunk.values[:stop]
+            times += chunk.timestamps[:stop]
+            reached = chunk.offsets[-1] + 1
+        reached = max(reached, fetched.ends.get(tp, 0))
+        waited_s = 0.0 if reached > before else waited_s + READ_TURN_S
+        if waited_s > READ_LIMIT_S:
+            raise RetriableError(
+                f"{tp.topic} [{tp.partition}] could not be read from {reached} to {end}; see the brokers"
+            )
+    reader.unassign([tp])
+    return keys, values, times
+
+
+def answer(
+    task: Task, spec: StoreSpec, work: CommitWork, records: tuple[list[Any], list[Any], list[int]]
+) -> Output | None:
+    """The records that give each key of these the task's own value where their last one is another; ``None``: none is."""
+    keys, values, times = records
+    latest_ms = max(times, default=0)
+    last = dict(from_changelog_columns(spec, keys, values, times))
+    own = own_values(task.backend, spec, work, last)
+    differing = {
+        k: own[k] for k, v in last.items() if own[k] != v and not (spec.kind == "versioned" and own[k] is None)
+    }
+    if not differing:
+        return None
+    log_keys: list[bytes | None]
+    log_keys, log_values = to_changelog_columns(spec, list(differing), list(differing.values()))  # type: ignore[assignment]  # a list of bytes, read only
+    stamps = [latest_ms if v is None else int.from_bytes(v[:8], "big", signed=True) for v in differing.values()]
+    return Output(changelog_topic(task.application_id, spec), log_keys, log_values, stamps, partition=task.id.partition)
+
+
+def own_values(
+    backend: StateBackend, spec: StoreSpec, work: CommitWork, keys: Iterable[bytes]
+) -> dict[bytes, bytes | None]:
+    """What the store holds of these keys after this commit."""
+    wanted = list(keys)
+    own = dict(zip(wanted, backend.get_many(spec.name, wanted), strict=True))
+    pending = work.pending.get(spec.name)
+    if isinstance(pending, Puts | PackedPuts):
+        listed = pending.listed()
+        own |= {k: v for k, v in zip(listed.keys, listed.values, strict=True) if k in own}
+    return own

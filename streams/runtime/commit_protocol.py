@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from penstock.state.errors import PenstockError, StateCorruptedError, TaskMigratedError
+from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
 from penstock.streams.ports.log import (
@@ -35,6 +35,7 @@ from penstock.streams.ports.log import (
     LogConsumer,
     LogProducer,
     ProducerRetiredError,
+    StaleEpochError,
     UnknownOutcomeError,
 )
 from penstock.streams.task import commit_metadata
@@ -46,6 +47,10 @@ from penstock.streams.task.task import Task
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
 """What has just been done, in the order of a commit."""
+
+
+STALE_MAX = 2
+"""So often in a row the group may outrun a commit before this counts as no member."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +70,8 @@ class Committer:
     group id with fixed partitions. ``position_of(task, store, offset)`` encodes the position record of a store.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them.
+    ``epochs_grow``: the group's epoch may grow between taking the token and using it, although this is still a member; so
+    what is refused for that is tried again, at most ``STALE_MAX`` times in a row.
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class Committer:
         on_step: Callable[[CommitStep], None] | None = None,
         *,
         yields: bool = False,
+        epochs_grow: bool = False,
     ) -> None:
         self.guarantee = guarantee
         self.consumer = consumer
@@ -86,6 +94,8 @@ class Committer:
         self._position_of = position_of
         self._timeouts = timeouts or CommitTimeouts()
         self._yields = yields
+        self._epochs_grow = epochs_grow
+        self._stale = 0
         self._on_step = on_step or (lambda step: None)
         self._producer: LogProducer | None = None
         self._in_transaction = False
@@ -160,6 +170,13 @@ class Committer:
         self._in_doubt.append(offsets)
         try:
             self._commit_log(offsets)
+            self._stale = 0
+        except StaleEpochError as exc:
+            self._stale += 1
+            if not self._epochs_grow or self._stale > STALE_MAX:
+                raise
+            retry = AbortableError if self.guarantee == "exactly_once" else RetriableError
+            raise retry(f"the group's epoch has grown meanwhile ({exc}); do it again with the new one") from exc
         except UnknownOutcomeError:
             if not self._happened(offsets):
                 self._stale += self._restart_tasks(busy)

@@ -59,7 +59,8 @@ class RuntimeOptions:
     machine makes the changelog repeat. ``buffered_max_records`` and ``buffered_max_bytes``: per input partition; above one
     of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see
     ``AdaptiveBatchSize``. ``commit_patience_ms``: how much later than due a commit may begin so that it has no
-    acknowledgements to wait for."""
+    acknowledgements to wait for. ``epochs_grow``: the group is one whose epoch grows without an assignment
+    (``group.protocol=consumer``)."""
 
     guarantee: Guarantee
     commit_interval_ms: int
@@ -72,6 +73,7 @@ class RuntimeOptions:
     buffered_max_bytes: int = BUFFERED_MAX_BYTES
     state_flush_interval_ms: int = 30_000
     partitions: tuple[int, ...] | None = None
+    epochs_grow: bool = False
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -180,6 +182,14 @@ class Runtime:
     def tasks(self) -> Mapping[TaskId, Task]:
         """The tasks that run."""
         return self._assignment.tasks
+
+    def membership(self) -> Any:
+        """The token that a commit is fenced by, taken where the group gave the partitions. Where epochs grow without that,
+        it is taken before each commit. A worker that lost its partitions gets no valid one so: its client joins again only
+        after ``on_lost`` was called, in a poll, where all tasks are dropped."""
+        if self.options.epochs_grow:
+            self.fence = self.consumer.group_metadata()
+        return self.fence
 
     @property
     def restoring(self) -> list[TaskId]:

@@ -24,7 +24,12 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.contact import Contact, StoppedError
 from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
+from penstock.streams.kafka.client_config import (
+    admin_config,
+    consumer_config,
+    producer_config,
+    uses_consumer_protocol,
+)
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
@@ -331,7 +336,12 @@ class Worker:
             buffered_max_bytes=s.buffered_max_bytes(),
             state_flush_interval_ms=s.state_flush_interval_ms,
             partitions=self._partitions,
+            epochs_grow=self._epochs_grow,
         )
+
+    @property
+    def _epochs_grow(self) -> bool:
+        return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
 
     def _new_consumer(self, group: str, *, member: bool = False) -> KafkaConsumer:
         """A consumer that waits longer for positions than a transaction of whoever died can keep them pending."""
@@ -374,11 +384,12 @@ class Worker:
             s.guarantee,
             runtime.consumer,
             lambda: KafkaProducer(config, native=s.native),
-            lambda: runtime.fence if partition is None else s.application_id,
+            lambda: runtime.membership() if partition is None else s.application_id,
             self._position_of,
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
             self._on_step,
             yields=partition is not None,
+            epochs_grow=self._epochs_grow,
         )
 
     def _position_of(self, task: Task, store: str) -> bytes:

@@ -160,6 +160,7 @@ class World:
         queue_max_records: int = 0,
         commit_patience_ms: int = 0,
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
+        epochs_grow: bool = False,
     ) -> None:
         self.topology = topology
         self.guarantee = guarantee
@@ -174,6 +175,7 @@ class World:
         self.queue_max_records = queue_max_records
         self.commit_patience_ms = commit_patience_ms
         self.buffered_max_bytes = buffered_max_bytes
+        self.epochs_grow = epochs_grow
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
@@ -245,6 +247,7 @@ class Node:
             buffered_max_bytes=world.buffered_max_bytes,
             state_flush_interval_ms=700,
             partitions=fixed,
+            epochs_grow=world.epochs_grow,
         )
         self.producers: list[MemoryProducer] = []
         self.said: list[str] = []
@@ -282,10 +285,11 @@ class Node:
             self.world.guarantee,
             runtime.consumer,
             open_producer,
-            lambda: runtime.fence if partition is None else APP,
+            lambda: runtime.membership() if partition is None else APP,
             self._position_of,
             on_step=self._step,
             yields=partition is not None,
+            epochs_grow=self.world.epochs_grow,
         )
 
     def _step(self, step: CommitStep) -> None:

@@ -73,7 +73,7 @@ def decode(text: str) -> CommitMetadata:
                 f"the commit metadata is of version {version}; this release reads up to {VERSION}: upgrade it"
             )
         return msgspec.json.decode(plain, type=CommitMetadata)
-    except (msgspec.MsgspecError, ValueError, zlib.error) as exc:
+    except (msgspec.MsgspecError, ValueError, RecursionError, zlib.error) as exc:
         raise StateCorruptedError(
             f"the commit metadata {text!r:.120} cannot be read ({exc}); the group's offsets were committed by another "
             "application: use another application_id"

@@ -147,10 +147,12 @@ def test_application_id_is_asked_for() -> None:
         load_settings(env={})
 
 
-@pytest.mark.parametrize(("text", "said"), [("[other]\n", "no .penstock. table"), ("[penstock", "not TOML")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("[other]\n", "no .penstock. table"), ("[penstock", "not TOML"), ("# \xe9\n", "not TOML")]
+)
 def test_files_that_cannot_be_used_are_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(SettingsError, match=said):
         load_settings(path, env={})
     with pytest.raises(SettingsError, match="cannot be read"):

@@ -22,8 +22,8 @@ Free of IO but for the ports it is given, so every crash point can be tested: ``
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
@@ -49,6 +49,8 @@ CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "c
 """What has just been done, in the order of a commit."""
 
 
+LEAST_WAIT_S = 0.05
+"""For an answer, where the time is over: one that is there already is taken."""
 STALE_MAX = 2
 """So often in a row the group may outrun a commit before this counts as no member."""
 
@@ -92,7 +94,8 @@ class Committer:
         self._open_producer = open_producer
         self._fence = fence
         self._position_of = position_of
-        self._timeouts = timeouts or CommitTimeouts()
+        self._whole_timeouts = timeouts or CommitTimeouts()
+        self._left_s: Callable[[], float] | None = None
         self._yields = yields
         self._epochs_grow = epochs_grow
         self._stale = 0
@@ -101,6 +104,27 @@ class Committer:
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
         self._stale: list[Task] = []
+
+    @property
+    def _timeouts(self) -> CommitTimeouts:
+        if self._left_s is None:
+            return self._whole_timeouts
+        left_s = max(self._left_s(), LEAST_WAIT_S)
+        return CommitTimeouts(
+            min(self._whole_timeouts.flush_s, left_s), min(self._whole_timeouts.transaction_s, left_s / 3)
+        )
+
+    @contextmanager
+    def within(self, limit_s: float, clock_s: Callable[[], float]) -> Iterator[None]:
+        """What is asked of the producer inside waits for no longer than this altogether, and then counts as not answered. A
+        transactional request waits for a third of what is left, since one that fails is followed by an abort and perhaps by
+        the end of an older transaction."""
+        until_s = clock_s() + limit_s
+        self._left_s = lambda: until_s - clock_s()
+        try:
+            yield
+        finally:
+            self._left_s = None
 
     # -- the producer --------------------------------------------------------------------------------------------
 

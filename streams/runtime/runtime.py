@@ -46,8 +46,15 @@ from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
 
+REVOKE_SESSION_PARTS = 3
+"""The last commit before partitions are given up takes this part of a session at most: the whole group waits for it, and a
+member that takes longer than the session is none any more."""
+
 FLUSH_APART_MAX_S = 1.0
 """Between the flushes of two tasks, or less where an interval has many of them."""
+
+COMMIT_AHEAD_TRIES = 3
+"""At-most-once: so often positions are committed before the worker joins again. Nothing of their records was done yet."""
 
 PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
@@ -74,6 +81,7 @@ class RuntimeOptions:
     state_flush_interval_ms: int = 30_000
     partitions: tuple[int, ...] | None = None
     epochs_grow: bool = False
+    session_timeout_ms: int = 45_000
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -275,8 +283,13 @@ class Runtime:
                 for chunk in fetched.chunks
                 if self._assignment.id_of(tp := TopicPartition(chunk.topic, chunk.partition)) in unit.tasks
             }
-            if mine:
-                unit.committer.commit_ahead(mine)
+            for left in reversed(range(COMMIT_AHEAD_TRIES if mine else 0)):
+                try:
+                    unit.committer.commit_ahead(mine)
+                    break
+                except RetriableError:
+                    if not left:
+                        raise
 
     def _hold_back(self) -> None:
         """Pause partitions that have plenty buffered, resume those that have room again."""
@@ -400,6 +413,13 @@ class Runtime:
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit while still a member, then close. What cannot be committed now is done again by the next owner, and by
         this member for the tasks that stay."""
+        with ExitStack() as bounded:
+            limit_s = self.options.session_timeout_ms / 1000 / REVOKE_SESSION_PARTS
+            for unit in self._units.values():
+                bounded.enter_context(unit.committer.within(limit_s, self._clock.monotonic_s))
+            self._give_up(partitions)
+
+    def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         failed: list[CommitGroup] = []
         for unit in self._units.values():
             try:

@@ -337,6 +337,7 @@ class Worker:
             state_flush_interval_ms=s.state_flush_interval_ms,
             partitions=self._partitions,
             epochs_grow=self._epochs_grow,
+            session_timeout_ms=s.session_timeout_ms,
         )
 
     @property

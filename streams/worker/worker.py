@@ -33,6 +33,7 @@ from penstock.streams.kafka.client_config import (
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.metadata_size import check_metadata_size
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
 from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
@@ -294,6 +295,7 @@ class Worker:
             dead_letter_topic=s.policies.dead_letter_topic,
         )
         self._check_partitions(layout)
+        check_metadata_size(self.topology, s.application_id, layout)
         check_unread_internal_topics(
             self.topology,
             s.application_id,

@@ -24,7 +24,8 @@ class Rejoining:
         self._application_id = application_id
         self._say = say
         self._silence = Patience(f"group {application_id}: joining again", say)
-        self._losses = 0
+        self.losses = 0
+        """In a row."""
         self._joined_s = 0.0
         self._due_s: float | None = None
 
@@ -41,18 +42,17 @@ class Rejoining:
             self._due_s = now_s + (pause_s if before else 0.0)
             return
         if now_s - self._joined_s > STABLE_S + PAUSE_MAX_S:
-            self._losses = 0
-        self._losses += 1
-        if self._losses > REJOINS_MAX:
+            self.losses = 0
+        self.losses += 1
+        if self.losses > REJOINS_MAX:
             raise TaskMigratedError(
-                f"this worker joined group {self._application_id} {REJOINS_MAX} times, and lost its place each time: "
-                f"{cause}. "
-                "Another process may have the same identity: stop one of the two. Give each process a group_instance_id "
-                "of its own, do not share a state_dir between machines, and remove identity.json from a copied state folder"
+                f"this worker joined group {self._application_id} {REJOINS_MAX} times, and lost its place each time: {cause}"
+                ". Another process may have the same identity: stop one of the two. Give each process its own "
+                "group_instance_id, share no state_dir between machines, and remove identity.json from a copied state folder"
             )
-        pause_s = 0.0 if self._losses == 1 else min(PAUSE_S * 2.0 ** (self._losses - 2), PAUSE_MAX_S)
+        pause_s = 0.0 if self.losses == 1 else min(PAUSE_S * 2.0 ** (self.losses - 2), PAUSE_MAX_S)
         self._due_s = now_s + pause_s
-        again = f"again in {pause_s:.1f} s (loss {self._losses} in a row)" if pause_s else "again at once"
+        again = f"again in {pause_s:.1f} s (loss {self.losses} in a row)" if pause_s else "again at once"
         self._say(f"this worker lost its place in group {self._application_id}, and joins {again}: {cause}")
 
     def asked(self) -> None:

@@ -3,7 +3,7 @@
 ::
 
     <state_dir>/<application.id>/
-        identity.json                 whose state this is
+        identity.json                 whose state this is, and in which place
         <task>/
             lock                      names the owner's process id; held while a worker has the task
             rocksdb/                  the task's database
@@ -16,11 +16,14 @@ alone (0700).
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
+import socket
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -38,6 +41,8 @@ from penstock.state.machine.atomic_files import environment_fault, replace_file,
 IDENTITY_VERSION = 1
 NAME_BYTES_MAX = 200
 QUARANTINED_MAX = 3
+IDENTITY_LOCK_S = 10.0
+MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _LOCK_RETRY_S = 0.05
 _PLAIN = re.compile(r"[A-Za-z0-9._-]")
 
@@ -58,13 +63,16 @@ def safe_name(name: str) -> str:
 
 class Identity(msgspec.Struct, frozen=True):
     """Whose state a folder holds. ``fingerprint`` is the caller's digest of what its stores' layout depends on;
-    ``process_uuid`` is made once and kept, so that a restarted worker is known by the same name."""
+    ``process_uuid`` is made once and kept, so that a restarted worker is known by the same name. ``place``: a digest of the
+    machine and the folder that it was made in; a copy of the folder is another place, and gets a ``process_uuid`` of its
+    own, for two workers of one name would fence each other without end."""
 
     version: int
     application_id: str
     cluster_id: str
     fingerprint: str
     process_uuid: str
+    place: str = ""
 
 
 class StateDirectory:
@@ -97,13 +105,24 @@ class StateDirectory:
         target = self.path / "identity.json"
         try:
             _make_folder(self.path)
+            place = _place(self.path)
             if not target.exists():
-                made = Identity(IDENTITY_VERSION, self.application_id, cluster_id, fingerprint, str(uuid.uuid4()))
-                replace_file(target, msgspec.json.format(msgspec.json.encode(made)), only_if_absent=True)
-            data = target.read_bytes()
+                made = Identity(
+                    IDENTITY_VERSION, self.application_id, cluster_id, fingerprint, str(uuid.uuid4()), place
+                )
+                replace_file(target, _identity_bytes(made), only_if_absent=True)
+            found = self._compatible(target, target.read_bytes(), cluster_id, fingerprint)
+            if found.place == place:
+                return found
+            with self.lock("identity", timeout_s=IDENTITY_LOCK_S):  # processes that start together agree on one
+                found = self._compatible(target, target.read_bytes(), cluster_id, fingerprint)
+                if found.place != place:
+                    name = str(uuid.uuid4()) if found.place else found.process_uuid
+                    found = msgspec.structs.replace(found, process_uuid=name, place=place)
+                    replace_file(target, _identity_bytes(found))
         except OSError as exc:
             raise environment_fault(exc, f"keep the identity in {target}") from exc
-        return self._compatible(target, data, cluster_id, fingerprint)
+        return found
 
     def _compatible(self, target: Path, data: bytes, cluster_id: str, fingerprint: str) -> Identity:
         remedy = (
@@ -112,7 +131,7 @@ class StateDirectory:
         )
         try:
             found = msgspec.json.decode(data, type=Identity)
-        except msgspec.MsgspecError as exc:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as exc:  # text that is not UTF-8 is a ValueError
             raise StateCorruptedError(f"{target} cannot be read ({exc}); {remedy}") from exc
         if found.version != IDENTITY_VERSION:
             raise IncompatibleError(
@@ -158,8 +177,12 @@ class StateDirectory:
             except OSError as exc:
                 os.close(fd)
                 raise environment_fault(exc, f"lock {path}") from exc
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode("ascii"), 0)
+        except OSError as exc:
+            os.close(fd)
+            raise environment_fault(exc, f"write to {path}") from exc
         return TaskLock(fd)
 
     def quarantine(self, task: str, reason: str) -> Path:
@@ -190,9 +213,10 @@ class TaskLock:
     def release(self) -> None:
         """Let go. Idempotent. The file stays: removing it would part those who wait on it from those who come."""
         if self._fd is not None:
-            os.ftruncate(self._fd, 0)
-            os.close(self._fd)
-            self._fd = None
+            fd, self._fd = self._fd, None
+            with suppress(OSError):  # whose it was is for messages only
+                os.ftruncate(fd, 0)
+            os.close(fd)
 
     def __enter__(self) -> TaskLock:
         return self
@@ -201,6 +225,21 @@ class TaskLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _identity_bytes(identity: Identity) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(identity))
+
+
+def _place(folder: Path) -> str:
+    """A digest of this machine and this folder: a copy, or the same volume on another machine, has another one."""
+    machine = ""
+    for path in MACHINE_ID_FILES:
+        with suppress(OSError):
+            machine = path.read_text().strip()
+            break
+    seen = f"{machine}\n{socket.gethostname()}\n{folder.stat().st_ino}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:32]
 
 
 def _quarantined(source: Path) -> list[tuple[int, Path]]:

@@ -254,6 +254,10 @@ def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:
         return b"\x00" if boxed[0] is None else b"\x01" + write(boxed[0])
 
     def deserialize(data: bytes) -> tuple[Any]:
+        if not data:
+            raise SerdeError(
+                f"optional({inner.name}) begins with a byte 0 or 1, and there is none; check what writes it"
+            )
         return (None,) if data[0] == 0 else (read(data[1:]),)
 
     return Serde(f"optional({inner.name})", serialize, deserialize, immutable=inner.immutable)

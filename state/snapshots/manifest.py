@@ -20,6 +20,8 @@ VERSION = 2
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """Names that cannot leave the folder they are put in."""
 
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What bytes that are no document are met with: text that is not UTF-8 is a ``ValueError``."""
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -118,7 +120,7 @@ def decode_manifest(data: bytes, source: str) -> Manifest:
     """The manifest in a document read from ``source``. Raises ``StateCorruptedError`` for any other bytes."""
     try:
         document = msgspec.json.decode(data, type=_Document)
-    except msgspec.MsgspecError as exc:
+    except _UNREADABLE as exc:
         raise _damaged(source, f"it is no manifest ({exc})") from exc
     if document.version != VERSION:
         raise _damaged(source, f"it has version {document.version}, and this release reads version {VERSION} only")
@@ -127,7 +129,7 @@ def decode_manifest(data: bytes, source: str) -> Manifest:
         raise _damaged(source, f"its checksum is {found} where {document.sha256} was written")
     try:
         manifest = msgspec.json.decode(document.snapshot, type=Manifest)
-    except msgspec.MsgspecError as exc:
+    except _UNREADABLE as exc:
         raise _damaged(source, f"it is no whole manifest ({exc})") from exc
     if wrong := _wrong(manifest):
         raise _damaged(source, wrong)

@@ -16,7 +16,7 @@ from penstock.state.errors import (
     TaskMigratedError,
     UserError,
 )
-from penstock.streams.ports.log import AbortableError, ProducerRetiredError
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError, StaleEpochError
 
 FENCED = frozenset(
     {
@@ -34,6 +34,8 @@ FENCED = frozenset(
     }
 )
 """Somebody else owns the transactional id, the membership or the partition now."""
+
+_STALE = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.STALE_MEMBER_EPOCH})
 
 RETRIABLE = frozenset(
     {
@@ -111,6 +113,10 @@ _USER = {
 }
 
 
+_TWIN = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+"""A consumer tells of its fatal errors by their texts only."""
+
+
 def error_of(exc: BaseException) -> KafkaError | None:
     """The ``KafkaError`` inside an exception of confluent_kafka or in what caused it; ``None`` if there is none.
 
@@ -145,10 +151,12 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
     """The error to raise when ``doing`` something ended in ``err``."""
     seen = f"{doing}: {show(err)}"
     code = err.code()
-    if code == KafkaError.FENCED_INSTANCE_ID:  # before all others: joining again would fence the other process
-        return UserError(f"{seen}; {_USER[code]}")
+    if code == KafkaError.FENCED_INSTANCE_ID or (code == KafkaError._FATAL and _TWIN in err.str()):
+        # before all others: joining again would fence the other process
+        return UserError(f"{seen}; {_USER[KafkaError.FENCED_INSTANCE_ID]}")
     if code in FENCED:
-        return TaskMigratedError(f"{seen}; discard uncommitted work and join the group again")
+        kind = StaleEpochError if code in _STALE else TaskMigratedError
+        return kind(f"{seen}; discard uncommitted work and join the group again")
     if err.txn_requires_abort():
         return AbortableError(f"{seen}; abort the transaction, drop uncommitted work, use a new producer")
     if code == KafkaError._GAPLESS_GUARANTEE:

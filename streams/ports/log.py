@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from penstock.state.errors import PenstockError
+from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.ports.chunk import Chunk
 from penstock.topologies.operator_api.columns import Column, Ints
@@ -29,6 +29,11 @@ class UnknownOutcomeError(PenstockError):
 
 class ProducerRetiredError(PenstockError):
     """The producer handle has seen a fatal error or was retired; open a new one."""
+
+
+class StaleEpochError(TaskMigratedError):
+    """The membership token is older than the group: this is no member any more or, with the broker's own protocol before
+    KIP-1251, the group's epoch grew without an assignment for this member."""
 
 
 class Fetched(NamedTuple):
@@ -83,7 +88,9 @@ class LogConsumer(Protocol):
         """Commit synchronously, as a member. Raises ``TaskMigratedError`` when no longer one."""
 
     def group_metadata(self) -> Any:
-        """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one."""
+        """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one, or, where
+        epochs grow without an assignment, before each commit. A member that was lost has no valid one again before
+        ``on_lost`` was called."""
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset still there, and the last stable offset (next to be written)."""

@@ -32,8 +32,8 @@ Free of IO but for the ports it is given, so every crash point can be tested: ``
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
@@ -46,6 +46,7 @@ from penstock.streams.ports.log import (
     LogConsumer,
     LogProducer,
     ProducerRetiredError,
+    StaleEpochError,
     UnknownOutcomeError,
 )
 from penstock.streams.strangers import Strangers
@@ -58,6 +59,12 @@ from penstock.streams.task.task import Task
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
 """What has just been done, in the order of a commit."""
+
+
+LEAST_WAIT_S = 0.05
+"""For an answer, where the time is over: one that is there already is taken."""
+STALE_MAX = 2
+"""So often in a row the group may outrun a commit before this counts as no member."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +86,8 @@ class Committer:
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
     ``open_reader`` (a consumer that only reads) keep changelogs right under at-least-once: see ``Lease``, ``Strangers``.
+    ``epochs_grow``: the group's epoch may grow between taking the token and using it, although this is still a member; so
+    what is refused for that is tried again, at most ``STALE_MAX`` times in a row.
     """
 
     def __init__(
@@ -94,14 +103,18 @@ class Committer:
         yields: bool = False,
         lease: Lease | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
+        epochs_grow: bool = False,
     ) -> None:
         self.guarantee = guarantee
         self.consumer = consumer
         self._open_producer = open_producer
         self._fence = fence
         self._position_of = position_of
-        self._timeouts = timeouts or CommitTimeouts()
+        self._whole_timeouts = timeouts or CommitTimeouts()
+        self._left_s: Callable[[], float] | None = None
         self._yields = yields
+        self._epochs_grow = epochs_grow
+        self._stale_epochs = 0
         self._on_step = on_step or (lambda step: None)
         self._producer: LogProducer | None = None
         self._in_transaction = False
@@ -114,6 +127,27 @@ class Committer:
             self._strangers = Strangers(open_reader, self._ask, self._send_now)
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
+
+    @property
+    def _timeouts(self) -> CommitTimeouts:
+        if self._left_s is None:
+            return self._whole_timeouts
+        left_s = max(self._left_s(), LEAST_WAIT_S)
+        return CommitTimeouts(
+            min(self._whole_timeouts.flush_s, left_s), min(self._whole_timeouts.transaction_s, left_s / 3)
+        )
+
+    @contextmanager
+    def within(self, limit_s: float, clock_s: Callable[[], float]) -> Iterator[None]:
+        """What is asked of the producer inside waits for no longer than this altogether, and then counts as not answered. A
+        transactional request waits for a third of what is left, since one that fails is followed by an abort and perhaps by
+        the end of an older transaction."""
+        until_s = clock_s() + limit_s
+        self._left_s = lambda: until_s - clock_s()
+        try:
+            yield
+        finally:
+            self._left_s = None
 
     # -- the producer --------------------------------------------------------------------------------------------
 
@@ -215,6 +249,13 @@ class Committer:
         self._in_doubt.append(offsets)
         try:
             self._commit_log(offsets)
+            self._stale_epochs = 0
+        except StaleEpochError as exc:
+            self._stale_epochs += 1
+            if not self._epochs_grow or self._stale_epochs > STALE_MAX:
+                raise
+            retry = AbortableError if self.guarantee == "exactly_once" else RetriableError
+            raise retry(f"the group's epoch has grown meanwhile ({exc}); do it again with the new one") from exc
         except UnknownOutcomeError:
             if not self._happened(offsets):
                 self._stale += self._restart_tasks(busy)

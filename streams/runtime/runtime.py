@@ -46,8 +46,15 @@ from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
 
+REVOKE_SESSION_PARTS = 3
+"""The last commit before partitions are given up takes this part of a session at most: the whole group waits for it, and a
+member that takes longer than the session is none any more."""
+
 FLUSH_APART_MAX_S = 1.0
 """Between the flushes of two tasks, or less where an interval has many of them."""
+
+COMMIT_AHEAD_TRIES = 3
+"""At-most-once: so often positions are committed before the worker joins again. Nothing of their records was done yet."""
 
 PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
@@ -59,7 +66,8 @@ class RuntimeOptions:
     machine makes the changelog repeat. ``buffered_max_records`` and ``buffered_max_bytes``: per input partition; above one
     of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see
     ``AdaptiveBatchSize``. ``commit_patience_ms``: how much later than due a commit may begin so that it has no
-    acknowledgements to wait for."""
+    acknowledgements to wait for. ``epochs_grow``: the group is one whose epoch grows without an assignment
+    (``group.protocol=consumer``)."""
 
     guarantee: Guarantee
     commit_interval_ms: int
@@ -72,6 +80,8 @@ class RuntimeOptions:
     buffered_max_bytes: int = BUFFERED_MAX_BYTES
     state_flush_interval_ms: int = 30_000
     partitions: tuple[int, ...] | None = None
+    epochs_grow: bool = False
+    session_timeout_ms: int = 45_000
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -181,6 +191,14 @@ class Runtime:
         """The tasks that run."""
         return self._assignment.tasks
 
+    def membership(self) -> Any:
+        """The token that a commit is fenced by, taken where the group gave the partitions. Where epochs grow without that,
+        it is taken before each commit. A worker that lost its partitions gets no valid one so: its client joins again only
+        after ``on_lost`` was called, in a poll, where all tasks are dropped."""
+        if self.options.epochs_grow:
+            self.fence = self.consumer.group_metadata()
+        return self.fence
+
     @property
     def restoring(self) -> list[TaskId]:
         """The tasks that wait for their stores."""
@@ -265,8 +283,13 @@ class Runtime:
                 for chunk in fetched.chunks
                 if self._assignment.id_of(tp := TopicPartition(chunk.topic, chunk.partition)) in unit.tasks
             }
-            if mine:
-                unit.committer.commit_ahead(mine)
+            for left in reversed(range(COMMIT_AHEAD_TRIES if mine else 0)):
+                try:
+                    unit.committer.commit_ahead(mine)
+                    break
+                except RetriableError:
+                    if not left:
+                        raise
 
     def _hold_back(self) -> None:
         """Pause partitions that have plenty buffered, resume those that have room again."""
@@ -398,6 +421,13 @@ class Runtime:
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit while still a member, then close. What cannot be committed now is done again by the next owner, and by
         this member for the tasks that stay."""
+        with ExitStack() as bounded:
+            limit_s = self.options.session_timeout_ms / 1000 / REVOKE_SESSION_PARTS
+            for unit in self._units.values():
+                bounded.enter_context(unit.committer.within(limit_s, self._clock.monotonic_s))
+            self._give_up(partitions)
+
+    def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         failed: list[CommitGroup] = []
         for unit in self._units.values():
             try:

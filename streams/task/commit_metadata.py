@@ -1,5 +1,5 @@
 """The metadata string that is committed with every input offset: what a task needs besides offsets and changelogs to
-go on exactly. Versioned JSON; above 2,000 characters it is deflated, because brokers take 4,096 bytes by default.
+go on exactly. Versioned JSON; above 2,000 bytes it is deflated, because brokers take ``LIMIT_CHARS`` by default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from penstock.state.errors import IncompatibleError, SettingsError, StateCorrupt
 from penstock.topologies.operator_api.operator import NO_TIME
 
 VERSION = 1
-LIMIT_CHARS = 4_000
+LIMIT_CHARS = 4_096
+"""All of a long one is ASCII: a character is a byte."""
 _PLAIN_CHARS = 2_000
 
 
@@ -50,16 +51,21 @@ class _Version(msgspec.Struct):
 def encode(metadata: CommitMetadata) -> str:
     """The string to commit. Raises ``SettingsError`` when it cannot be made short enough."""
     metadata.version = VERSION
+    text = packed(metadata)
+    if len(text) > LIMIT_CHARS:
+        raise SettingsError(
+            f"the commit metadata takes {len(text)} bytes and brokers keep {LIMIT_CHARS}; "
+            "shorten the names of operators and stores or split the topology"
+        )
+    return text
+
+
+def packed(metadata: CommitMetadata) -> str:
+    """The string, however long it is."""
     plain = msgspec.json.encode(metadata)
     if len(plain) <= _PLAIN_CHARS:
         return plain.decode()
-    packed = "z" + base64.b85encode(zlib.compress(plain, 9)).decode()
-    if len(packed) > LIMIT_CHARS:
-        raise SettingsError(
-            f"the commit metadata takes {len(packed)} characters and brokers keep {LIMIT_CHARS}; "
-            "shorten the names of operators and stores or split the topology"
-        )
-    return packed
+    return "z" + base64.b85encode(zlib.compress(plain, 9)).decode()
 
 
 def decode(text: str) -> CommitMetadata:
@@ -74,7 +80,7 @@ def decode(text: str) -> CommitMetadata:
                 f"the commit metadata is of version {version}; this release reads up to {VERSION}: upgrade it"
             )
         return msgspec.json.decode(plain, type=CommitMetadata)
-    except (msgspec.MsgspecError, ValueError, zlib.error) as exc:
+    except (msgspec.MsgspecError, ValueError, RecursionError, zlib.error) as exc:
         raise StateCorruptedError(
             f"the commit metadata {text!r:.120} cannot be read ({exc}); the group's offsets were committed by another "
             "application: use another application_id"

@@ -98,7 +98,7 @@ def decode(data: bytes) -> list[JournalEntry]:
                 f"journal record of version {bytes(version).decode()}; this release reads up to {VERSION}: upgrade it"
             )
         return list(msgspec.json.decode(data, type=_JournalRecord).entries)
-    except (msgspec.MsgspecError, IndexError, ValueError) as exc:
+    except (msgspec.MsgspecError, IndexError, ValueError, RecursionError) as exc:
         raise StateCorruptedError(
             f"journal record {data!r:.120} cannot be read ({exc}); the journal topic was written to by something else"
         ) from exc

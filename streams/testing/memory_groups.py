@@ -10,9 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from penstock.state.errors import TaskMigratedError
 from penstock.state.log import TopicPartition
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import Committed, StaleEpochError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,12 +93,20 @@ class MemoryGroup:
                 start += share
         return {member: tuple(partitions) for member, partitions in out.items()}
 
+    def grow(self) -> None:
+        """The epoch grows, and nobody's partitions change: as with the broker's own protocol before KIP-1251, when somebody
+        joins whom nothing is left for. Not in the middle of a round."""
+        if all(m.round == self.round for m in self.members.values()):
+            self.generation += 1
+            for member in self.members.values():
+                member.generation = self.generation
+
     def check(self, token: GroupToken) -> None:
-        """Raises ``TaskMigratedError`` for a membership that is over."""
+        """Raises ``StaleEpochError`` for a membership that is over."""
         if not token.member_id:
             return
         if token.member_id not in self.members or token.generation != self.generation:
-            raise TaskMigratedError(
+            raise StaleEpochError(
                 f"member {token.member_id} of generation {token.generation} is no longer one of group {self.name}, which "
                 f"is at generation {self.generation}; discard uncommitted work and join the group again"
             )

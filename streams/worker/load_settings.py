@@ -72,7 +72,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
             document = tomllib.load(file)
     except OSError as exc:
         raise SettingsError(f"the settings file {path} cannot be read ({exc.strerror}); check --config") from exc
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SettingsError(f"the settings file {path} is not TOML: {exc}") from exc
     table = document.get("penstock")
     if not isinstance(table, dict):

@@ -6,20 +6,28 @@ otherwise, for keys of users' records are among the labels.
 
 from __future__ import annotations
 
+import logging
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.runtime.metric_values import Metric
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATH: Final = "/metrics"
+_log = logging.getLogger("penstock.metrics")
 _POLL_S = 0.1
-_REQUEST_TIMEOUT_S = 10.0
+REQUEST_LIMIT_S = 10.0
+"""For a whole request, however slowly it comes: whoever sends a byte now and then holds a thread no longer."""
+REQUESTS_MAX = 8
+"""At once; who comes meanwhile is turned away."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -69,12 +77,42 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], look: Callable[[], Iterable[Metric]]) -> None:
         self.look = look
+        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread, if one is free."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One request, ended from outside when it takes too long."""
+        limit = threading.Timer(REQUEST_LIMIT_S, _end, [request])
+        limit.daemon = True
+        limit.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            limit.cancel()
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that go away in the middle are no news; what goes wrong here is."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            _log.warning("metrics could not be given: %r", error)
+
+
+def _end(request: socket.socket) -> None:
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = _REQUEST_TIMEOUT_S
+    timeout = REQUEST_LIMIT_S
 
     def do_GET(self) -> None:
         """The metrics, or where they are."""

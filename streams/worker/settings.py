@@ -27,6 +27,7 @@ from penstock.streams.task.task import STATE_CACHE_BYTES, Columns
 from penstock.streams.worker.secret_redaction import redacted
 
 Latency = Literal["balanced", "low"]
+TRANSACTION_TIMEOUT_MS = 10_000
 CACHE_BYTES_MAX = 1 << 30
 """What is not set grows no further by itself."""
 WRITE_OUT_LOW_BYTES = 8 << 20
@@ -37,6 +38,7 @@ written out at once, by the flush of every half minute, held up all records for 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class WorkerSettings:
     """``commit_interval_ms``: default 100 under exactly-once (outputs are visible only after a commit), else 1,000.
+    ``transaction_timeout_ms``: default 10,000, or ``session_timeout_ms`` where that is less.
 
     ``latency``: ``"low"`` makes turns of the loop shorter and lets no record wait for company, at the price of more and
     smaller requests, and lets an at-least-once commit wait up to a quarter of its interval (50 ms at most) for a moment
@@ -62,7 +64,7 @@ class WorkerSettings:
     guarantee: Guarantee = "at_least_once"
     commit_interval_ms: int = 0
     session_timeout_ms: int = 45_000
-    transaction_timeout_ms: int = 10_000
+    transaction_timeout_ms: int = 0
     max_task_idle_ms: int = 0
     latency: Latency = "balanced"
     native: Choice = "auto"
@@ -97,6 +99,9 @@ class WorkerSettings:
         if self.commit_interval_ms == 0:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)
+        if self.transaction_timeout_ms == 0:
+            # whoever takes over waits for what a dead worker left open: no longer than it waited for its death
+            object.__setattr__(self, "transaction_timeout_ms", min(self.session_timeout_ms, TRANSACTION_TIMEOUT_MS))
         bounds = {
             "commit_interval_ms": (1, 3_600_000, "work that is not committed is done again after a crash"),
             "session_timeout_ms": (1_000, 1_800_000, "brokers refuse shorter or longer ones"),

@@ -24,11 +24,17 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.contact import Contact, StoppedError
 from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
+from penstock.streams.kafka.client_config import (
+    admin_config,
+    consumer_config,
+    producer_config,
+    uses_consumer_protocol,
+)
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.lease import Lease, lease_s
+from penstock.streams.metadata_size import check_metadata_size
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
 from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
@@ -291,6 +297,7 @@ class Worker:
             dead_letter_topic=s.policies.dead_letter_topic,
         )
         self._check_partitions(layout)
+        check_metadata_size(self.topology, s.application_id, layout)
         check_unread_internal_topics(
             self.topology,
             s.application_id,
@@ -333,7 +340,13 @@ class Worker:
             buffered_max_bytes=s.buffered_max_bytes(),
             state_flush_interval_ms=s.state_flush_interval_ms,
             partitions=self._partitions,
+            epochs_grow=self._epochs_grow,
+            session_timeout_ms=s.session_timeout_ms,
         )
+
+    @property
+    def _epochs_grow(self) -> bool:
+        return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
 
     def _new_consumer(self, group: str, *, member: bool = False) -> KafkaConsumer:
         """A consumer that waits longer for positions than a transaction of whoever died can keep them pending."""
@@ -379,13 +392,14 @@ class Worker:
             s.guarantee,
             runtime.consumer,
             lambda: KafkaProducer(config, native=s.native),
-            lambda: runtime.fence if partition is None else s.application_id,
+            lambda: runtime.membership() if partition is None else s.application_id,
             self._position_of,
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
             self._on_step,
             yields=partition is not None,
             lease=lease,
             open_reader=self._open_reader,
+            epochs_grow=self._epochs_grow,
         )
 
     def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:

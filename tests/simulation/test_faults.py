@@ -233,6 +233,20 @@ def test_commit_that_fails_for_long_is_tried_again_at_least_once() -> None:
     assert_counts_reached(world)
 
 
+def test_at_most_once_asks_again_before_it_does_anything() -> None:
+    """A commit ahead that is not answered, once or several times: nothing is lost for it, and nothing done twice."""
+    whole = stateless_world("at_most_once")
+    whole.settle(whole.node("a"))
+    for times in (1, 2, 5):
+        world = stateless_world("at_most_once")
+        node = world.node("a")
+        for nth in range(times):
+            world.log.fault("consumer_commit_before", 2 + nth, RetriableError("NOT_COORDINATOR"))
+        world.settle(node)
+        assert world.rows("out") == whole.rows("out"), times
+        assert bool(node.said) == (times == 5)
+
+
 def test_restore_that_fails_ends_the_run() -> None:
     world = clicks_world("exactly_once")
     node = world.node("a")

@@ -196,6 +196,7 @@ class World:
         commit_patience_ms: int = 0,
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
         late_polls: int = 0,
+        epochs_grow: bool = False,
     ) -> None:
         self.late_polls = late_polls
         self.topology = topology
@@ -211,6 +212,7 @@ class World:
         self.queue_max_records = queue_max_records
         self.commit_patience_ms = commit_patience_ms
         self.buffered_max_bytes = buffered_max_bytes
+        self.epochs_grow = epochs_grow
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
@@ -283,6 +285,7 @@ class Node:
             buffered_max_bytes=world.buffered_max_bytes,
             state_flush_interval_ms=700,
             partitions=fixed,
+            epochs_grow=world.epochs_grow,
         )
         self.producers: list[MemoryProducer] = []
         self.said: list[str] = []
@@ -325,12 +328,13 @@ class Node:
             self.world.guarantee,
             runtime.consumer,
             open_producer,
-            lambda: runtime.fence if partition is None else APP,
+            lambda: runtime.membership() if partition is None else APP,
             self._position_of,
             on_step=self._step,
             yields=partition is not None,
             lease=lease,
             open_reader=lambda: MemoryConsumer(self.world.log, "reader"),
+            epochs_grow=self.world.epochs_grow,
         )
 
     def _step(self, step: CommitStep) -> None:

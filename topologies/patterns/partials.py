@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from penstock.topologies.patterns.state import Partial
 
@@ -39,7 +40,7 @@ class Partials(tuple[Partial, ...]):
         """When the first of them ends."""
         if self._first_end is None:
             ends = list(map(ends_at, self))
-            self._ascending = all(a <= b for a, b in zip(ends, ends[1:], strict=False))
+            self._ascending = all(a <= b for a, b in pairwise(ends))
             self._first_end = min(ends, default=NEVER)
         return self._first_end
 

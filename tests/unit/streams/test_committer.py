@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.state.errors import TaskMigratedError
-from penstock.streams.runtime.commit_protocol import Committer
+from penstock.state.errors import RetriableError, TaskMigratedError
+from penstock.state.log import TopicPartition
+from penstock.streams.runtime.commit_protocol import Committer, Guarantee
 from penstock.streams.testing.memory_clients import MemoryConsumer
 from penstock.streams.testing.memory_log import MemoryLog
 from penstock.streams.testing.memory_producer import MemoryProducer
+from tests.simulation.programs import clicks_world
 
 
 @pytest.mark.parametrize("yields", [True, False])
@@ -35,3 +37,45 @@ def test_who_was_fenced_gives_way_only_where_no_group_tells_who_owns_what(yields
     else:
         committer.abort([])
     assert len(opened) == (2 if yields else 3)
+
+
+class Silent(MemoryProducer):
+    """Never answers; the time that each call was given passes."""
+
+    waited_s = 0.0
+
+    def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
+        return self._wait(timeout_s)
+
+    def send_offsets(self, offsets: object, group: object, timeout_s: float) -> None:
+        self._wait(timeout_s)
+
+    def commit(self, timeout_s: float) -> None:
+        self._wait(timeout_s)
+
+    def abort(self, timeout_s: float) -> None:
+        self._wait(timeout_s)
+
+    def _wait(self, timeout_s: float) -> dict[TopicPartition, int]:
+        Silent.waited_s += timeout_s
+        raise RetriableError("no answer")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_member_gives_its_partitions_up_within_a_third_of_its_session_whatever_the_log_does(
+    guarantee: Guarantee, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole group waits for it."""
+    world = clicks_world(guarantee)
+    first = world.node("a")
+    while not any(t.uncommitted_records for t in first.runtime.tasks.values()):
+        first.turn()
+    clock = first.runtime._clock
+    monkeypatch.setattr(Silent, "waited_s", 0.0)
+    monkeypatch.setattr(clock, "monotonic_s", lambda: world.log.now_ms / 1000 + Silent.waited_s)
+    for producer in first.producers:
+        producer.__class__ = Silent
+    tasks = first.runtime.tasks.values()
+    first.runtime._on_revoke([TopicPartition(topic, task.id.partition) for task in tasks for topic in task.topics])
+    assert 0 < Silent.waited_s <= first.runtime.options.session_timeout_ms / 1000 / 3
+    assert not first.runtime.tasks

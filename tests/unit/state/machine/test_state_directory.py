@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -22,7 +26,7 @@ from penstock.state.errors import (
     SettingsError,
     StateCorruptedError,
 )
-from penstock.state.machine import state_directory as state_directory
+from penstock.state.machine import state_directory
 from penstock.state.machine.state_directory import QUARANTINED_MAX, StateDirectory, safe_name
 
 
@@ -115,18 +119,82 @@ def test_a_folder_renamed_to_another_application_is_refused(tmp_path: Path) -> N
 
 
 def test_an_identity_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
-    directory = StateDirectory(tmp_path, "app")
-    directory.claim(cluster_id="c1", fingerprint="f1")
-    identity = directory.path / "identity.json"
+    folder = StateDirectory(tmp_path, "app")
+    folder.claim(cluster_id="c1", fingerprint="f1")
+    identity = folder.path / "identity.json"
     whole = identity.read_bytes()
-    for bad in (b"", whole[:20], b"[]"):
+    for bad in (b"", whole[:20], b"[]", whole.replace(b'"app"', b'"a\xb7p"'), b"[" * 100_000):
         identity.write_bytes(bad)
         with pytest.raises(StateCorruptedError, match=r"identity\.json cannot be read"):
-            directory.claim(cluster_id="c1", fingerprint="f1")
+            folder.claim(cluster_id="c1", fingerprint="f1")
         assert identity.read_bytes() == bad
     identity.write_bytes(whole.replace(b'"version": 1', b'"version": 9'))
     with pytest.raises(IncompatibleError, match="version 9"):
-        directory.claim(cluster_id="c1", fingerprint="f1")
+        folder.claim(cluster_id="c1", fingerprint="f1")
+
+
+def test_a_copied_folder_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    """Two processes of one name would fence each other for ever."""
+    first = StateDirectory(tmp_path / "one", "app").claim(cluster_id="c1", fingerprint="f1")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    copied = StateDirectory(tmp_path / "two", "app").claim(cluster_id="c1", fingerprint="f1")
+    assert copied.process_uuid != first.process_uuid
+    assert StateDirectory(tmp_path / "two", "app").claim(cluster_id="c1", fingerprint="f1") == copied
+    assert StateDirectory(tmp_path / "one", "app").claim(cluster_id="c1", fingerprint="f1") == first
+    (tmp_path / "one").rename(tmp_path / "moved")
+    assert StateDirectory(tmp_path / "moved", "app").claim(cluster_id="c1", fingerprint="f1") == first
+
+
+@pytest.mark.parametrize("what", ["host", "machine"])
+def test_a_volume_on_another_machine_gets_a_name_of_its_own(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = StateDirectory(tmp_path, "app").claim(cluster_id="c1", fingerprint="f1")
+    if what == "host":
+        monkeypatch.setattr(socket, "gethostname", lambda: "another")
+    else:
+        (tmp_path / "machine-id").write_text("another\n")
+        monkeypatch.setattr(state_directory, "MACHINE_ID_FILES", (tmp_path / "machine-id",))
+    assert StateDirectory(tmp_path, "app").claim(cluster_id="c1", fingerprint="f1").process_uuid != first.process_uuid
+
+
+def test_an_identity_without_a_place_keeps_its_name(tmp_path: Path) -> None:
+    """One that an earlier release has written."""
+    folder = StateDirectory(tmp_path, "app")
+    first = folder.claim(cluster_id="c1", fingerprint="f1")
+    identity = folder.path / "identity.json"
+    fields = json.loads(identity.read_bytes())
+    del fields["place"]
+    identity.write_text(json.dumps(fields))
+    assert folder.claim(cluster_id="c1", fingerprint="f1") == first
+    assert "place" in json.loads(identity.read_bytes())
+
+
+def test_processes_that_start_together_in_a_copy_agree_on_the_identity(tmp_path: Path) -> None:
+    first = claim(str(tmp_path / "one"))
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        names = set(pool.map(claim, [str(tmp_path / "two")] * 8, chunksize=1))
+    assert len(names) == 1
+    assert first not in names
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite"])
+def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = StateDirectory(tmp_path, "app")
+    folder.claim(cluster_id="c1", fingerprint="f1")
+    with monkeypatch.context() as full:
+        full.setattr(os, call, refuses)
+        with pytest.raises(EnvironmentFault, match=r"cannot write to .*lock: .*free space on the disk"):
+            folder.lock("0_0", timeout_s=0)
+    lock = folder.lock("0_0", timeout_s=0)
+    with monkeypatch.context() as full:
+        full.setattr(os, call, refuses)
+        lock.release()
+    folder.lock("0_0", timeout_s=0).release()
 
 
 def claim(path: str) -> str:

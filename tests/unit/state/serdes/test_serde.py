@@ -10,7 +10,7 @@ import pytest
 
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.log import Record
-from penstock.state.serdes.serde import serde_of, taking_dicts, typed_json
+from penstock.state.serdes.serde import optional, serde_of, taking_dicts, typed_json
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, sum_
@@ -177,6 +177,13 @@ def test_records_made_of_columns_are_dicts_of_the_classes_that_are_named(batch: 
         for topic in ("out", "whole"):
             found = driver.read(topic)
             assert (found[-1].key, found[-1].value) == (Row("u", 2), Totals(80, 40))
+
+
+def test_an_optional_value_of_no_bytes_is_refused_as_other_unreadable_ones_are() -> None:
+    both = optional(serde_of(str))
+    assert [both.deserialize(both.serialize(boxed)) for boxed in ((None,), ("",), ("x",))] == [(None,), ("",), ("x",)]
+    with pytest.raises(SerdeError, match=r"optional\(string\) begins with a byte"):
+        both.deserialize(b"")
 
 
 def test_dicts_are_taken_beside_instances_and_nothing_else_is() -> None:

@@ -59,6 +59,24 @@ def test_every_truncation_and_every_changed_byte_is_damage() -> None:
         assert read == MANIFEST, f"byte {place}"
 
 
+def test_every_flipped_bit_is_damage() -> None:
+    """Some make text that is not UTF-8."""
+    whole = encode_manifest(MANIFEST)
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit >> 3] ^= 1 << (bit & 7)
+        try:
+            assert decode_manifest(bytes(changed), "here") == MANIFEST, "white space or the case of a word"
+        except StateCorruptedError:
+            continue
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"version":2,"sha256":"","snapshot":' + b"[" * 100_000])
+def test_what_is_nested_too_deep_is_damage(data: bytes) -> None:
+    with pytest.raises(StateCorruptedError):
+        decode_manifest(data, "here")
+
+
 @pytest.mark.parametrize("version", [1, 3])
 def test_a_manifest_of_another_release_is_not_guessed_at(version: int) -> None:
     data = encode_manifest(MANIFEST).replace(b'"version":2', b'"version":%d' % version)

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.streams.kafka.errors import error_of, translate, translated
-from penstock.streams.ports.log import AbortableError, ProducerRetiredError
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError, StaleEpochError
 
 FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_abort": True}
 
@@ -17,7 +17,8 @@ FATAL, RETRIABLE, ABORT = {"fatal": True}, {"retriable": True}, {"txn_requires_a
     [
         (KafkaError._FENCED, FATAL, TaskMigratedError),
         (KafkaError.INVALID_PRODUCER_EPOCH, ABORT, TaskMigratedError),
-        (KafkaError.ILLEGAL_GENERATION, ABORT, TaskMigratedError),
+        (KafkaError.ILLEGAL_GENERATION, ABORT, StaleEpochError),
+        (KafkaError.STALE_MEMBER_EPOCH, {}, StaleEpochError),
         (KafkaError.UNKNOWN_MEMBER_ID, {}, TaskMigratedError),
         (KafkaError.MSG_SIZE_TOO_LARGE, ABORT, AbortableError),
         (KafkaError._GAPLESS_GUARANTEE, FATAL, AbortableError),
@@ -45,6 +46,13 @@ def test_code_becomes(code: int, flags: dict[str, bool], expected: type[Penstock
     assert type(error) is expected
     assert "doing this" in str(error)
     assert "seen" in str(error)
+
+
+def test_a_consumer_that_was_fenced_by_its_twin_is_known_by_the_text() -> None:
+    why = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+    error = translate(KafkaError(KafkaError._FATAL, f"Fatal error: {why}"), "reading")
+    assert type(error) is UserError
+    assert "group_instance_id" in str(error)
 
 
 def test_error_is_found_in_what_caused_the_exception() -> None:

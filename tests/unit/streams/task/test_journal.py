@@ -23,7 +23,18 @@ def test_journal_entries_come_back() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{}", b"[]", b"garbage", b'["x",[]]', b"[0,[]]", b'[1,[["cut",{"a":"x"}]]]', b'[1,[["other",{}]]]', b"[1"],
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"garbage",
+        b'["x",[]]',
+        b"[0,[]]",
+        b'[1,[["cut",{"a":"x"}]]]',
+        b'[1,[["other",{}]]]',
+        b"[1",
+        b"[" * 100_000,
+    ],
 )
 def test_a_journal_record_of_something_else_is_refused(data: bytes) -> None:
     with pytest.raises(StateCorruptedError, match="cannot be read"):
@@ -69,7 +80,10 @@ def test_metadata_beyond_the_brokers_limit_is_refused() -> None:
         commit_metadata.encode(CommitMetadata(operators=dict.fromkeys(names, 5)))
 
 
-@pytest.mark.parametrize("text", ["garbage", "zgarbage", "z", "[1]", '{"v":"x"}', "\x00", "AgAAAYvP5WgAAA=="])
+@pytest.mark.parametrize(
+    "text",
+    ["garbage", "zgarbage", "z", "[1]", '{"v":"x"}', "\x00", "AgAAAYvP5WgAAA==", '{"v":1,"m":{"t":' + "[" * 100_000],
+)
 def test_metadata_of_another_application_is_refused(text: str) -> None:
     with pytest.raises(StateCorruptedError, match="another application"):
         commit_metadata.decode(text)

@@ -50,6 +50,13 @@ def test_defaults_follow_the_guarantee() -> None:
     assert WorkerSettings(application_id="a", guarantee="exactly_once").commit_interval_ms == 100
 
 
+def test_a_dead_workers_transaction_holds_nobody_up_for_longer_than_its_membership() -> None:
+    assert WorkerSettings(application_id="a").transaction_timeout_ms == 10_000
+    assert WorkerSettings(application_id="a", session_timeout_ms=6_000).transaction_timeout_ms == 6_000
+    given = WorkerSettings(application_id="a", session_timeout_ms=6_000, transaction_timeout_ms=60_000)
+    assert given.transaction_timeout_ms == 60_000
+
+
 def test_file_is_read_with_its_groups(file: Path) -> None:
     settings = load_settings(file, env={})
     assert settings.application_id == "from-file"
@@ -147,10 +154,12 @@ def test_application_id_is_asked_for() -> None:
         load_settings(env={})
 
 
-@pytest.mark.parametrize(("text", "said"), [("[other]\n", "no .penstock. table"), ("[penstock", "not TOML")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("[other]\n", "no .penstock. table"), ("[penstock", "not TOML"), ("# \xe9\n", "not TOML")]
+)
 def test_files_that_cannot_be_used_are_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(SettingsError, match=said):
         load_settings(path, env={})
     with pytest.raises(SettingsError, match="cannot be read"):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import socket
+import struct
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -16,8 +20,9 @@ from penstock.state.log import TopicPartition
 from penstock.streams.cli import worker
 from penstock.streams.runtime.metric_values import Metric, metrics_of
 from penstock.streams.testing.memory_log import LogEntry
+from penstock.streams.worker import metrics_endpoint
 from penstock.streams.worker.load_settings import load_settings
-from penstock.streams.worker.metrics_endpoint import CONTENT_TYPE, MetricsEndpoint, exposition
+from penstock.streams.worker.metrics_endpoint import CONTENT_TYPE, REQUESTS_MAX, MetricsEndpoint, exposition
 from penstock.streams.worker.settings import WorkerSettings
 from tests.simulation.world import World
 
@@ -74,6 +79,38 @@ def test_names_stand_together_and_labels_are_escaped() -> None:
 def test_other_pages_are_not_there(endpoint: MetricsEndpoint) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         asked(endpoint.port, "/")
+
+
+def test_slow_clients_are_ended_and_many_are_turned_away(
+    endpoint: MetricsEndpoint, shown: list[Metric], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever sends a byte now and then does not hold a thread, and whoever goes away leaves nothing in the log."""
+    monkeypatch.setattr(metrics_endpoint, "REQUEST_LIMIT_S", 1.0)
+    shown.extend(Metric("a", {"n": "x" * 1_000 + str(n)}, n) for n in range(5_000))
+    threads_before = threading.active_count()
+    slow = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(3 * REQUESTS_MAX)]
+    started_s = time.monotonic()
+    while time.monotonic() - started_s < 0.5:
+        for connection in slow:
+            with suppress(OSError):
+                connection.send(b"G")
+        time.sleep(0.05)
+    assert threading.active_count() - threads_before <= 2 * REQUESTS_MAX, "a thread and its limit for each"
+    until_s = time.monotonic() + 60
+    while threading.active_count() > threads_before:
+        assert time.monotonic() < until_s
+        for connection in slow:
+            with suppress(OSError):
+                connection.send(b"G")
+        time.sleep(0.05)
+    for connection in slow:
+        connection.close()
+    gone = socket.create_connection(("127.0.0.1", endpoint.port))
+    gone.send(b"GET /metrics HTTP/1.0\r\n\r\n")
+    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    gone.close()  # with a reset
+    assert len(asked(endpoint.port)[1]) > 5_000_000
+    assert capfd.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_refused_and_a_closed_one_is_free(endpoint: MetricsEndpoint) -> None:

@@ -1,0 +1,93 @@
+"""Whether the metadata of a commit will fit, asked before the first one: a commit that is too large ends a worker in the
+middle of its work, and at each start again. Pure.
+
+What is committed with a position grows with the operators, stores and upstream tasks of its sub-topology. Their names and
+numbers are known when a worker starts; what they will say is not, so every time and offset is taken as long as it gets, and
+as different from the others as it can be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from penstock.state.errors import TopologyError
+from penstock.state.recovery.changelog import journal_topic
+from penstock.streams.runtime.topic_setup import TopicLayout, needs_journal
+from penstock.streams.task import commit_metadata
+from penstock.streams.task.commit_metadata import CommitMetadata
+from penstock.topologies.graph.topology import Subtopology, Topology
+from penstock.topologies.operator_api.operator import OperatorSpec
+
+_TIME_BASE_MS = 1_700_000_000_000
+_SPREAD_MS = 10_000_000_000
+"""Four months between the times of one task."""
+_LAG_MS = 10_000_000
+"""Hours between the watermarks of the tasks before it."""
+_OFFSETS = 100_000_000_000
+
+
+def check_metadata_size(topology: Topology, application_id: str, layout: TopicLayout) -> None:
+    """Raises ``TopologyError`` where the metadata of some commit could be larger than brokers keep."""
+    for sub in topology.subtopologies:
+        worst = worst_metadata(topology, sub, application_id, layout)
+        for name in sub.sources:
+            worst.form = topology.source(name).form
+            size_bytes = len(commit_metadata.packed(worst))
+            if size_bytes > commit_metadata.LIMIT_CHARS:
+                raise TopologyError(
+                    f"what is committed with each position of sub-topology {sub.number} can take {size_bytes} bytes, and "
+                    f"brokers keep {commit_metadata.LIMIT_CHARS} (offset.metadata.max.bytes): it has {len(worst.operators)} "
+                    f"operators with a time of their own, {len(worst.changelogs)} stores and {_writers(worst)} tasks before "
+                    "it. Give them shorter names, split the topology with repartition(), or ask for fewer partitions upstream"
+                )
+
+
+def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, layout: TopicLayout) -> CommitMetadata:
+    """The largest that a task of this sub-topology may have to commit."""
+    numbers = _numbers()
+    sources = [topology.source(n) for n in sub.sources]
+    worst = CommitMetadata(
+        version=commit_metadata.VERSION,
+        stream_time_ms=_time(numbers),
+        partition_time_ms=_time(numbers),
+        wall_ms=_time(numbers),
+        operators={n: _time(numbers) for n in sub.operators if _keeps_time(topology.operators[n])},
+        changelogs={s.name: _OFFSETS + next(numbers) % _OFFSETS for s in sub.stores if s.changelog},
+        journal=_OFFSETS if needs_journal(topology, sub) and journal_topic(application_id, sub.number) else None,
+        caught_up=[s.topic_name(application_id) for s in sources if s.bootstrap],
+        first=_OFFSETS,
+    )
+    for source in sources:
+        writers = [
+            task
+            for other, tasks in zip(topology.subtopologies, layout.tasks, strict=True)
+            if source.internal and any(topology.sink(n).topic == source.topic for n in other.sinks)
+            for task in range(tasks)
+        ]
+        if source.watermark is not None or (source.carries_watermarks and writers):
+            ahead = [next(numbers) % _LAG_MS for _ in writers]
+            worst.watermarks[source.topic_name(application_id)] = [
+                _time(numbers), False, False, _time(numbers), len(writers), [len(writers), ahead, []]
+            ]  # fmt: skip
+    return worst
+
+
+def _keeps_time(spec: OperatorSpec) -> bool:
+    return spec.timed or spec.uses_wall_time or any(store.kind != "key_value" for store in spec.stores)
+
+
+def _writers(worst: CommitMetadata) -> int:
+    return sum(saved[4] for saved in worst.watermarks.values())
+
+
+def _time(numbers: Iterator[int]) -> int:
+    return _TIME_BASE_MS + next(numbers) % _SPREAD_MS
+
+
+def _numbers() -> Iterator[int]:
+    """As irregular as times are, and the same at each start."""
+    state = b""
+    while True:
+        state = hashlib.sha256(state).digest()
+        yield int.from_bytes(state[:8], "big")

@@ -8,11 +8,13 @@ NATIVE_SOURCES := $(shell find native -name target -prune -o -type f -print)
 LOCK := requirements/dev.lock
 # The whole suite is spread over processes (tests/spread.py); what ARGS asks for runs in one, which starts sooner.
 SPREAD = $(if $(ARGS),,-n auto --dist loadfile --durations 15)
-RESOLVE = $(BIN)/uv pip compile pyproject.toml --constraints requirements/constraints.txt --universal \
+RESOLVE_FLAGS = --constraints requirements/constraints.txt --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock' --quiet
+RESOLVE = $(BIN)/uv pip compile pyproject.toml $(RESOLVE_FLAGS)
+RESOLVE_GROUP = $(BIN)/uv pip compile $(RESOLVE_FLAGS) --group pyproject.toml
 
-.PHONY: help venv native java demo test test-native differential lint deny bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test test-native differential lint deny wheel bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +60,9 @@ lint: venv ## ruff, mypy, the import contracts, native/, the Docker files
 deny: ## licenses and sources of what native/ is made of (needs cargo-deny)
 	@.ci/cargo deny
 
+wheel: venv ## dist/: the wheel for every platform and those with the compiled part, tried without cargo
+	@.ci/wheel
+
 bench: java venv ## the benchmark table, Penstock beside its peers
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -72,6 +77,7 @@ bench-report: venv ## benchmarks/REPORT.md and its plots from benchmarks/results
 
 lock: venv ## resolve the locks anew: development, and what the two images install
 	$(RESOLVE) --all-extras --group dev --upgrade --output-file $(LOCK)
+	$(RESOLVE_GROUP):wheel --upgrade --output-file requirements/wheel.lock
 	$(RESOLVE) --constraints $(LOCK) --output-file requirements/worker.lock
 	$(RESOLVE) --constraints $(LOCK) --extra spark --output-file requirements/spark.lock
 

@@ -27,7 +27,10 @@ Choice: TypeAlias = Literal["auto", "off", "require"]
 def why_not() -> str | None:
     """Why the compiled part cannot be used; ``None`` if it can."""
     if _built is None:
-        return "penstock_native is not there: install Rust 1.85 or newer and run make native"
+        return (
+            "penstock_native is not there: install penstock from a wheel for this platform; in a checkout, install "
+            "Rust 1.85 or newer and run make native"
+        )
     found = getattr(_built, "INTERFACE", None)
     if found != INTERFACE:
         return f"penstock_native has interface {found}, not {INTERFACE}: run make native"

@@ -21,6 +21,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import penstock
+
 ROOT = Path(__file__).parents[1]
 ROOMS = ("state", "topologies", "streams")
 LOCK = ROOT / "requirements" / "dev.lock"
@@ -118,6 +120,51 @@ def test_wheel_of_the_sdist_equals_the_wheel_of_the_tree(wheel: Path, tmp_path: 
         archive.extractall(tmp_path / "tree", filter="data")
     (tree,) = (tmp_path / "tree").iterdir()
     assert contents(build("wheel", tree, tmp_path / "wheel")) == contents(wheel)
+
+
+NATIVE_WHEEL = "penstock_native-{version}-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+
+
+def with_native(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
+    """A build of the wheel with a compiled part of this version; here its module is one line of text."""
+    native = folder / NATIVE_WHEEL.format(version=version)
+    with zipfile.ZipFile(native, "w") as archive:
+        archive.writestr("penstock_native/__init__.py", "from .penstock_native import *\n")
+        archive.writestr("penstock_native/penstock_native.abi3.so", "the module")
+    return subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "out")],
+        cwd=ROOT,
+        env={**os.environ, "PENSTOCK_NATIVE_WHEEL": str(native)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_wheel_of_one_platform_has_the_compiled_part_besides(wheel: Path, tmp_path: Path) -> None:
+    done = with_native(tmp_path, penstock.__version__)
+    assert done.returncode == 0, done.stderr
+    (built,) = (tmp_path / "out").iterdir()
+    tags = "cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64"
+    assert built.name == f"penstock-{penstock.__version__}-{tags}.whl"
+    held, plain = contents(built), contents(wheel)
+    stub = (ROOT / "native" / "penstock_native.pyi").read_bytes()
+    assert held["penstock_native.abi3.so"] == b"the module" and held["penstock_native.pyi"] == stub
+    changed = {name for name in held if held[name] != plain.get(name)}
+    info = f"penstock-{penstock.__version__}.dist-info"
+    assert changed == {"penstock_native.abi3.so", "penstock_native.pyi", f"{info}/WHEEL", f"{info}/RECORD"}
+    assert b"Root-Is-Purelib: false" in held[f"{info}/WHEEL"]
+    assert b"Tag: cp311-abi3-manylinux_2_17_x86_64\n" in held[f"{info}/WHEEL"]
+
+
+def test_a_compiled_part_of_another_version_does_not_go_in(tmp_path: Path) -> None:
+    done = with_native(tmp_path, "0.0.1")
+    assert done.returncode != 0 and "build native/ again" in done.stderr
+
+
+def test_the_compiled_part_has_the_version_of_the_package() -> None:
+    with (ROOT / "native" / "Cargo.toml").open("rb") as file:
+        assert tomllib.load(file)["package"]["version"] == penstock.__version__
 
 
 def test_zip_on_the_path_serves_the_package(wheel: Path) -> None:

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
         UserError,
     )
     from penstock.state.log import Record, Windowed
-    from penstock.state.serdes.access_log import AccessLine, access_log
     from penstock.state.serdes.serde import Serde, serde_of, typed_json
-    from penstock.state.serdes.text_serdes import TEXT_LINE, csv_row, delimited, regex_line
+    from penstock.state.serdes.text_serdes import TEXT_LINE, csv_row
     from penstock.state.stores.typed_stores import key_value_store, key_window_store, session_store, window_store
     from penstock.streams.testing.test_driver import TopologyTestDriver
     from penstock.streams.worker.settings import WorkerSettings
@@ -80,10 +79,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "penstock.state.serdes.access_log": (
-        "AccessLine",
-        "access_log",
-    ),
     "penstock.state.errors": (
         "EnvironmentFault",
         "IncompatibleError",
@@ -115,8 +110,6 @@ _HOMES = {
     "penstock.state.serdes.text_serdes": (
         "TEXT_LINE",
         "csv_row",
-        "delimited",
-        "regex_line",
     ),
     "penstock.streams.worker.settings": ("WorkerSettings",),
     "penstock.streams.testing.test_driver": ("TopologyTestDriver",),
@@ -202,8 +195,6 @@ _MODULES = {
 """Families whose names are too plain to stand alone: ``ps.aggregators.count()``, ``ps.triggers.after_count(3)``."""
 
 __all__ = [
-    "access_log",
-    "AccessLine",
     "agg",
     "Aggregator",
     "aggregators",
@@ -215,7 +206,6 @@ __all__ = [
     "count_tumbling",
     "csv_row",
     "custom",
-    "delimited",
     "delta_tumbling",
     "EnvironmentFault",
     "evicting",
@@ -247,7 +237,6 @@ __all__ = [
     "punctuated_by",
     "rate_of",
     "Record",
-    "regex_line",
     "RetriableError",
     "Serde",
     "serde_of",

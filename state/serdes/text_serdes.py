@@ -1,6 +1,6 @@
-"""Serdes for topics of text: lines, CSV, delimited fields, regular expressions, web server access logs.
+"""Serdes for topics of text: lines and CSV. Recipes for other lines are in ``penstock.topologies.examples``.
 
-One record holds one row. Rows are dicts by column, those of an access log ``AccessLine``. What cannot be read, and what
+One record holds one row. Rows are dicts by column. What cannot be read, and what
 would not come back from the text as it went in, is a ``SerdeError``: it goes the way of the topic's policy.
 
 A column's type is ``str``, ``int``, ``float``, ``bool`` (``true`` or ``false``), ``Decimal``, or any function of the
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -191,70 +190,3 @@ def csv_row(
         return row.read(rows[1] or [""], rows[0])
 
     return Serde(f"csv({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)
-
-
-def delimited(delimiter: str, columns: Columns, *, null: str | None = "") -> Serde[dict[str, Any]]:
-    """Fields between delimiters of one or more characters, without quoting; a field cannot hold the delimiter."""
-    row = _Row("delimited", columns, null)
-    if not delimiter:
-        raise SerdeError("serde delimited: the delimiter is empty; give at least one character")
-
-    def serialize(value: dict[str, Any]) -> bytes:
-        line = delimiter.join(row.write(value))
-        if line.count(delimiter) != len(row.columns) - 1:
-            raise SerdeError(
-                f"serde delimited: a field of {value!r:.100} holds {delimiter!r}; use csv_row, which quotes"
-            )
-        return _one_line(line, "delimited").encode()
-
-    def deserialize(data: bytes) -> dict[str, Any]:
-        return row.read(_one_line(_without_end(_text(data, "delimited")), "delimited").split(delimiter))
-
-    return Serde(f"delimited({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)
-
-
-def regex_line(
-    pattern: str,
-    *,
-    types: Mapping[str, Callable[[str], Any]] | None = None,
-    null: str | None = None,
-    template: str | None = None,
-) -> Serde[dict[str, Any]]:
-    """A line that the pattern matches as a whole, as a dict of its named groups; a group that takes no part is null.
-    ``types``: of groups that are not ``str``. ``template`` (as ``str.format`` takes it, with the groups' names) writes;
-    without one the serde can only read."""
-    try:
-        compiled = re.compile(pattern)
-    except re.error as exc:
-        raise SerdeError(f"serde regex: {pattern!r:.100} is no regular expression: {exc}") from exc
-    unknown = set(types or ()) - set(compiled.groupindex)
-    if unknown or not compiled.groupindex:
-        raise SerdeError(
-            f"serde regex: {pattern!r:.100} has the named groups {list(compiled.groupindex)}"
-            f"{f', types name {sorted(unknown)}' if unknown else '; name at least one: (?P<name>…)'}"
-        )
-    row = _Row("regex", {g: (types or {}).get(g, str) for g in compiled.groupindex}, null)
-
-    def deserialize(data: bytes) -> dict[str, Any]:
-        line = _without_end(_text(data, "regex"))
-        match = compiled.fullmatch(line)
-        if match is None:
-            raise SerdeError(f"serde regex: the pattern does not match {line!r:.200}")
-        found = match.groupdict()
-        there = [g for g, text in found.items() if text is not None]
-        return dict.fromkeys(found) | row.read([found[g] or "" for g in there], there)
-
-    def serialize(value: dict[str, Any]) -> bytes:
-        if template is None:
-            raise SerdeError("serde regex can only read; give it a template=… to write, or the sink another serde")
-        texts = dict(zip(row.columns, row.write(value), strict=True))
-        data = template.format(**texts).encode()
-        if deserialize(data) != value:
-            raise SerdeError(
-                f"serde regex: {value!r:.100} is written as {data!r:.100}, which is read as something else"
-            )
-        return data
-
-    # a group may take no part, whatever its type
-    declared = {c: Any if t is Any else t | None for c, t in row.declared.items()}
-    return Serde(f"regex({pattern})", serialize, deserialize, declared=declared)

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import platformdirs
+import pyspark
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -24,7 +25,17 @@ from pyspark.sql import SparkSession
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.kafka.embedded.java import find_java
 
-KAFKA_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+# A connector serves every patch of its minor release; these are the ones that the suite has run with.
+_CONNECTOR_RELEASES = {"4.0": "4.0.0", "4.1": "4.1.1"}
+
+
+def kafka_connector(spark_version: str) -> str:
+    """The Maven coordinate of the Kafka connector for a release of Spark."""
+    minor = ".".join(spark_version.split(".")[:2])
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_CONNECTOR_RELEASES.get(minor, spark_version)}"
+
+
+KAFKA_CONNECTOR = kafka_connector(pyspark.__version__)
 _CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _REDACTED = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|ssl[.](key|truststore|keystore)"
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -124,7 +135,7 @@ def prepare(spark: SparkSession) -> SparkSession:
     except Exception as exc:
         raise EnvironmentFault(
             "this Spark session has no Kafka connector; start it with "
-            f"spark.jars.packages={KAFKA_CONNECTOR} (the version of your Spark), or let Penstock open the session"
+            f"spark.jars.packages={KAFKA_CONNECTOR} (the minor version of your Spark), or let Penstock open the session"
         ) from exc
     spark.sparkContext.setLogLevel("ERROR")
     if spark.conf.get(_ARROW_BYTES, None) is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.state.serdes.access_log import access_log, access_time
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.micro_batches import MicroBatches
+from penstock.topologies.examples.access_lines import access_log, access_time
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import Serde
-from penstock.state.serdes.text_serdes import TEXT_LINE, csv_row, delimited, regex_line
+from penstock.state.serdes.text_serdes import TEXT_LINE, csv_row
 
 TRADES = {"sym": str, "qty": int, "price": Decimal, "live": bool, "rate": float}
 ROW = {"sym": 'A, "B"\nC', "qty": -3, "price": Decimal("1.50"), "live": True, "rate": 0.5}
@@ -103,34 +103,6 @@ def test_what_would_come_back_otherwise_is_not_written() -> None:
             csv_row(["a"]).serialize(row)  # type: ignore[arg-type]  # the refusal is what is tested
 
 
-def test_delimited_fields() -> None:
-    serde = delimited("::", {"user": int, "film": str})
-    assert serde.deserialize(b"7::Heat (1995)\n") == {"user": 7, "film": "Heat (1995)"}
-    assert serde.serialize({"user": 7, "film": None}) == b"7::"
-    with pytest.raises(SerdeError, match="3 fields"):
-        serde.deserialize(b"7::a::b")
-    for film in ("a::b", "a\nb"):
-        with pytest.raises(SerdeError):
-            serde.serialize({"user": 7, "film": film})
-
-
-def test_a_pattern_names_and_types_its_groups() -> None:
-    serde = regex_line(r"(?P<level>[A-Z]+) (?P<ms>\d+)(?: (?P<text>.*))?", types={"ms": int})
-    assert serde.deserialize(b"WARN 12 it is late\n") == {"level": "WARN", "ms": 12, "text": "it is late"}
-    assert serde.deserialize(b"WARN 12") == {"level": "WARN", "ms": 12, "text": None}
-    with pytest.raises(SerdeError, match="does not match"):
-        serde.deserialize(b"warn 12")
-    with pytest.raises(SerdeError, match="template"):
-        serde.serialize({"level": "WARN", "ms": 12, "text": "x"})
-
-
-def test_a_template_writes_what_the_pattern_reads() -> None:
-    serde = regex_line(r"(?P<a>\w+)=(?P<b>\d+)", types={"b": int}, template="{a}={b}")
-    assert serde.serialize({"a": "x", "b": 4}) == b"x=4"
-    with pytest.raises(SerdeError, match=r"something else|does not match"):
-        serde.serialize({"a": "x=1", "b": 4})
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -139,10 +111,6 @@ def test_a_template_writes_what_the_pattern_reads() -> None:
         lambda: csv_row({"a": "int"}),  # type: ignore[dict-item]  # the refusal is what is tested
         lambda: csv_row(["a"], delimiter=",,"),
         lambda: csv_row(["a"], delimiter='"'),
-        lambda: delimited("", ["a"]),
-        lambda: regex_line("(?P<a>x"),
-        lambda: regex_line("x"),
-        lambda: regex_line("(?P<a>x)", types={"b": int}),
     ],
 )
 def test_serdes_that_cannot_be_are_refused_when_made(make: Any) -> None:

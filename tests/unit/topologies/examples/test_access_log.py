@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.state.serdes.access_log import access_log
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples import access_log as pipelines
+from penstock.topologies.examples.access_lines import access_log
 from penstock.topologies.graph.topology import Topology
 
 Drive = Callable[[Topology], TopologyTestDriver]

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.state.errors import SerdeError
 from penstock.state.log import Record
-from penstock.state.serdes.access_log import AccessLine, access_log, access_time
+from penstock.topologies.examples.access_lines import AccessLine, access_log, access_time
 
 COMMON = b'127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326'
 COMBINED = COMMON + b' "http://example.com/start.html" "Mozilla/4.08 [en] (Win98; I ;Nav)"'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.expressions.functions import col, count, key, struct, timestamp, value
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness

@@ -20,7 +20,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import Serde
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.examples.linear_road import model
 from penstock.topologies.examples.linear_road.accidents import Ahead, FollowRoad, change
 from penstock.topologies.examples.linear_road.cars import FollowCar

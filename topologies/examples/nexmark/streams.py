@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, NexmarkEvent, Offer
 from penstock.topologies.expressions.functions import col, left, right, struct
 from penstock.topologies.graph.topology import Topology

@@ -1,6 +1,6 @@
 """Side inputs: a function of a record and of a whole table that every task holds.
 
-The table is a global one (``penstock.topologies.dsl.global_table``); a record sees its rows as they stand when it is
+The table is a global one (``penstock.topologies.dsl.global_ktable``); a record sees its rows as they stand when it is
 processed, as a map, a list, a single value, or those of the window that the record's time falls into.
 """
 

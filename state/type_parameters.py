@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     KIn = TypeVar("KIn", default=Any)
     KOut = TypeVar("KOut", default=Any)
     VOut = TypeVar("VOut", default=Any)
+    S = TypeVar("S", default=Any)
     KDefault = TypeVar("KDefault", default=Any)
     VDefault = TypeVar("VDefault", default=Any)
 else:
     from typing import TypeVar
 
-    T, K, V, V2, K2, KR, VR, A = (TypeVar(name) for name in ("T", "K", "V", "V2", "K2", "KR", "VR", "A"))
+    T, K, V, V2, K2, KR, VR, A, S = (TypeVar(name) for name in ("T", "K", "V", "V2", "K2", "KR", "VR", "A", "S"))
     KIn, VIn, KOut, VOut = (TypeVar(name) for name in ("KIn", "VIn", "KOut", "VOut"))
     KDefault, VDefault = TypeVar("KDefault"), TypeVar("VDefault")
 
-__all__ = ["A", "K", "K2", "KDefault", "KIn", "KOut", "KR", "T", "V", "V2", "VDefault", "VIn", "VOut", "VR"]
+__all__ = ["A", "K", "K2", "KDefault", "KIn", "KOut", "KR", "S", "T", "V", "V2", "VDefault", "VIn", "VOut", "VR"]
 """``K``, ``V``: key and value; ``K2``, ``V2``: those of another stream or table; ``KR``, ``VR``: of a result; ``A``: an
-aggregate; ``KIn`` … ``VOut``: what a processor takes and forwards; ``KDefault``, ``VDefault``: a builder's, of topics that
-name no serde."""
+aggregate; ``S``: a store as processors use it; ``KIn`` … ``VOut``: what a processor takes and forwards; ``KDefault``,
+``VDefault``: a builder's, of topics that name no serde."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.state.errors import UserError as UserError
     from penstock.state.log import Record as Record
     from penstock.state.log import Windowed as Windowed
+    from penstock.state.rocksdb.tuning import RocksDBOptions as RocksDBOptions
     from penstock.state.serdes.access_log import AccessLine as AccessLine
     from penstock.state.serdes.access_log import access_log as access_log
     from penstock.state.serdes.serde import Serde as Serde
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.state.stores.typed_stores import key_window_store as key_window_store
     from penstock.state.stores.typed_stores import session_store as session_store
     from penstock.state.stores.typed_stores import window_store as window_store
+    from penstock.streams.task.error_policies import Policies as Policies
     from penstock.streams.testing.test_driver import TopologyTestDriver as TopologyTestDriver
     from penstock.streams.worker.settings import WorkerSettings as WorkerSettings
     from penstock.streams.worker.worker import Worker as Worker

@@ -192,14 +192,16 @@ def store_facade(state: KeyValueStoreView) -> Store:
     return made.get(state.spec.kind, KeyValueStore)(state)
 
 
-def key_value_store(name: str, *, key: SerdeLike[K], value: SerdeLike[V], changelog: bool = True) -> StoreSpec:
+def key_value_store(
+    name: str, *, key: SerdeLike[K], value: SerdeLike[V], changelog: bool = True
+) -> StoreSpec[KeyValueStore[K, V]]:
     """The spec of a key-value store for a processor."""
     return StoreSpec(name, "key_value", serde_of(key), serde_of(value), changelog)
 
 
 def window_store(
     name: str, *, key: SerdeLike[K], value: SerdeLike[V], size_ms: int, retention_ms: int, changelog: bool = True
-) -> StoreSpec:
+) -> StoreSpec[WindowStore[K, V]]:
     """The spec of a window store for a processor. Entries whose window started more than ``retention_ms`` before the
     processor's stream time are dropped, in steps of a tenth of that, of an hour at most."""
     return StoreSpec(
@@ -209,7 +211,7 @@ def window_store(
 
 def session_store(
     name: str, *, key: SerdeLike[K], value: SerdeLike[V], retention_ms: int, changelog: bool = True
-) -> StoreSpec:
+) -> StoreSpec[SessionStore[K, V]]:
     """The spec of a session store for a processor. Sessions that ended more than ``retention_ms`` before the processor's
     stream time are dropped, in steps as those of ``window_store``."""
     return StoreSpec(name, "session", serde_of(key), serde_of(value), changelog, retention_ms=retention_ms)
@@ -217,7 +219,7 @@ def session_store(
 
 def key_window_store(
     name: str, *, key: SerdeLike[K], value: SerdeLike[V], size_ms: int, retention_ms: int, changelog: bool = True
-) -> StoreSpec:
+) -> StoreSpec[KeyWindowStore[K, V]]:
     """As ``window_store``, laid out by key."""
     return StoreSpec(
         name, "key_window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms

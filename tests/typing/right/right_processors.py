@@ -23,6 +23,10 @@ class Rising(ps.Processor[str, Bid, str, int]):
 
     def process(self, record: ps.Record[str, Bid], ctx: ps.ProcessorContext[str, int]) -> None:
         assert_type(record.value, Bid)
+        counts = ctx.store(COUNTS)
+        assert_type(counts, ps.KeyValueStore[str, int])
+        assert_type(counts.get(record.key), int | None)
+        assert_type(ctx.store("counts"), Any)
         ctx.forward(record.key, record.value.price)
         ctx.forward(record.key, None)
 
@@ -39,6 +43,16 @@ assert_type(rising.map_values(lambda price: price + 1), ps.KStream[str, int])
 assert_type(rising.port("out", key=str, value=float), ps.KStream[str, float])
 assert_type(bids.process(lambda: Rising()).filter(lambda key, price: price > 1), ps.KStream[str, int])
 bids.process(Untyped).to("untyped")
+
+with ps.TopologyTestDriver(builder) as driver:
+    assert_type(driver.store(COUNTS).get("a"), int | None)
+
+
+def with_names(key: str, bid: Bid, names: ps.SideView[int, str]) -> str:
+    return names.get(bid.auction, "nobody") or names.single()
+
+
+assert_type(bids.map_with_side(with_names, builder.global_table("names", key=int, value=str)), ps.KStream[str, str])
 
 # -- serdes
 

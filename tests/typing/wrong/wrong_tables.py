@@ -64,11 +64,16 @@ names.suppress("1m")  # E: a text for a limit
 # -- processors and stores
 
 
+COUNTS = ps.key_value_store("counts", key=str, value=int)
+
+
 class Rising(ps.Processor[str, Bid, str, int]):
     def process(self, record: ps.Record[str, Bid], ctx: ps.ProcessorContext[str, int]) -> None:
         print(record.value.prize)  # E: no such field
         ctx.forward(record.key, record.value.bidder)  # E: values are to be numbers
         ctx.forward(3, record.value.price)  # E: keys are to be texts
+        ctx.store(COUNTS).put(record.key, record.value)  # E: the store has numbers
+        print(ctx.store(COUNTS).get(record.key).bidder)  # E: the store has numbers
 
 
 class Wrong(ps.Processor[str, Bid, str, int]):

@@ -24,14 +24,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Literal, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, overload
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.log import Headers, Record, TaskId
 from penstock.state.serdes.serde import BYTES, Serde, serde_of
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.typed_stores import KeyWindowStore, SessionStore, WindowStore, store_facade
-from penstock.state.type_parameters import KIn, KOut, VIn, VOut
+from penstock.state.type_parameters import KIn, KOut, S, VIn, VOut
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.random_draws import Draws
@@ -130,8 +130,16 @@ class ProcessorContext(Generic[KOut, VOut]):
             raise TopologyError(f"{self._ctx.name} asks what time it is; say so on the class: reads_clock = True")
         return self._ctx.time.wall_ms
 
-    def store(self, name: str) -> Any:
-        """One of the declared stores: a ``KeyValueStore`` or a ``WindowStore``."""
+    @overload
+    def store(self, store: StoreSpec[S]) -> S: ...
+
+    @overload
+    def store(self, store: str) -> Any: ...
+
+    def store(self, store: StoreSpec[S] | str) -> Any:
+        """One of the declared stores, by its spec or its name: a ``KeyValueStore``, a ``WindowStore`` … Type checkers know
+        the keys and values of one that is asked for by its spec."""
+        name = store if isinstance(store, str) else store.name
         if name not in self._stores:
             raise TopologyError(
                 f"{self._ctx.name} asks for store {name!r}, which it does not declare; "

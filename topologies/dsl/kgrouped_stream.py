@@ -13,7 +13,7 @@ from penstock.topologies.dsl.cogrouped_stream import CogroupedKStream
 from penstock.topologies.dsl.internals import cogrouping, grouped
 from penstock.topologies.dsl.internals.aggregation import checked_windows
 from penstock.topologies.dsl.internals.combining import Grouping
-from penstock.topologies.dsl.internals.grouped import Groups, How
+from penstock.topologies.dsl.internals.grouped import EmissionOptions, RecordGroups
 from penstock.topologies.dsl.internals.triggering import refuse_trigger
 from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream, WindowedKStream
@@ -48,7 +48,7 @@ class KGroupedStream(Generic[K, V]):
     """
 
     def __init__(self, grouping: Grouping, ttl_ms: int | None = None) -> None:
-        self._groups = Groups(grouping, ttl_ms=ttl_ms)
+        self._groups = RecordGroups(grouping, ttl_ms=ttl_ms)
 
     # -- how records are grouped -----------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class KGroupedStream(Generic[K, V]):
         checked, retention_ms = checked_windows(windows, retention, what)
         if groups.ttl_ms is not None:
             raise TopologyError(f"{what}: the stream is windowed already, or has a ttl; call windowed_by once, alone")
-        windowed = Groups(groups.grouping, checked, retention_ms)
+        windowed = RecordGroups(groups.grouping, checked, retention_ms)
         return (
             SessionWindowedKStream(windowed) if isinstance(checked, SessionWindows) else TimeWindowedKStream(windowed)
         )
@@ -112,7 +112,7 @@ class KGroupedStream(Generic[K, V]):
         combine: bool | None = None,
     ) -> KTable[K, int]:
         """The number of records per key. Values are longs."""
-        return KTable(grouped.counted(self._groups, name, How(emission, late, combine)).table)
+        return KTable(grouped.counted(self._groups, name, EmissionOptions(emission, late, combine)).table)
 
     def reduce(
         self,
@@ -127,7 +127,7 @@ class KGroupedStream(Generic[K, V]):
     ) -> KTable[K, V]:
         """``fn(aggregate, value)`` over the values; a key's first value is its first aggregate. ``inverse`` promises
         that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
-        how = How(emission, late, combine)
+        how = EmissionOptions(emission, late, combine)
         return KTable(grouped.reduced(self._groups, fn, inverse, merge, name, how).table)
 
     def aggregate(
@@ -160,7 +160,7 @@ class KGroupedStream(Generic[K, V]):
             merge=merge,
             inverse=inverse,
             name=name,
-            how=How(emission, late, combine),
+            how=EmissionOptions(emission, late, combine),
             approximate=approximate,
         )
         return KTable(made.table)
@@ -179,7 +179,7 @@ class KGroupedStream(Generic[K, V]):
         """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``,
         ``agg(mean=col("price").sum() / count())``. Values are dicts; of expressions alone also instances of the Struct or
         dataclass that ``value`` names. An aggregate given for ``name`` or ``value`` is one of that name."""
-        how = How(emission, late, combine)
+        how = EmissionOptions(emission, late, combine)
         made = grouped.aggregated_parts(self._groups, value, name, how, parts, approximate=approximate)
         return KTable(made.table)
 

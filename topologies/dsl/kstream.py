@@ -19,7 +19,7 @@ from penstock.topologies.dsl.global_ktable import GlobalKTable
 from penstock.topologies.dsl.internals import partitions as partitioning
 from penstock.topologies.dsl.internals import stateless
 from penstock.topologies.dsl.internals.global_tables import joined_with_global
-from penstock.topologies.dsl.internals.stream_joins import INNER, LEFT, OUTER, Within, joined
+from penstock.topologies.dsl.internals.stream_joins import INNER, LEFT, OUTER, JoinWindow, joined
 from penstock.topologies.dsl.internals.table_flow import table_of_stream
 from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
 from penstock.topologies.dsl.kstream_extras import KStreamExtras
@@ -221,7 +221,7 @@ class KStream(KStreamExtras[K, V]):
 
         With a table: ``joiner(left, row)`` for each record that meets a row when it is processed. Of a table with a history
         it is the row of the record's time, and ``grace`` is how long the stream waits for late updates."""
-        bounds = Within(before, after, within, grace)
+        bounds = JoinWindow(before, after, within, grace)
         flow = joined(
             self._flow,
             other,
@@ -257,7 +257,7 @@ class KStream(KStreamExtras[K, V]):
             other,
             LEFT,
             joiner,
-            Within(before, after, within, grace),
+            JoinWindow(before, after, within, grace),
             condition=condition,
             result_time=result_time,
             value=value,
@@ -287,7 +287,7 @@ class KStream(KStreamExtras[K, V]):
             other,
             OUTER,
             joiner,
-            Within(before, after, within, grace),
+            JoinWindow(before, after, within, grace),
             condition=condition,
             result_time=result_time,
             value=value,

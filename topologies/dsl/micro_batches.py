@@ -10,7 +10,7 @@ from penstock.state.type_parameters import KR, V2, VR, A, K, V
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.aggregators.numeric import count as counting
 from penstock.topologies.dsl.internals import micro_batches
-from penstock.topologies.dsl.internals.micro_batches import Batches, Sides
+from penstock.topologies.dsl.internals.micro_batches import Batches, KeptSides
 from penstock.topologies.operators.micro_batches.micro_batches import Intervals
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class MicroBatches(Generic[K, V]):
 
     @overload
     def join(
-        self, other: MicroBatches[K, V2], *, how: Sides = "inner", name: str | None = None
+        self, other: MicroBatches[K, V2], *, how: KeptSides = "inner", name: str | None = None
     ) -> MicroBatches[K, list[Any]]: ...
 
     @overload
@@ -115,7 +115,7 @@ class MicroBatches(Generic[K, V]):
         other: MicroBatches[K, V2],
         joiner: Callable[[V, V2], VR] | None = None,
         *,
-        how: Sides = "inner",
+        how: KeptSides = "inner",
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> MicroBatches[K, VR]: ...
@@ -125,7 +125,7 @@ class MicroBatches(Generic[K, V]):
         other: MicroBatches[K, V2],
         joiner: Callable[[V, V2], VR] | None = None,
         *,
-        how: Sides = "inner",
+        how: KeptSides = "inner",
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> MicroBatches[K, VR] | MicroBatches[K, list[Any]]:

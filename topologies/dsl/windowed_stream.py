@@ -11,7 +11,7 @@ from penstock.state.type_parameters import A, K, V
 from penstock.topologies.aggregators.base import Aggregator
 from penstock.topologies.dsl.internals import cogrouping, grouped
 from penstock.topologies.dsl.internals.aggregation import Aggregated
-from penstock.topologies.dsl.internals.grouped import Groups, How
+from penstock.topologies.dsl.internals.grouped import EmissionOptions, RecordGroups
 from penstock.topologies.dsl.internals.triggering import triggering
 from penstock.topologies.dsl.ktable import WindowedTable
 from penstock.topologies.dsl.triggered_stream import KTriggeredStream
@@ -23,7 +23,7 @@ from penstock.topologies.triggers import Trigger
 class WindowedKStream(Generic[K, V]):
     """What windowed streams of every kind of windows have. Options as of ``KGroupedStream``."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: RecordGroups) -> None:
         self._groups = groups
 
     def count(
@@ -35,7 +35,7 @@ class WindowedKStream(Generic[K, V]):
         combine: bool | None = None,
     ) -> WindowedTable[K, int, V]:
         """The number of records per key and window. Values are longs."""
-        return self._table(grouped.counted(self._groups, name, How(emission, late, combine)))
+        return self._table(grouped.counted(self._groups, name, EmissionOptions(emission, late, combine)))
 
     def reduce(
         self,
@@ -50,7 +50,9 @@ class WindowedKStream(Generic[K, V]):
     ) -> WindowedTable[K, V, V]:
         """``fn(aggregate, value)`` over the values; a window's first value is its first aggregate. ``inverse`` promises
         that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
-        return self._table(grouped.reduced(self._groups, fn, inverse, merge, name, How(emission, late, combine)))
+        return self._table(
+            grouped.reduced(self._groups, fn, inverse, merge, name, EmissionOptions(emission, late, combine))
+        )
 
     @overload
     def aggregate(
@@ -109,7 +111,7 @@ class WindowedKStream(Generic[K, V]):
             merge=merge,
             inverse=inverse,
             name=name,
-            how=How(emission, late, combine),
+            how=EmissionOptions(emission, late, combine),
             approximate=approximate,
         )
         return self._table(made)
@@ -126,7 +128,7 @@ class WindowedKStream(Generic[K, V]):
         **parts: Aggregator[Any, V] | Expression,
     ) -> WindowedTable[K, A, V]:
         """Several ready aggregates at once, or expressions over aggregates: see ``KGroupedStream.agg``."""
-        how = How(emission, late, combine)
+        how = EmissionOptions(emission, late, combine)
         return self._table(grouped.aggregated_parts(self._groups, value, name, how, parts, approximate=approximate))
 
     def triggered(
@@ -217,7 +219,7 @@ class TimeWindowedKStream(WindowedKStream[K, V]):
             merge=merge,
             inverse=inverse,
             name=name,
-            how=How(emission, late, combine),
+            how=EmissionOptions(emission, late, combine),
             approximate=approximate,
         )
         return self._table(made)

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.internals.aggregation import Aggregated, add_aggregation, checked_windows
-from penstock.topologies.dsl.internals.grouped import Groups
+from penstock.topologies.dsl.internals.grouped import RecordGroups
 from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.fold import Adder, Aggregation, Fold
@@ -28,7 +28,7 @@ class Cogroups:
         return self.parts[0][0]
 
 
-def begun(groups: Groups, adder: Any) -> Cogroups:
+def begun(groups: RecordGroups, adder: Any) -> Cogroups:
     """The cogroup of one stream."""
     flow = groups.grouping.sent
     if groups.windows is not None or groups.ttl_ms is not None:
@@ -42,7 +42,7 @@ def with_part(cogroups: Cogroups, other: object, adder: Any) -> Cogroups:
     """With one grouped stream more."""
     first = cogroups.first
     groups = getattr(other, "_groups", None)
-    if not isinstance(groups, Groups):
+    if not isinstance(groups, RecordGroups):
         raise TopologyError(
             f"cogroup of {first.out!r} with {other!r:.60}: it takes grouped streams; call group_by_key() "
             "or group_by(fn) on the stream"

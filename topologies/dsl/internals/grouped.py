@@ -21,8 +21,8 @@ from penstock.topologies.windows import Windows
 
 
 @dataclasses.dataclass(frozen=True)
-class Groups:
-    """Groups of records, cut into windows or not."""
+class RecordGroups:
+    """Records in groups, cut into windows or not."""
 
     grouping: Grouping
     windows: Windows | None = None
@@ -33,13 +33,13 @@ class Groups:
         """The operator's own name, or the next automatic one."""
         return self.grouping.flow.wiring.name(self.grouping.flow, kind, name)
 
-    def split(self, ways: int) -> Groups:
+    def split(self, ways: int) -> RecordGroups:
         """The same with each key's records spread over sub-keys."""
         return dataclasses.replace(self, grouping=self.grouping.split(ways))
 
 
 @dataclasses.dataclass(frozen=True)
-class How:
+class EmissionOptions:
     """How results are emitted, as the user says it: see ``KGroupedStream``."""
 
     emission: Emission | None
@@ -47,12 +47,14 @@ class How:
     combine: bool | None
 
 
-def counted(groups: Groups, name: str | None, how: How) -> Aggregated:
+def counted(groups: RecordGroups, name: str | None, how: EmissionOptions) -> Aggregated:
     """The number of records."""
     return _folded(groups, groups.name("count", name), INT, how, COUNTING)
 
 
-def reduced(groups: Groups, fn: Any, inverse: Any, merge: Any, name: str | None, how: How) -> Aggregated:
+def reduced(
+    groups: RecordGroups, fn: Any, inverse: Any, merge: Any, name: str | None, how: EmissionOptions
+) -> Aggregated:
     """``fn(aggregate, value)`` over the values."""
     name = groups.name("reduce", name)
     _check_functions(name, fn, inverse, merge)
@@ -66,7 +68,7 @@ def reduced(groups: Groups, fn: Any, inverse: Any, merge: Any, name: str | None,
 
 
 def aggregated(
-    groups: Groups,
+    groups: RecordGroups,
     init: Any,
     adder: Any,
     *,
@@ -75,7 +77,7 @@ def aggregated(
     merge: Any,
     inverse: Any,
     name: str | None,
-    how: How,
+    how: EmissionOptions,
     approximate: bool,
 ) -> Aggregated:
     """``adder(key, value, aggregate)`` over the records, or a ready aggregate."""
@@ -102,7 +104,7 @@ def aggregated(
 
 
 def aggregated_parts(
-    groups: Groups, value: Any, name: Any, how: How, parts: Mapping[str, Any], *, approximate: bool
+    groups: RecordGroups, value: Any, name: Any, how: EmissionOptions, parts: Mapping[str, Any], *, approximate: bool
 ) -> Aggregated:
     """Several ready aggregates at once."""
     (name, value), named = options_and_parts({"name": name, "value": value}, parts)
@@ -111,7 +113,9 @@ def aggregated_parts(
     return _ready(groups, name, made, shown, how, approximate=approximate)
 
 
-def _ready(groups: Groups, name: str, of: Aggregator, value: Any, how: How, *, approximate: bool) -> Aggregated:
+def _ready(
+    groups: RecordGroups, name: str, of: Aggregator, value: Any, how: EmissionOptions, *, approximate: bool
+) -> Aggregated:
     shown = of.result_serde if value is None else taking_dicts(as_serde(value, f"the results of operator {name!r}"))
     add, merge = of.add, of.merge
     fold = Fold(
@@ -130,12 +134,12 @@ def _ready(groups: Groups, name: str, of: Aggregator, value: Any, how: How, *, a
     return add_aggregation((flow,), request)
 
 
-def _folded(groups: Groups, name: str, value: Any, how: How, fold: Fold) -> Aggregated:
+def _folded(groups: RecordGroups, name: str, value: Any, how: EmissionOptions, fold: Fold) -> Aggregated:
     flow, request = input_of(groups.grouping, _request(groups, name, value, how, fold), how.combine, fold.merge)
     return add_aggregation((flow,), request)
 
 
-def _request(groups: Groups, name: str, value: Any, how: How, fold: Fold) -> Aggregation:
+def _request(groups: RecordGroups, name: str, value: Any, how: EmissionOptions, fold: Fold) -> Aggregation:
     flow, emission = groups.grouping.flow, how.emission
     return Aggregation(
         name=name,

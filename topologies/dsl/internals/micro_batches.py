@@ -38,7 +38,7 @@ from penstock.topologies.operators.micro_batches.micro_batches import (
 from penstock.topologies.operators.records.stateless import MapSpec, SelectKeySpec
 from penstock.topologies.windows import duration_ms
 
-Sides = Literal["inner", "left", "right", "outer"]
+KeptSides = Literal["inner", "left", "right", "outer"]
 _OUTER: Mapping[str, frozenset[str]] = {
     "inner": frozenset(),
     "left": frozenset({"left"}),

@@ -25,7 +25,7 @@ from penstock.topologies.windows import duration_ms
 
 
 @dataclasses.dataclass(frozen=True)
-class Within:
+class JoinWindow:
     """How far apart partners may be."""
 
     before: int | str | None
@@ -57,7 +57,7 @@ def joined(
     other: object,
     kind: JoinKind,
     joiner: Any,
-    bounds: Within,
+    bounds: JoinWindow,
     *,
     condition: Any,
     result_time: ResultTime,
@@ -88,7 +88,7 @@ def _joined_with_stream(
     other: Flow,
     kind: JoinKind,
     joiner: Any,
-    bounds: Within,
+    bounds: JoinWindow,
     condition: Any,
     result_time: ResultTime,
     value: Any,
@@ -202,7 +202,7 @@ def _other_stream(flow: Flow, other: object, name: str) -> Flow:
     return other._flow
 
 
-def _bounds(bounds: Within, name: str) -> tuple[int, int, int]:
+def _bounds(bounds: JoinWindow, name: str) -> tuple[int, int, int]:
     within_ms = None if bounds.within is None else duration_ms(bounds.within)
     before_ms = within_ms if bounds.before is None else _signed_ms(bounds.before)
     after_ms = within_ms if bounds.after is None else _signed_ms(bounds.after)

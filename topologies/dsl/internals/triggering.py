@@ -50,7 +50,7 @@ _EMITS: dict[str, Emits] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Triggering:
-    """How panes are made: see ``KGroupedStream.triggered``."""
+    """How panes are made: see ``WindowedKStream.triggered``."""
 
     windows: Windows
     trigger: Trigger

@@ -16,14 +16,17 @@ from penstock.state.log import Record
 from penstock.state.serdes.serde import Serde
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_QUOTED = r'"((?:[^"\\]|\\.)*)"'
-_COMMON = rf"(\S+) (\S+) (.+?) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)"
+# A part that is read once is never given back, and the time has a fixed length: a line takes time in proportion to its
+# length, also one that is of no format.
+_QUOTED = r'"((?:[^"\\]++|\\.)*+)"'
+_STAMP = r"[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9]{2}:[0-9]{2}:[0-9]{2} [+-][0-9]{4}"
+_COMMON = rf"(\S++) (\S++) (.+?) \[({_STAMP})\] {_QUOTED} ([0-9]{{3}}) ([0-9]{{1,18}}|-)"
 _PATTERNS = {
     "common": re.compile(_COMMON),
     "combined": re.compile(rf"{_COMMON} {_QUOTED} {_QUOTED}"),
     "any": re.compile(rf"{_COMMON}(?: {_QUOTED} {_QUOTED})?"),
 }
-_TIME = re.compile(r"(\d{2})/([A-Z][a-z]{2})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})")
+_TIME = re.compile(r"([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9]{2}):([0-9]{2}):([0-9]{2}) ([+-])([0-9]{2})([0-9]{2})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

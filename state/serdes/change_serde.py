@@ -13,6 +13,8 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import Serde
 
 _OLD, _NEW, _BOTH = 0, 1, 2
+_VARINT_MAX_BYTES = 5
+"""Of a length of 32 bits."""
 
 
 class Change(NamedTuple):
@@ -67,9 +69,11 @@ def _varint(number: int) -> bytes:
 def _read_varint(data: bytes) -> tuple[int, int]:
     """The number, and where it ends."""
     rest = shift = 0
-    for at, byte in enumerate(data):
+    for at, byte in enumerate(data[:_VARINT_MAX_BYTES]):
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (rest >> 1) ^ -(rest & 1), at + 1
         shift += 7
-    raise SerdeError(f"{data!r:.60} is no change of a table's row: the length of its new value has no end")
+    raise SerdeError(
+        f"{data!r:.60} is no change of a table's row: the length of its new value does not end within 5 bytes"
+    )

@@ -19,11 +19,12 @@ _PLAIN_CHARS = 2_000
 
 
 class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """``stream_time_ms`` of the task, ``operators``: own stream time by operator name, ``partition_time_ms`` of this
-    input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``: next changelog offset by store,
-    ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``, ``caught_up``: the bootstrap inputs
-    whose writers have all said that they have caught up, ``heard``: of the others, the writers that have, ``first``: where
-    the application began to read this input partition, ``form``: that of what it holds (``Source.form``), if it is internal.
+    """``stream_time_ms`` of the task, ``operators``: own stream time by operator name (``name:port``: of an in port),
+    ``partition_time_ms`` of this input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``:
+    next changelog offset by store, ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``,
+    ``caught_up``: the bootstrap inputs whose writers have all said that they have caught up, ``heard``: of the others,
+    the writers that have, ``first``: where the application began to read this input partition, ``form``: that of what
+    it holds (``Source.form``), if it is internal.
     """
 
     version: int = msgspec.field(default=0, name="v")

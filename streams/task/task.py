@@ -182,8 +182,11 @@ class Task:
         policies = self.options.policies
         self._commits = CommitWriter(self.id, self.application_id, policies.max_record_bytes, recorded)
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
-        for name, operator in zip(self._plan.names, self._engine.operators, strict=True):
+        specs = zip(self._plan.names, self._plan.specs, self._engine.operators, strict=True)
+        for name, spec, operator in specs:
             operator.stream_time_ms = times.get(name, NO_TIME)
+            if operator.input_times_ms is not None:
+                operator.input_times_ms.update({p: times[k] for p in spec.in_ports if (k := f"{name}:{p}") in times})
             operator.resumed()
         if any(m.version for m in recorded) and not self._replay:
             self.feed.note_start()
@@ -377,6 +380,8 @@ class Task:
             for name, op in zip(self._plan.names, self._engine.operators, strict=True)
             if op.stream_time_ms != NO_TIME
         }
+        for name, op in zip(self._plan.names, self._engine.operators, strict=True):
+            operators |= {f"{name}:{port}": ms for port, ms in (op.input_times_ms or {}).items()}
         out: dict[TopicPartition, Committed] = {}
         for topic, offset in work.positions.items():
             began, before = self._start[topic]

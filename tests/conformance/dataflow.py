@@ -259,32 +259,27 @@ class Dataflow:
         return join(node, self._in(node, "left"), self._in(node, "right"), function(node["joiner"]))
 
     def _stream_stream(self, node: Node, left: Any, right: Any, joiner: Callable[..., Any]) -> Any:
-        left, right, joiner, kind = _oriented(node, left, right, joiner)
-        before, after = node["before_ms"], node["after_ms"]
-        if node["type"] == "right":
-            before, after = after, before
-        options: dict[str, Any] = {"before": before, "after": after, "grace": node.get("grace_ms", 0)}
+        options: dict[str, Any] = {"before": node["before_ms"], "after": node["after_ms"]}
+        options["grace"] = node.get("grace_ms", 0)
         condition = optional(node.get("condition"))
         if condition is not None:
             options["condition"] = condition
         if "eager_outer" in node:
             options["eager"] = node["eager_outer"]
         if "result_ts" in node:
-            options["result_time"] = _result_time(node)
-        return getattr(left, kind)(right, joiner, value=VALUE, **options)
+            options["result_time"] = {"max": "latest"}.get(node["result_ts"], node["result_ts"])
+        return getattr(left, _method(node))(right, joiner, value=VALUE, **options)
 
     def _stream_table(self, node: Node, left: Any, right: Any, joiner: Callable[..., Any]) -> Any:
-        left, right, joiner, kind = _oriented(node, left, right, joiner)
         options = {} if node.get("grace_ms") is None else {"grace": node["grace_ms"]}
-        return getattr(left, kind)(right, joiner, value=VALUE, **options)
+        return getattr(left, _method(node, "inner", "left"))(right, joiner, value=VALUE, **options)
 
     def _stream_global_table(self, node: Node, left: Any, right: Any, joiner: Callable[..., Any]) -> Any:
         join = left.left_join_global if node["type"] == "left" else left.join_global
         return join(right, function(node["key_mapper"]), joiner, value=VALUE)
 
     def _table_table(self, node: Node, left: Any, right: Any, joiner: Callable[..., Any]) -> Any:
-        left, right, joiner, kind = _oriented(node, left, right, joiner)
-        return getattr(left, kind)(right, joiner, value=VALUE, **_named(node))
+        return getattr(left, _method(node))(right, joiner, value=VALUE, **_named(node))
 
     def _foreign_key(self, node: Node, left: Any, right: Any, joiner: Callable[..., Any]) -> Any:
         join = left.left_join_foreign if node["type"] == "left" else left.join_foreign
@@ -297,20 +292,12 @@ def _named(node: Node) -> dict[str, Any]:
     return {"name": node["store"]} if "store" in node else {}
 
 
-def _result_time(node: Node) -> str:
-    """Whose timestamp results have; a right join is the other way round."""
-    named = {"max": "latest"}.get(node["result_ts"], str(node["result_ts"]))
-    exchanged = {"left": "right", "right": "left"} if node["type"] == "right" else {}
-    return exchanged.get(named, named)
+_METHODS = {"inner": "join", "left": "left_join", "right": "right_join", "outer": "outer_join"}
 
 
-def _oriented(
-    node: Node, left: Any, right: Any, joiner: Callable[..., Any]
-) -> tuple[Any, Any, Callable[..., Any], str]:
-    """The two sides, joiner and method: a right join is a left join of the sides exchanged."""
-    methods = {"inner": "join", "left": "left_join", "outer": "outer_join"}
-    if node["type"] == "right":
-        return right, left, lambda r, l: joiner(l, r), "left_join"  # noqa: E741  # as the format names the sides
-    if node["type"] not in methods:
-        raise CaseError(f"join type {node['type']!r} is unknown; the format has inner, left, outer, right")
-    return left, right, joiner, methods[node["type"]]
+def _method(node: Node, *known: str) -> str:
+    """The method that makes the node's type of join. ``known``: the types that there are; without any: all."""
+    names = known or tuple(_METHODS)
+    if node["type"] not in names:
+        raise CaseError(f"{node['kind']} join type {node['type']!r} is unknown; the format has {', '.join(names)}")
+    return _METHODS[node["type"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from tests.conformance.case_format import Case
-from tests.conformance.scenario import Clock, Mark, Played, Put, Restart, Scenario, Setting, Step
+from tests.conformance.scenario import Clock, Mark, Played, Put, Restart, Scenario, Setting, Step, dropped_count
 from tests.conformance.stores import records_of
 
 
@@ -90,7 +90,7 @@ class _Playing:
                 rows = [self._scenario.row(f"table:{store}", r) for r in records_of(self._driver, store)]
                 self._played.stores[n, store] = rows
         if after in self._scenario.counts:
-            self._played.dropped[after] = sum(self._driver.dropped_records.values())
+            self._played.dropped[after] = dropped_count(self._driver.dropped_records)
 
     def _read_sinks(self) -> None:
         for sink, topic in self._scenario.sinks.items():

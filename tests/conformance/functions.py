@@ -6,6 +6,7 @@ whatever Python can. Files are to be trusted like code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -37,14 +38,19 @@ def expression(text: str, *names: str) -> Callable[..., Any]:
 
 def aggregate(text: str) -> Callable[[list[Any]], Any]:
     """A function of a window's values whose body is an expression over ``v``, the list of them, with SQL's aggregates:
-    ``sum(v)``, ``count(*)``, ``count_distinct(v)``, ``avg(v)``…"""
-    names = {"count": _count, "count_distinct": distinct_count, "avg": _mean, "mean": _mean}
-    made: Callable[[list[Any]], Any] = _evaluate(f"lambda v: ({text.replace('(*)', '(v)')})", names)
-    return made
+    ``sum(v)``, ``count(*)`` or ``count()``, ``count_distinct(v)``, ``avg(v)``… Of rows, ``v.price`` is the list of a
+    column's values, nulls aside."""
+    names = {"count": len, "count_distinct": distinct_count, "avg": _mean, "mean": _mean}
+    body = re.sub(r"\bcount\(\s*\*?\s*\)", "count(v)", text)
+    made: Callable[[_Values], Any] = _evaluate(f"lambda v: ({body})", names)
+    return lambda values: made(_Values(values))
 
 
-def _count(values: list[Any]) -> int:
-    return len(values)
+class _Values(list[Any]):
+    """A window's values, with columns where they are rows."""
+
+    def __getattr__(self, name: str) -> list[Any]:
+        return [row[name] for row in self if row.get(name) is not None]
 
 
 def _mean(values: list[Any]) -> float:

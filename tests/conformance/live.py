@@ -19,7 +19,7 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from tests.conformance.case_format import Case
-from tests.conformance.scenario import Clock, Played, Restart, Scenario, Setting
+from tests.conformance.scenario import Clock, Played, Restart, Scenario, Setting, dropped_count
 from tests.conformance.stores import records_in
 
 IDLE_MAX_S = 120.0
@@ -201,7 +201,7 @@ class _Application:
                 found = [r for task in tasks if store in task.stores for r in records_in(task.stores[store])]
                 self._played.stores[n, store] = [self._scenario.row(f"table:{store}", r) for r in found]
         if after in self._scenario.counts:
-            self._played.dropped[after] = sum(sum(task.dropped.values()) for task in tasks)
+            self._played.dropped[after] = sum(dropped_count(task.dropped) for task in tasks)
 
 
 def decoded(scenario: Scenario, topic: str, rows: list[Record]) -> list[Record]:

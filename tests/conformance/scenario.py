@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from penstock.state.log import Headers, Record, Windowed
@@ -146,6 +146,11 @@ class Setting:
 
     prefix: str = ""
     around_ms: int = 0
+
+
+def dropped_count(counters: Mapping[str, int]) -> int:
+    """How many records were dropped, by a task's counters, which hold other counts too."""
+    return sum(count for name, count in counters.items() if ".user." not in name)
 
 
 class Player(Protocol):

@@ -170,7 +170,7 @@ JOINS: dict[str, Build] = {
             i.grouped()
             .cogroup(total)
             .cogroup(i.grouped("b"), total)
-            .windowed_by(tumbling(50, grace=50))
+            .windowed_by(tumbling(50, grace=50), retention=150)
             .aggregate(int, value=int)
         ),
     ),

@@ -41,11 +41,11 @@ rows = st.lists(
 joins = st.builds(
     Join,
     st.integers(-3, 12),
-    st.integers(3, 12),
+    st.integers(-3, 12),
     st.integers(0, 10),
-    st.sampled_from([(False, False), (True, False), (True, True)]),
+    st.sampled_from([(False, False), (True, False), (False, True), (True, True)]),
     st.booleans(),
-)
+).filter(lambda join: join.before + join.after >= 0)
 
 
 def paired(left: str, right: str) -> bool:
@@ -83,7 +83,8 @@ def interpreted(join: Join, some: list[Row]) -> list[tuple[str | None, list[str 
 
     for number, row in enumerate(some):
         seen = now
-        now = max(now, row.ts)
+        if row.key is not None and row.value is not None:
+            now = max(now, row.ts)
         low, high = (row.ts - join.before, row.ts + join.after)
         if row.side == 1:
             low, high = (row.ts - join.after, row.ts + join.before)
@@ -99,7 +100,7 @@ def interpreted(join: Join, some: list[Row]) -> list[tuple[str | None, list[str 
             )
         ]
         partners.sort(key=lambda k: (k.row.ts, k.number))
-        if row.ts > seen:
+        if now > seen:
             over = [k for k in waiting if k.row.ts + look[k.row.side] + join.grace < now]
             for k in sorted(over, key=lambda k: (k.row.ts, -k.row.side, k.row.key, k.number)):
                 alone(k.row)
@@ -130,7 +131,12 @@ def driven(join: Join, some: list[Row], batch_size: int, restart_at: int | None)
     """The real topology, in the order of arrival."""
     builder = ps.StreamsBuilder("joins")
     left, right = builder.stream("left", value=str), builder.stream("right", value=str)
-    method = {(False, False): left.join, (True, False): left.left_join, (True, True): left.outer_join}[join.keeps]
+    method = {
+        (False, False): left.join,
+        (True, False): left.left_join,
+        (False, True): left.right_join,
+        (True, True): left.outer_join,
+    }[join.keeps]
     method(
         right,
         joined,

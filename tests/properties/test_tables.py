@@ -34,7 +34,12 @@ SEEDS = range(6)
 
 
 def joining(kind: str, left: Rows, right: Rows) -> Rows:
-    keys = {"join": left.keys() & right.keys(), "left_join": left.keys(), "outer_join": left.keys() | right.keys()}
+    keys = {
+        "join": left.keys() & right.keys(),
+        "left_join": left.keys(),
+        "right_join": right.keys(),
+        "outer_join": left.keys() | right.keys(),
+    }
     absent = (None, -1)
     return {
         k: (
@@ -47,7 +52,7 @@ def joining(kind: str, left: Rows, right: Rows) -> Rows:
 
 # -- filter, map, join -----------------------------------------------------------------------------------------------
 
-KINDS = ("join", "left_join", "outer_join")
+KINDS = ("join", "left_join", "right_join", "outer_join")
 
 
 def joined_tables(builder: StreamsBuilder, kind: str, named: tuple[bool, bool, bool]) -> KTable:

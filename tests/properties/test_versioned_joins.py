@@ -16,7 +16,7 @@ HISTORY_MS = 20
 
 class Row(NamedTuple):
     table: bool
-    key: str
+    key: str | None
     value: str | None
     ts: int
 
@@ -25,7 +25,7 @@ rows = st.lists(
     st.builds(
         Row,
         st.booleans(),
-        st.sampled_from(["a", "ab", "b"]),
+        st.sampled_from(["a", "ab", "b", None]),
         st.sampled_from(["x", "y", "z", None]),
         st.integers(0, 60),
     ),
@@ -41,21 +41,24 @@ def joined(left: str, right: str | None) -> list[str | None]:
 def interpreted(some: list[Row], left: bool, grace: int | None) -> list[tuple[str, list[str | None], int]]:
     """Every version ever seen in a list; held records in another."""
     out: list[tuple[str, list[str | None], int]] = []
-    versions: dict[str, dict[int, str | None]] = {}
+    versions: dict[str | None, dict[int, str | None]] = {}
     table_now = stream_now = -1
     held: list[Row] = []
 
     def meet(row: Row) -> None:
         if row.value is None:
             return
-        found = None
-        if row.ts >= table_now - HISTORY_MS:
-            past = [t for t in versions.get(row.key, {}) if t <= row.ts]
-            found = versions[row.key][max(past)] if past else None
+        known = {} if row.key is None else versions.get(row.key, {})
+        if row.ts < table_now - HISTORY_MS:
+            known = {t: v for t, v in known.items() if t == max(known)}  # all that is left
+        past = [t for t in known if t <= row.ts]
+        found = known[max(past)] if past else None
         if found is not None or left:
             out.append((row.key, joined(row.value, found), row.ts))
 
     for row in some:
+        if row.table and row.key is None:
+            continue
         if row.table:
             now = max(table_now, row.ts)
             if row.ts >= now - HISTORY_MS:
@@ -64,7 +67,7 @@ def interpreted(some: list[Row], left: bool, grace: int | None) -> list[tuple[st
                 if row.ts >= newest:
                     table_now = max(table_now, row.ts)
             continue
-        if grace is None:
+        if grace is None or row.key is None or row.value is None:
             meet(row)
             continue
         stream_now = max(stream_now, row.ts)
@@ -117,7 +120,8 @@ def test_global_rows_reach_every_task(some: list[Row], left: bool, data: st.Data
     method = stream.left_join_global if left else stream.join_global
     method(table, lambda key, value: {"x": "a", "y": "ab"}.get(value), joined, value=list).to("out")
     expected = []
-    now: dict[str, str | None] = {}
+    now: dict[str | None, str | None] = {}
+    some = [row for row in some if row.key is not None or not row.table]
     for row in some:
         if row.table:
             now[row.key] = row.value

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 class CogroupedKStream(Generic[K, A]):
     """Grouped streams with an adder each, which fold into aggregates of type ``A``. All must have keys of one serde; they
-    are co-partitioned like the sides of a join. Records of all streams meet their aggregate in the order of the task."""
+    are co-partitioned like the sides of a join. Records of all streams meet their aggregate in the order of the task.
+
+    Over windows each stream has a stream time of its own (Kafka Streams), so that a stream that lags behind the others
+    loses nothing: by up to a day, or by ``retention`` less the windows' size and grace. All streams have one time where
+    windows are custom ones, or are emitted ``on_close``, once for all."""
 
     def __init__(self, cogroups: Cogroups) -> None:
         self._cogroups = cogroups

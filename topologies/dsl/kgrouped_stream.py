@@ -85,7 +85,8 @@ class KGroupedStream(Generic[K, V]):
 
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedKStream[K, V]:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
-        window can be read after it started (at least, and by default, as long as it takes records)."""
+        window can be read after it started (at least, and by default, as long as it takes records; a day longer where the
+        table is joined with another one)."""
         groups = self._groups
         what = f"windowed_by on {groups.grouping.flow.out!r}"
         checked, retention_ms = checked_windows(windows, retention, what)

@@ -19,7 +19,7 @@ from penstock.topologies.dsl.global_ktable import GlobalKTable
 from penstock.topologies.dsl.internals import partitions as partitioning
 from penstock.topologies.dsl.internals import stateless
 from penstock.topologies.dsl.internals.global_tables import joined_with_global
-from penstock.topologies.dsl.internals.stream_joins import INNER, LEFT, OUTER, JoinWindow, joined
+from penstock.topologies.dsl.internals.stream_joins import INNER, LEFT, OUTER, RIGHT, JoinWindow, joined
 from penstock.topologies.dsl.internals.table_flow import table_of_stream
 from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
 from penstock.topologies.dsl.kstream_extras import KStreamExtras
@@ -256,6 +256,37 @@ class KStream(KStreamExtras[K, V]):
             self._flow,
             other,
             LEFT,
+            joiner,
+            JoinWindow(before, after, within, grace),
+            condition=condition,
+            result_time=result_time,
+            value=value,
+            name=name,
+            eager=eager,
+        )
+        return KStream(flow)
+
+    def right_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V | None, V2], VR] | Expression,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+        within: int | str | None = None,
+        grace: int | str | None = None,
+        condition: Callable[[V, V2], object] | Expression | None = None,
+        result_time: ResultTime = "latest",
+        eager: bool = False,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """As ``join``, and ``joiner(None, right)`` for records of the right without a partner, when ``left_join`` emits
+        those of the left."""
+        flow = joined(
+            self._flow,
+            other,
+            RIGHT,
             joiner,
             JoinWindow(before, after, within, grace),
             condition=condition,

@@ -26,6 +26,7 @@ from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.joins.as_of_join import Direction
+from penstock.topologies.operators.patterns.pattern_match import WhenFull
 from penstock.topologies.patterns.pattern import Pattern
 from penstock.topologies.windows import TumblingWindows, Windows
 
@@ -285,6 +286,8 @@ class KStreamExtras(Handle[K, V]):
         order_by: Callable[[V], object] | Expression | None = None,
         event_order: EventOrder = "time",
         unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches[K, V, dict[str, list[V]]]: ...
 
@@ -298,6 +301,8 @@ class KStreamExtras(Handle[K, V]):
         order_by: Callable[[V], object] | Expression | None = None,
         event_order: EventOrder = "time",
         unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches[K, V, A]: ...
 
@@ -310,6 +315,8 @@ class KStreamExtras(Handle[K, V]):
         order_by: Callable[[V], object] | Expression | None = None,
         event_order: EventOrder = "time",
         unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
         name: str | None = None,
     ) -> PatternMatches[K, V, A] | PatternMatches[K, V, dict[str, list[V]]]:
         """Look for a pattern among the records of each key, as FlinkCEP does.
@@ -322,7 +329,11 @@ class KStreamExtras(Handle[K, V]):
         strategy at the source the watermark is the task's stream time - 1.
 
         A pattern whose partial matches may wait for ever is refused unless ``unbounded=True`` accepts that its state
-        grows; ``within`` bounds it."""
+        grows; ``within`` bounds it.
+
+        ``max_partial_matches``: how many partial matches a key may have. One more stops the application
+        (``when_full="shut_down"``), or those that began first are forgotten and counted as dropped (``"drop_oldest"``), so
+        that one busy key cannot hold up a task."""
         found = matched(
             self._flow,
             pattern,
@@ -331,6 +342,8 @@ class KStreamExtras(Handle[K, V]):
             order_by=order_by,
             event_order=event_order,
             unbounded=unbounded,
+            max_partial_matches=max_partial_matches,
+            when_full=when_full,
             name=name,
         )
         return PatternMatches(

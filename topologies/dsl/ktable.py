@@ -125,7 +125,8 @@ class KTable(Handle[K, V]):
         name: str | None = None,
     ) -> KTable[K, VR]:
         """A row ``joiner(left, right)`` for each key that has one in both tables, kept up to date by changes of either
-        side. The tables must be partitioned alike; nothing is copied."""
+        side. The tables must be partitioned alike; nothing is copied. Rows of windows whose ``retention`` nobody named are
+        kept for a day of stream time after they closed, so that two tables meet whose windows close in turn."""
         return KTable(table_joins.joined(self._rows, "join", other, joiner, value, name))
 
     def left_join(
@@ -138,6 +139,17 @@ class KTable(Handle[K, V]):
     ) -> KTable[K, VR]:
         """As ``join``, and ``joiner(left, None)`` where the other table has no row."""
         return KTable(table_joins.joined(self._rows, "left-join", other, joiner, value, name, keeps_left=True))
+
+    def right_join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[V | None, V2], VR | None] | Expression,
+        *,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """As ``join``, and ``joiner(None, right)`` where only the other table has a row."""
+        return KTable(table_joins.joined(self._rows, "right-join", other, joiner, value, name, keeps_right=True))
 
     def outer_join(
         self,

@@ -135,6 +135,13 @@ class GraphBuilder:
         assert (before.in_ports, before.out_ports) == (op.in_ports, op.out_ports), name
         self._operators[name] = op
 
+    def replace_store(self, before: StoreSpec, after: StoreSpec) -> None:
+        """Declare a store otherwise in all operators that declare it."""
+        for name, op in self._operators.items():
+            if before in op.stores:
+                stores = tuple(after if s == before else s for s in op.stores)
+                self._operators[name] = dataclasses.replace(op, stores=stores)
+
     def operator(self, name: str) -> OperatorSpec:
         """The operator of this name."""
         return self._operators[name]

@@ -12,7 +12,7 @@ one task. The engine calls it in one thread:
 
 Operators emit by ``ctx.emit(batch, port)``, in task order. They reach state, time, counters and policies only through
 ``ctx``: no clock, randomness, file or client. State that is not in a store does not survive a restart, except
-``stream_time_ms``, which is committed with the offsets.
+``stream_time_ms`` and ``input_times_ms``, which are committed with the offsets.
 """
 
 from __future__ import annotations
@@ -145,12 +145,14 @@ class Operator:
     """The running form of an operator in one task. Subclasses override what they need."""
 
     stream_time_ms: int = NO_TIME
+    input_times_ms: dict[str, int] | None = None
+    """Of an operator with a stream time per in port: those, by port; committed as ``stream_time_ms`` is."""
 
     def __init__(self, ctx: OperatorContext) -> None:
         self.ctx = ctx
 
     def resumed(self) -> None:
-        """Called once, before anything else: ``stream_time_ms`` is that of the last commit now."""
+        """Called once, before anything else: ``stream_time_ms`` and ``input_times_ms`` are those of the last commit now."""
 
     def process(self, port: int, batch: Batch) -> None:
         """Handle a run of records of one input port."""

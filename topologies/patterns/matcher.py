@@ -10,6 +10,9 @@ Rules:
 * ``advance`` says what time it is. A partial match whose first event is ``within`` or more ago, or whose last event is so
   long ago that no stage it waits for will take another, is timed out; one that waits for something not to come, or for its
   run to be over, has then become a match. Call it with an event's timestamp before ``step`` takes the event.
+* Where no condition asks for what a partial match has taken, its open edges are the same for all in one state, and are
+  found once. An event that leaves the partial matches of every state as they are looks at none of them, so that the work
+  for an event does not grow with the partial matches that only wait.
 * Found matches go through the skip strategy (``penstock.topologies.patterns.skip``).
 
 A step either succeeds or raises what the user's condition raised, and changes nothing of what it was given.
@@ -18,12 +21,13 @@ A step either succeeds or raises what the user's condition raised, and changes n
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.state.errors import ProcessingError
 from penstock.topologies.patterns.automaton import Automaton, Edge, State
 from penstock.topologies.patterns.conditions import User
+from penstock.topologies.patterns.partials import NEVER, Partials
 from penstock.topologies.patterns.skip import Skip
 from penstock.topologies.patterns.state import NOTHING, Kept, KeyState, Partial, PathNode
 
@@ -72,15 +76,19 @@ class Matcher:
         self.automaton = automaton
         self._encode = encode
         self._decode = decode
+        self._alike = [_alike(state) for state in automaton.states]
+        """By state: whether its partial matches have the same open edges for an event."""
 
     def advance(self, state: KeyState, now_ms: int) -> MatchStep:
         """The time is ``now_ms``."""
-        if state.empty or (state.partials and self._first_end(state.partials) > now_ms and not state.held):
+        partials = Partials.of(state.partials)
+        gone = partials.ended(now_ms, self._ends_at)
+        if gone == 0:
             return MatchStep(state, (), ())
         timeouts: list[Match] = []
         certain: list[tuple[Partial, int]] = []
         left: list[Partial] = []
-        for partial in state.partials:
+        for partial in partials if gone is None else partials[:gone]:
             end = self._ends_at(partial)
             if end > now_ms:
                 left.append(partial)
@@ -88,12 +96,15 @@ class Matcher:
                 certain.append((partial, int(end) if kind == "pending" else partial.last_ms))
             else:
                 timeouts.append(Match(self._events(partial.node), int(end)))
-        if len(left) == len(state.partials):
-            return MatchStep(state, (), ())
+        if gone is not None:
+            rest = partials.without_first(gone, self._ends_at)
+            if not certain and not state.held:
+                return MatchStep(_left(state, rest, []), (), tuple(timeouts))
+            left = list(rest)
         at = {id(p.node): end for p, end in certain}
         found = [p for p, _ in certain]
-        matches, partials, held = self._skip(state, found, left, at)
-        return MatchStep(_left(state, partials, held), tuple(matches), tuple(timeouts))
+        matches, left, held = self._skip(state, found, left, at)
+        return MatchStep(_left(state, left, held), tuple(matches), tuple(timeouts))
 
     def step(
         self, state: KeyState, value: Any, ts: int, processing_time: int = 0, data: bytes | None = None
@@ -101,14 +112,25 @@ class Matcher:
         """An event; the time has been advanced to ``ts``. ``data``: its bytes, where they are at hand."""
         event = _Event(value, ts, state.next_event, data)
         shared: dict[int, bool] = {}
+        kept = Partials.of(state.partials)
+        opened: dict[int, list[tuple[Edge, State]]] = {}
+        for index in kept.states:
+            if self._alike[index]:
+                opened[index] = self._open(kept[0], _Scope(self, kept[0], event, processing_time, shared), ts, index)
+        idle = {index for index, edges in opened.items() if _only_waits(edges, index)}
+        waiting = len(idle) == len(kept.states)
         taken: dict[tuple[int, int], PathNode] = {}
         partials: dict[tuple[int, int], Partial] = {}
         found: dict[int, Partial] = {}
-        for partial in (*state.partials, None):
+        for partial in (None,) if waiting else (*kept, None):
+            if partial is not None and partial.state in idle:
+                partials.setdefault((partial.state, id(partial.node)), partial)
+                continue
             scope = _Scope(self, partial, event, processing_time, shared)
             stopped = False
             reached: list[Partial] = []
-            for edge, source in self._open(partial, scope, ts):
+            edges = None if partial is None else opened.get(partial.state)
+            for edge, source in self._open(partial, scope, ts) if edges is None else edges:
                 new = self._follow(partial, edge, source, event, taken)
                 if new is None:
                     continue
@@ -128,22 +150,40 @@ class Matcher:
             if not stopped:
                 for new in reached:
                     partials.setdefault((new.state, id(new.node)), new)
+        if waiting and not found:
+            if not partials:
+                return MatchStep(state, (), ())
+            more = kept.with_more(list(partials.values()), self._ends_at)
+            return MatchStep(state._replace(next_event=event.number + 1, partials=more), (), ())
+        if waiting:
+            partials = {(p.state, id(p.node)): p for p in kept} | partials
         if not taken and not found and _same(state.partials, partials):
             return MatchStep(state, (), ())
         matches, left, held = self._skip(state, list(found.values()), list(partials.values()), {})
         now = state._replace(next_event=event.number + 1)
         return MatchStep(_left(now, left, held), tuple(matches), ())
 
+    def limited(self, state: KeyState, most: int) -> MatchStep:
+        """With the ``most`` newest of its partial matches. Those that waited for the others are found."""
+        left = list(state.partials[max(len(state.partials) - most, 0) :])
+        matches, left, held = self._skip(state, [], left, {})
+        return MatchStep(_left(state, left, held), tuple(matches), ())
+
     def next_end_ms(self, state: KeyState) -> int | None:
         """When the first of the partial matches times out; ``None``: none ever does."""
-        end = self._first_end(state.partials)
-        return None if end == _NEVER else int(end)
+        end = Partials.of(state.partials).first_end(self._ends_at)
+        return None if end == NEVER else int(end)
 
     # -- edges ---------------------------------------------------------------------------------------------------
 
-    def _open(self, partial: Partial | None, scope: _Scope, ts: int) -> list[tuple[Edge, State]]:
-        """The edges that the event may go along, with their states of origin. Loops first, then what is behind."""
+    def _open(
+        self, partial: Partial | None, scope: _Scope, ts: int, index: int | None = None
+    ) -> list[tuple[Edge, State]]:
+        """The edges that the event may go along, with their states of origin. Loops first, then what is behind.
+        ``index``: of any partial match in this state."""
         start = self.automaton.start if partial is None else self.automaton.states[partial.state]
+        if index is not None:
+            start = self.automaton.states[index]
         found: list[tuple[Edge, State]] = []
         seen = {start.index}
         waiting = [start]
@@ -197,11 +237,8 @@ class Matcher:
 
     def _ends_at(self, partial: Partial) -> float:
         within, patience = self.automaton.within_ms, self.automaton.states[partial.state].patience_ms
-        end = _NEVER if within is None else partial.start_ms + within
+        end = NEVER if within is None else partial.start_ms + within
         return end if patience is None else min(end, partial.last_ms + patience)
-
-    def _first_end(self, partials: tuple[Partial, ...]) -> float:
-        return min(map(self._ends_at, partials), default=_NEVER)
 
     # -- matches -------------------------------------------------------------------------------------------------
 
@@ -278,18 +315,42 @@ class _Scope:
         return known[id(condition)]
 
 
-_NEVER = float("inf")
+def _alike(start: State) -> bool:
+    """Whether which edges an event finds open at a state depends on the event alone."""
+    users: list[User] = []
+
+    def seen(user: User) -> User:
+        users.append(user)
+        return user
+
+    states = {start.index}
+    waiting = [start]
+    while waiting:
+        at = waiting.pop()
+        if at.gap_ms is not None:
+            return False
+        for edge in at.edges:
+            edge.condition.replaced(seen)
+            if edge.action == "proceed" and edge.target.index not in states:
+                states.add(edge.target.index)
+                waiting.append(edge.target)
+    return not any(user.iterative for user in users)
+
+
+def _only_waits(edges: list[tuple[Edge, State]], index: int) -> bool:
+    """Whether these open edges leave a partial match in its state as it is."""
+    return len(edges) == 1 and edges[0][0].action == "ignore" and edges[0][0].target.index == index
 
 
 def _same(before: tuple[Partial, ...], after: dict[tuple[int, int], Partial]) -> bool:
     return len(before) == len(after) and all(map(operator.is_, before, after.values()))
 
 
-def _left(state: KeyState, partials: list[Partial], held: list[Partial]) -> KeyState:
+def _left(state: KeyState, partials: Sequence[Partial], held: list[Partial]) -> KeyState:
     """The state with these partial and held matches; numbers begin anew when there are none."""
     if not partials and not held:
         return NOTHING._replace(alarm_ms=state.alarm_ms)
-    return state._replace(partials=tuple(partials), held=tuple(held))
+    return state._replace(partials=Partials.of(partials), held=tuple(held))
 
 
 def _first_event(partial: Partial) -> int:

@@ -21,6 +21,7 @@ from penstock.topologies.expressions.tree import (
     Unary,
     literal,
 )
+from penstock.topologies.sql.like import like_pattern
 from penstock.topologies.sql.names import Names, columns_alone
 from penstock.topologies.sql.parsing import Text, interval_ms
 
@@ -198,8 +199,7 @@ class Scalars:
         pattern = self.constant(node.expression)
         if not isinstance(pattern, str):
             raise self.text.error(node, "LIKE takes a string")
-        parts = ("." if c == "_" else ".*" if c == "%" else re.escape(c) for c in pattern)
-        found = self.convert(node.this).regexp_matches(f"(?s)^{''.join(parts)}\\Z")
+        found = self.convert(node.this).regexp_matches(like_pattern(pattern))
         return Unary("~", found) if node.args.get("negate") else found
 
     def is_(self, node: Any) -> Expression:

@@ -6,6 +6,7 @@ time. One matcher per key; without keys there is one.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,15 +41,41 @@ def scenario(case: Case, setting: Setting) -> Scenario:
 
 
 def _order(case: Case) -> Callable[[Any], Any] | None:
-    """How events of one time are ordered: a field's name, several, or a function of the event."""
+    """How events of one time are ordered: a field's name, several, or a function of the event; each may end in ``asc`` or
+    ``desc``."""
     by = case.data.get("order_by", case.data["pattern"].get("order_by"))
     if by is None:
         return None
-    if isinstance(by, list):
-        return lambda event: tuple(event[name] for name in by)
-    if by.lstrip().startswith("lambda"):
-        return function(by)
-    return expression(by, "e") if "[" in by else lambda event: event[by]
+    parts = [_ordered_by(part) for part in (by if isinstance(by, list) else [by])]
+    return parts[0] if len(parts) == 1 else lambda event: tuple(part(event) for part in parts)
+
+
+def _ordered_by(text: str) -> Callable[[Any], Any]:
+    name, _, direction = text.strip().rpartition(" ")
+    if direction.lower() not in ("asc", "desc") or not name:
+        name, direction = text.strip(), "asc"
+    name = name.strip()
+    if name.startswith("lambda"):
+        of = function(name)
+    else:
+        of = expression(name, "e") if "[" in name else lambda event: event[name]
+    return of if direction.lower() == "asc" else lambda event: _Descending(of(event))
+
+
+@functools.total_ordering
+class _Descending:
+    """Sorts the other way round."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Descending) and bool(self._value == other._value)
+
+    def __lt__(self, other: _Descending) -> bool:
+        return bool(other._value < self._value)
+
+    __hash__ = None  # type: ignore[assignment]  # it is only compared
 
 
 def _steps(case: Case, topic: str) -> Iterator[Step]:

@@ -2,19 +2,22 @@
 
 ``query`` names it (``"q5"`` or ``5``). An input entry is an event: a person, an auction or a bid, as ``{"bid": {…}}``, as
 ``{"topic": "bid", "v": {…}}``, or flat with an ``event_type`` (0, 1, 2, or the name). Fields that a case leaves out are
-empty. A watermark, and the end of the input, let event time come so far. ``expected``: the rows, or checks that hold them;
-columns that a row lacks are not compared.
+empty. A watermark, and the end of the input, let event time come so far. ``parameters``: the
+query's arguments, and ``benchmark``, whose constants are taken (``nexmark``, ``beam``). ``expected``: the rows, or
+checks that hold them; columns that a row lacks are not compared.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from penstock.topologies.examples.nexmark.constants import BENCHMARKS
 from penstock.topologies.examples.nexmark.model import Auction, Bid, NexmarkEvent, Person
 from penstock.topologies.graph.topology import Topology
 from tests.conformance.case_format import Case, CaseError
@@ -37,7 +40,7 @@ def scenario(case: Case, setting: Setting) -> Scenario:
     if setting.prefix:
         raise CaseError("queries of Nexmark have topics of fixed names; play them in the test driver")
     query = query_of(case)
-    topology = _topology(query)
+    topology = _topology(query, _arguments(case, query))
     return Scenario(topology=topology, steps=tuple(_steps(case)), inputs=(TOPIC,), sinks={query: query})
 
 
@@ -49,12 +52,31 @@ def query_of(case: Case) -> str:
     return f"q{str(named).lower().removeprefix('q')}"
 
 
-def _topology(query: str) -> Topology:
+def _arguments(case: Case, query: str) -> dict[str, Any]:
+    """Those that make the query: of a benchmark, and of the case."""
+    given = dict(case.data.get("parameters", case.data.get("topology", {}).get("parameters", {})))
+    benchmark = given.pop("benchmark", "nexmark")
+    if benchmark not in BENCHMARKS:
+        raise CaseError(f"benchmark {benchmark!r} is unknown; there are {', '.join(BENCHMARKS)}")
+    exact = {name: Decimal(str(value)) if isinstance(value, float) else value for name, value in given.items()}
+    return {**BENCHMARKS[benchmark].get(query, {}), **exact}
+
+
+def _topology(query: str, arguments: dict[str, Any]) -> Topology:
     for module in _MODULES:
-        make: Callable[[], Topology] | None = getattr(importlib.import_module(f"{_HOME}.{module}"), query, None)
+        make: Callable[..., Topology] | None = getattr(importlib.import_module(f"{_HOME}.{module}"), query, None)
         if make is not None:
-            return make()
+            return _made(make, query, arguments)
     raise CaseError(f"{query} is no query of Nexmark that has a topology")
+
+
+def _made(make: Callable[..., Topology], query: str, arguments: dict[str, Any]) -> Topology:
+    known = list(inspect.signature(make).parameters)
+    unknown = [name for name in arguments if name not in known]
+    if unknown:
+        takes = ", ".join(known) or "no parameters"
+        raise CaseError(f"{query} has no parameter {', '.join(unknown)}; it takes {takes}")
+    return make(**arguments)
 
 
 def _steps(case: Case) -> Iterator[Step]:

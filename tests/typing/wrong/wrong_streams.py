@@ -62,6 +62,7 @@ bids.join(people, lambda bid, person: person.price)  # E: no such field
 bids.join(people, lambda bid, person: bid.city)  # E: no such field
 bids.join(by_number, lambda bid, person: person.city)  # E: keys of another type
 bids.left_join(people, lambda bid, person: person.city)  # E: there may be no person
+bids.right_join(bids, lambda mine, theirs: mine.price, within="1m", grace=0)  # E: there may be no bid of mine
 bids.outer_join(bids, lambda a, b: (a or b).price, within="1m", grace=0)  # E: there may be neither, for all it knows
 bids.join(bids, lambda a, b: a.price, within="1m", grace=0, condition=lambda a, b: a.city == b.city)  # E: no such field
 bids.join(bids, lambda a, b: a.price, within="1m", grace=0, result_time="newest")  # E: no such choice

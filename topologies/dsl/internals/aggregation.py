@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from penstock.state.errors import TopologyError
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.internals.table_flow import TableFlow
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.aggregates import aggregate, expiring_aggregate
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
-from penstock.topologies.operators.tables.table_views import view_of_results
+from penstock.topologies.operators.tables.table_views import TableView, view_of_results
 from penstock.topologies.operators.windows import (
     custom_windows,
     evicting_windows,
@@ -105,6 +107,23 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> Aggregated:
         watermarked=request.by_watermark,
     )
     store, result = made.spec.stores[0], request.fold.result
-    view = None if result is None else view_of_results(store, request.value, result)
     late = dataclasses.replace(flow, port="late", key=first.key, value=first.value) if request.late else None
-    return Aggregated(TableFlow(flow, store, view=None if view is None else lambda: view), late)
+    view = _results(lambda: table.store, request.value, result, store)
+    table = TableFlow(flow, store, view=view, windows=request.windows, retention_named=request.retention_ms is not None)
+    return Aggregated(table, late)
+
+
+def _results(
+    store: Callable[[], StoreSpec], value: Serde[Any], result: Callable[[Any], Any] | None, first: StoreSpec
+) -> Callable[[], TableView] | None:
+    """What makes the view of a table that shows ``result`` of what its store holds, which is ``first`` for now: its
+    retention may change. ``None`` where the store is read as it is, or cannot be read."""
+    if result is None or view_of_results(first, value, result) is None:
+        return None
+
+    def made() -> TableView:
+        view = view_of_results(store(), value, result)
+        assert view is not None
+        return view
+
+    return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -11,7 +11,7 @@ from penstock.state.serdes.serde import JSON, Serde
 from penstock.topologies.dsl.typed import row_function
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.tree import Expression
-from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, match_stores
+from penstock.topologies.operators.patterns.pattern_match import MatchPatternSpec, WhenFull, match_stores
 from penstock.topologies.patterns.conditions import User
 from penstock.topologies.patterns.pattern import Pattern
 
@@ -35,6 +35,8 @@ def matched(
     order_by: Any,
     event_order: EventOrder,
     unbounded: bool,
+    max_partial_matches: int | None,
+    when_full: WhenFull,
     name: str | None,
 ) -> Matched:
     """Look for a pattern among the records of each key: see ``KStream.match``."""
@@ -52,6 +54,13 @@ def matched(
             f"operator {name!r}: partial matches of this pattern may wait for ever, so its state would only grow; add "
             ".within(…) to the pattern, or accept it by match(…, unbounded=True)"
         )
+    if max_partial_matches is not None and (type(max_partial_matches) is not int or max_partial_matches < 1):
+        raise TopologyError(
+            f"operator {name!r}: max_partial_matches={max_partial_matches!r} is no bound; give a number from 1 on, or "
+            "leave it out"
+        )
+    if when_full not in get_args(WhenFull):
+        raise TopologyError(f"operator {name!r}: when_full={when_full!r} is unknown; use 'shut_down' or 'drop_oldest'")
     flow = wiring.by_key(flow)
 
     def typed(condition: User) -> User:
@@ -66,6 +75,8 @@ def matched(
         select=None if select is None else check_function(select, name),
         order_by=None if order_by is None else row_function(order_by, name, flow, ("value",)),
         in_arrival_order=event_order == "arrival",
+        max_partial_matches=max_partial_matches,
+        when_full=when_full,
     )
     wiring.add(name, spec, flow)
     events = events_by_stage(flow.value)

@@ -49,6 +49,7 @@ class JoinKind:
 
 INNER = JoinKind("join", (False, False))
 LEFT = JoinKind("left-join", (True, False))
+RIGHT = JoinKind("right-join", (False, True))
 OUTER = JoinKind("outer-join", (True, True))
 
 

@@ -80,7 +80,7 @@ def _joined_with_versions(
         flow = dataclasses.replace(flow, operator=held, port=None)
     view = table.view
     join = StreamVersionedJoinSpec(stores=view.stores, joiner=joiner, view=view, history_ms=table.history_ms, left=left)
-    wiring.add_ports(name, join, {"in": flow, "table": table.flow})
+    wiring.add_ports(name, join, {"in": flow, "table": table.versioned.flow})
     return flow.behind(name, value=value)
 
 

@@ -50,6 +50,7 @@ def suppressed(
         uses_wall_time=clock == "wall",
         reads_wall_time=clock == "wall",
     )
+    table.silence_refused()
     flow.wiring.add(name, spec, flow)
     return TableFlow(flow.behind(name), inputs=(table,))
 

@@ -15,13 +15,18 @@ from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
-from penstock.topologies.operators.tables.table_operators import MaterializeSpec
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
 from penstock.topologies.operators.tables.table_views import TableView, view_of_store
+from penstock.topologies.windows import Windows, duration_ms
+
+JOINED_RETENTION_MS = duration_ms("1d")
+"""For how long joined tables keep windows that take no more records."""
 
 
 class TableFlow:
     """A table's changes (``flow``) and rows. ``store`` holds the rows. Without one, ``view`` makes the way to read them, and
-    ``inputs`` are the tables that must send old values if this one is to."""
+    ``inputs`` are the tables that must send old values if this one is to. ``windows``: those of the aggregation that the
+    table is the result of; ``retention_named``: the user said for how long its rows can be read."""
 
     def __init__(
         self,
@@ -30,12 +35,17 @@ class TableFlow:
         *,
         view: Callable[[], TableView] | None = None,
         inputs: tuple[TableFlow, ...] = (),
+        windows: Windows | None = None,
+        retention_named: bool = False,
     ) -> None:
         self.flow = flow
         self._store = store
         self._make_view = view
         self._inputs = inputs
+        self._windows = windows
+        self._retention_fixed = retention_named
         self._copy: TableFlow | None = None
+        self._copied_from: TableFlow | None = None
 
     @property
     def name(self) -> str:
@@ -86,7 +96,43 @@ class TableFlow:
         if kept_ms is not None:
             spec = dataclasses.replace(spec, stores=(store, expiry_store(name)), ttl_ms=kept_ms, silent=True)
         flow.wiring.add(name, spec, flow)
-        return TableFlow(dataclasses.replace(flow, operator=name, port=None), store)
+        made = TableFlow(dataclasses.replace(flow, operator=name, port=None), store)
+        made._copied_from = self
+        return made
+
+    def retain_for_lookups(self) -> None:
+        """Have rows of windows kept until the other side of a join looks them up. It may be behind, or close its windows
+        later than this table's aggregation does, which by default forgets them then. A retention that the user named
+        stays."""
+        for table in self._inputs:
+            table.retain_for_lookups()
+        graph = self.flow.wiring.graph
+        if self._windows is not None:
+            before = self._store
+            if (
+                before is None
+                or before.retention_ms is None
+                or self._windows.horizon_ms is None
+                or self._retention_fixed
+            ):
+                return
+            self._retention_fixed = True
+            self._store = dataclasses.replace(before, retention_ms=before.retention_ms + JOINED_RETENTION_MS)
+            graph.replace_store(before, self._store)
+        if self._copied_from is not None:
+            self._copied_from.retain_for_lookups()
+            spec = graph.operator(self.name)
+            kept_ms = self._copied_from._retained_ms()
+            if isinstance(spec, MaterializeSpec) and spec.ttl_ms is not None and kept_ms is not None:
+                graph.replace_operator(self.name, dataclasses.replace(spec, ttl_ms=max(spec.ttl_ms, kept_ms)))
+
+    @property
+    def versioned(self) -> TableFlow:
+        """Of a table with a history: the one whose stream time says how far it reaches."""
+        table = self
+        while table._inputs:
+            (table,) = table._inputs
+        return table
 
     def _retained_ms(self) -> int | None:
         """How long the windows are kept that the rows are of."""
@@ -145,6 +191,17 @@ class TableFlow:
         for table in self._inputs:
             table.request_olds()
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+
+    def silence_refused(self) -> None:
+        """Have a filtered table say nothing of rows that the filter refuses and refused, which it knows by old values: for
+        operators that such a change would move (Kafka Streams asks for old values there too)."""
+        if self._filtered_before():
+            self.request_olds()
+
+    def _filtered_before(self) -> bool:
+        tables = self._inputs if self._copied_from is None else (*self._inputs, self._copied_from)
+        spec = self.flow.wiring.graph.operator(self.name)
+        return isinstance(spec, TableFilterSpec) or any(table._filtered_before() for table in tables)
 
 
 def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:

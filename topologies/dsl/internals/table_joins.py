@@ -44,6 +44,8 @@ def joined(
     left, right = table.readable(), _with_same_keys(table, other, own).readable()
     if left.flow.out == right.flow.out:
         raise TopologyError(f"operator {own!r} joins table {left.name!r} with itself; use map_values")
+    left.retain_for_lookups()
+    right.retain_for_lookups()
     if keeps_left:
         left.request_olds()
     if keeps_right:
@@ -101,7 +103,9 @@ def joined_foreign(
             "table per key"
         )
     asking, asked = table.readable(), rows.readable()
+    asking.retain_for_lookups()
     asking.request_olds()
+    asked.silence_refused()
     keys, values = asking.flow.key, asking.flow.value
     checked = join_function(joiner, own, (asking.flow, asked.flow), nulls=(False, left), into=value)
     subscribe = ForeignKeySubscribeSpec(

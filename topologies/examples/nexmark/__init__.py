@@ -1,8 +1,9 @@
 """The Nexmark benchmark: an auction house as a stream of persons, auctions and bids, and the queries 0 to 22 on it.
 
 ``generator`` makes the stream, ``model`` has its schema, ``streams`` reads it, and the other modules hold the queries by
-what they show. Each query is a function that takes nothing and returns a topology, which reads the topic ``nexmark`` and
-writes the topic of its own name:
+what they show. Each query is a function that returns a topology, which reads the topic ``nexmark`` and writes the
+topic of its own name. It takes the benchmark's constants; ``constants`` has those of nexmark/nexmark, the defaults,
+and Beam's:
 
     penstock worker penstock.topologies.examples.nexmark.windows:q5
 

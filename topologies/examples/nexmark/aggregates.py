@@ -57,14 +57,14 @@ def _mean_price(offers: list[Offer]) -> int:
     return (2 * sum(o.bid.price for o in offers) + len(offers)) // (2 * len(offers))
 
 
-def q6() -> Topology:
-    """Average selling price by seller: of the winning bids of the last ten auctions that closed, by the times of these
+def q6(auctions: int = 10) -> Topology:
+    """Average selling price by seller: of the winning bids of the last auctions that closed, by the times of these
     bids. An auction is a window of its own, which closes when it expires."""
     nexmark = Nexmark("q6")
     open_for = nexmark.offers.group_by_key().windowed_by(custom(_open_for, max_size=HORIZON, grace=0))
     sold = open_for.reduce(better, emission="on_close").to_stream().group_by(col("auction.seller"))
-    last_ten = sold.aggregate(top_k(10, by=lambda o: (o.bid.dateTime, o.auction.id), value=Offer))
-    return nexmark.topology(last_ten.map_values(_mean_price, value=int))
+    latest = sold.aggregate(top_k(auctions, by=lambda o: (o.bid.dateTime, o.auction.id), value=Offer))
+    return nexmark.topology(latest.map_values(_mean_price, value=int))
 
 
 def _by_class(name: str, of: Any) -> Iterator[tuple[str, Expression]]:
@@ -128,9 +128,9 @@ def _ranked(auction: int, bids: list[Bid]) -> list[tuple[str, Bid]]:
     return [(f"{auction}/{rank}", bid) for rank, bid in enumerate(bids, 1)]
 
 
-def q19() -> Topology:
-    """The ten highest bids for each auction, the earlier first of equal ones, under ``<auction>/<rank>``."""
+def q19(ranks: int = 10) -> Topology:
+    """The highest bids for each auction, the earlier first of equal ones, under ``<auction>/<rank>``."""
     nexmark = Nexmark("q19")
-    top_ten = top_k(10, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
-    best = nexmark.bids.group_by(col("auction")).aggregate(top_ten).to_stream()
+    highest = top_k(ranks, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
+    best = nexmark.bids.group_by(col("auction")).aggregate(highest).to_stream()
     return nexmark.topology(best.flat_map(_ranked, key=str, value=Bid))

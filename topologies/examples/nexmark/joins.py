@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.topologies.examples.nexmark.model import Auction, Offer, Person
@@ -11,12 +13,12 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 
-def q3() -> Topology:
-    """Local item suggestion: who sells in Oregon, Idaho or California, and which auctions of category 10 they open. Both
+def q3(states: Sequence[str] = ("OR", "ID", "CA"), category: int = 10) -> Topology:
+    """Local item suggestion: who sells in Oregon, Idaho or California, and which auctions of a category they open. Both
     sides are kept for good, as tables that are joined by a foreign key, so that either may come first."""
     nexmark = Nexmark("q3")
-    people = nexmark.persons.filter_values(col("state").is_in("OR", "ID", "CA")).select_key(col("id")).to_table()
-    items = nexmark.auctions.filter_values(col("category") == 10).select_key(col("id")).to_table()
+    people = nexmark.persons.filter_values(col("state").is_in(*states)).select_key(col("id")).to_table()
+    items = nexmark.auctions.filter_values(col("category") == category).select_key(col("id")).to_table()
     found = struct(name=right("name"), city=right("city"), state=right("state"), id=left("id"))
     return nexmark.topology(items.join_foreign(people, col("seller"), found))
 
@@ -37,11 +39,11 @@ def _opened(seller: int, auction: Auction, so_far: Newcomer) -> Newcomer:
     return Newcomer(seller, so_far.name, True)
 
 
-def q8() -> Topology:
-    """Monitor new users: who registered and opened an auction in the same ten seconds."""
+def q8(size: int | str = "10s") -> Topology:
+    """Monitor new users: who registered and opened an auction in the same window."""
     nexmark = Nexmark("q8")
     registered, opened = nexmark.persons.group_by(col("id")), nexmark.auctions.group_by(col("seller"))
-    both = registered.cogroup(_registered).cogroup(opened, _opened).windowed_by(tumbling("10s", grace=0))
+    both = registered.cogroup(_registered).cogroup(opened, _opened).windowed_by(tumbling(size, grace=0))
     people = both.aggregate(lambda: Newcomer(0), value=Newcomer, emission="on_close").to_stream()
     new = people.filter_values(col("name").is_not_null() & col("opened"))
     return nexmark.topology(new.select(col("id"), col("name"), starttime=window_start()))
@@ -63,19 +65,19 @@ def q9() -> Topology:
     return nexmark.topology(nexmark.offers.group_by_key().reduce(better))
 
 
-def q13() -> Topology:
-    """Bounded side input: every bid with the text of its auction in a table of 10,000 rows, the topic
+def q13(rows: int = 10_000) -> Topology:
+    """Bounded side input: every bid with the text of its auction in a table of so many rows, the topic
     ``nexmark-side-input``, of which every task has all."""
     nexmark = Nexmark("q13")
     side = nexmark.builder.global_table("nexmark-side-input", key=int, value=str)
     fields = {name: left(name) for name in ("auction", "bidder", "price", "dateTime")}
-    return nexmark.topology(nexmark.bids.join_global(side, col("auction") % 10_000, struct(**fields, value=right())))
+    return nexmark.topology(nexmark.bids.join_global(side, col("auction") % rows, struct(**fields, value=right())))
 
 
-def q20() -> Topology:
-    """Expand bids: every bid for an auction of category 10 with that auction, whichever comes first."""
+def q20(category: int = 10) -> Topology:
+    """Expand bids: every bid for an auction of a category with that auction, whichever comes first."""
     nexmark = Nexmark("q20")
-    auctions = nexmark.auctions.filter_values(col("category") == 10).select_key(col("id"))
+    auctions = nexmark.auctions.filter_values(col("category") == category).select_key(col("id"))
     bids = nexmark.bids.select_key(col("auction"))
     both = struct(bid=left(), auction=right())
     return nexmark.topology(bids.join(auctions, both, within=HORIZON, grace=0))

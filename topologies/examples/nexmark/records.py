@@ -20,45 +20,45 @@ def q0() -> Topology:
     return nexmark.topology(nexmark.bids.select(*fields))
 
 
-def q1() -> Topology:
+def q1(euros: Decimal = EUROS) -> Topology:
     """Currency conversion: every bid with its price in euros, a decimal."""
     nexmark = Nexmark("q1")
-    euros = (col("price") * EUROS).alias("price")
-    bids = nexmark.bids.select(col("auction"), col("bidder"), euros, col("dateTime"), col("extra"))
+    price = (col("price") * euros).alias("price")
+    bids = nexmark.bids.select(col("auction"), col("bidder"), price, col("dateTime"), col("extra"))
     return nexmark.topology(bids)
 
 
-def q2() -> Topology:
-    """Selection: the bids for some auctions."""
+def q2(skip: int = 123) -> Topology:
+    """Selection: the bids for every ``skip``-th auction."""
     nexmark = Nexmark("q2")
-    chosen = nexmark.bids.filter_values(col("auction") % 123 == 0)
+    chosen = nexmark.bids.filter_values(col("auction") % skip == 0)
     return nexmark.topology(chosen.select(col("auction"), col("price")))
 
 
-def q10() -> Topology:
+def q10(size: int | str = "1m") -> Topology:
     """Log to partitioned files: every bid under the folder of its day and minute, ``2015-07-15/00:01``. One minute after the
     end of a minute, in event time, the topic ``q10-success`` says that its folder is complete, and how many bids it
     has."""
     nexmark = Nexmark("q10")
     bids = nexmark.bids.select_key(col("dateTime").format_time("%Y-%m-%d/%H:%M"))
-    minutes = bids.group_by_key().windowed_by(tumbling("1m", grace="1m")).count(emission="on_close")
+    minutes = bids.group_by_key().windowed_by(tumbling(size, grace="1m")).count(emission="on_close")
     minutes.to_stream(lambda window, count: window.key, key=str).to("q10-success")
     return nexmark.topology(bids)
 
 
-def q14() -> Topology:
+def q14(euros: Decimal = EUROS, low: int = 1_000_000, high: int = 50_000_000) -> Topology:
     """Calculation: bids of a middling price in euros, with the time of day and the number of letters ``c``."""
     nexmark = Nexmark("q14")
-    euros = col("price") * EUROS
+    price = col("price") * euros
     hour = col("dateTime").hour()
     night = (hour <= 6) | (hour >= 20)
-    chosen = nexmark.bids.filter_values((euros > 1_000_000) & (euros < 50_000_000))
+    chosen = nexmark.bids.filter_values((price > low) & (price < high))
     bids = chosen.select(
         col("auction"),
         col("bidder"),
         col("dateTime"),
         col("extra"),
-        price=euros,
+        price=price,
         bidTimeType=when(hour.between(8, 18)).then("dayTime").when(night).then("nightTime").otherwise("otherTime"),
         c_counts=col("extra").length() - col("extra").replace("c", "").length(),
     )

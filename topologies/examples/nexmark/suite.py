@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from penstock.topologies.examples.nexmark import aggregates, joins, records, windows
 from penstock.topologies.graph.topology import Topology
 
-QUERIES: Mapping[str, Callable[[], Topology]] = {
+QUERIES: Mapping[str, Callable[..., Topology]] = {
     "q0": records.q0,
     "q1": records.q1,
     "q2": records.q2,

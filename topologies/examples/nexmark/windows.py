@@ -20,42 +20,42 @@ def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) 
     return [*most, counted] if counted["num"] == most[0]["num"] else most
 
 
-def q5() -> Topology:
-    """Hot items: the auctions with the most bids within ten seconds, every two seconds. Counts leave when their window
-    closes, with its last moment for a time, so that all counts of a window meet in one of two seconds."""
+def q5(size: int | str = "10s", slide: int | str = "2s") -> Topology:
+    """Hot items: the auctions with the most bids within a window, at every slide. Counts leave when their window
+    closes, with its last moment for a time, so that all counts of a window meet in one of a slide."""
     nexmark = Nexmark("q5")
-    by_auction = nexmark.bids.group_by(col("auction")).windowed_by(hopping("10s", "2s", grace=0))
+    by_auction = nexmark.bids.group_by(col("auction")).windowed_by(hopping(size, slide, grace=0))
     counts = by_auction.count(emission="on_close").to_stream().with_timestamp(lambda record: record.key.end_ms - 1)
     by_window = counts.select(auction=key()["key"], num=value(), end=window_end()).group_by(col("end"))
-    ends = by_window.windowed_by(tumbling("2s", grace=0))
+    ends = by_window.windowed_by(tumbling(slide, grace=0))
     hottest = ends.aggregate(list, with_most, value=list, emission="on_close").to_stream()
     return nexmark.topology(hottest.flat_map_values(lambda most: most, value=dict).select(col("auction"), col("num")))
 
 
-def q7() -> Topology:
-    """Highest bid: the bids whose price is the highest of ten seconds. A bid at the end of a window, which is the first
+def q7(size: int | str = "10s") -> Topology:
+    """Highest bid: the bids whose price is the highest of their window. A bid at the end of a window, which is the first
     moment of the next one, counts for both."""
     nexmark = Nexmark("q7")
-    windows = nexmark.bids.group_by(col("dateTime").floor_time("10s")).windowed_by(tumbling("10s", grace=0))
+    windows = nexmark.bids.group_by(col("dateTime").floor_time(size)).windowed_by(tumbling(size, grace=0))
     highest = windows.aggregate(col("price").max(), emission="on_close").to_stream()
     ends = highest.with_timestamp(lambda record: record.key.end_ms).select_key(value())
-    return nexmark.topology(nexmark.bids.select_key(col("price")).join(ends, left(), before=0, after="10s", grace=0))
+    return nexmark.topology(nexmark.bids.select_key(col("price")).join(ends, left(), before=0, after=size, grace=0))
 
 
-def q11() -> Topology:
-    """User sessions: the bids that each user makes with less than ten seconds between them."""
+def q11(gap: int | str = "10s") -> Topology:
+    """User sessions: the bids that each user makes with less than a gap between them."""
     nexmark = Nexmark("q11")
-    sessions = nexmark.bids.group_by(col("bidder")).windowed_by(session("10s", grace=0, bounds="gap"))
+    sessions = nexmark.bids.group_by(col("bidder")).windowed_by(session(gap, grace=0, bounds="gap"))
     counts = sessions.count(emission="on_close").to_stream()
     fields = {"bidder": key()["key"], "bid_count": value(), "starttime": window_start(), "endtime": window_end()}
     return nexmark.topology(counts.select(**fields))
 
 
-def q12() -> Topology:
-    """Processing time windows: the bids of each user that were processed within ten seconds of the clock, whose readings
+def q12(size: int | str = "10s") -> Topology:
+    """Processing time windows: the bids of each user that were processed within a window of the clock, whose readings
     are journaled."""
     nexmark = Nexmark("q12")
-    windows = nexmark.bids.group_by(col("bidder")).windowed_by(tumbling("10s", time="processing"))
+    windows = nexmark.bids.group_by(col("bidder")).windowed_by(tumbling(size, time="processing"))
     counts = windows.count(emission="on_close").to_stream()
     fields = {"bidder": key()["key"], "bid_count": value(), "starttime": window_start(), "endtime": window_end()}
     return nexmark.topology(counts.select(**fields))

@@ -67,7 +67,7 @@ class _ExpiringAggregateOperator(RowOperator):
         with suppress(SerdeError):  # the row that has such a key meets it again
             self._state.load(self._key_serde.serialize_all([k for k in batch.keys if k is not None]))  # type: ignore[arg-type]  # no nulls
 
-    def before(self, ts: int) -> None:
+    def before(self, key: Any, value: Any, ts: int) -> None:
         read, shown = self._key_serde.deserialize, self._fold.shown
         for gone in self._expiry.gone(self.advance_stream_time(ts)):
             old = shown(gone.value) if self._sends_olds else None

@@ -3,6 +3,7 @@
 On stream time a record waits until the operator's stream time has reached its timestamp + ``hold_ms``; one that is later
 than that already goes on at once (Kafka Streams, KStream–KTable join with a grace period). On watermarks it waits for the
 watermark to reach its timestamp; one behind the watermark goes on at once. Equal timestamps keep their order of arrival.
+A record with a null key or a null value has no row to wait for: it goes on at once and does not move stream time.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class _GraceBufferOperator(RowOperator):
         """Nothing held is older; ``None``: unknown, the store is asked."""
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
+        if key is None or value is None:
+            self.emit_row(key, value, ts)
+            return
         on_watermarks = self._hold.uses_watermark
         passed_ms = self.watermark_ms if on_watermarks else self.advance_stream_time(ts) - self._hold.hold_ms
         if ts < passed_ms or (on_watermarks and ts == passed_ms):

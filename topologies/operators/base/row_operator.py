@@ -47,8 +47,8 @@ class RowOperator(Operator):
     def load(self, port: int, batch: Batch) -> None:
         """Fetch the state of records that come. It may be called for records that never do; it must not raise."""
 
-    def before(self, ts: int) -> None:
-        """A record of this time comes. What is emitted here stays when ``row`` raises; it must not raise itself."""
+    def before(self, key: Any, value: Any, ts: int) -> None:
+        """A record comes. What is emitted here stays when ``row`` raises; it must not raise itself."""
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         """One record."""
@@ -117,7 +117,7 @@ class RowOperator(Operator):
             self.old = None if olds is None else olds[i]
             self.headers = _NONE if headers is None else headers[i]
             self.retract = bool(self.headers) and RETRACTION in self.headers
-            self.before(ts)
+            self.before(key, value, ts)
             sent = len(self._out)
             try:
                 self.row(port, key, value, ts)

@@ -15,7 +15,7 @@ A restored buffer lacks what its changelog has dropped by age, as it may of reco
 broker's clock: what would have been emitted alone is then counted as ``expired``.
 
 Null values are dropped, null keys too by an inner join; where its side is to be kept, a record with a null key is emitted
-at once without a partner.
+at once without a partner. Neither moves stream time.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class _StreamStreamJoinOperator(RowOperator):
         """The other side's records that this one meets, by time, then arrival."""
         spec = self._spec
         before, after = (spec.before_ms, spec.after_ms) if port == LEFT else (spec.after_ms, spec.before_ms)
-        found = self._buffers[1 - port].fetch(key, max(ts - before, 0), max(ts + after, 0))
+        if ts + after < 0:
+            return []
+        found = self._buffers[1 - port].fetch(key, max(ts - before, 0), ts + after)
         if spec.condition is None:
             return list(found)
         if port == LEFT:
@@ -196,9 +198,11 @@ class _StreamStreamJoinOperator(RowOperator):
 
     # -- time ----------------------------------------------------------------------------------------------------
 
-    def before(self, ts: int) -> None:
+    def before(self, key: Any, value: Any, ts: int) -> None:
         """Stream time may move: emit those whose time for partners is over, forget what can meet nobody any more."""
-        if not self._spec.uses_watermark and ts > self.stream_time_ms:
+        if key is None or value is None or self._spec.uses_watermark:
+            return
+        if ts > self.stream_time_ms:
             self._emit_overdue(self.advance_stream_time(ts) - 1)
             self._expire(ts)
 

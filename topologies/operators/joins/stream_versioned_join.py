@@ -1,9 +1,11 @@
 """The join of a stream with a versioned table: each record meets the row as it was at the record's time.
 
-The in port ``table`` is given the table's changes, which emit nothing here: they tell how far the table's stream time is,
-because what lies further back than its history is gone: an inner join drops such a record, a left one meets nothing.
-With ``grace`` the stream waits in ``penstock.topologies.operators.base.grace_buffer`` before it comes here, so that
-updates that arrive late are seen. (Kafka Streams, KIP-914 and KIP-923; Flink's temporal join.)
+The in port ``table`` takes the table's changes, which emit nothing here: they say how far the table's stream time is. A
+record that is older than that less the history meets the newest version of its key, if that held already at the record's
+time: a row that never changed is always found. Replaced versions that lie further back than the history are gone: an inner
+join drops such a record and counts it as ``expired``, a left join meets nothing. With ``grace`` the stream waits in
+``penstock.topologies.operators.base.grace_buffer`` before it comes here, so that late updates are seen. (Kafka
+Streams, KIP-914 and KIP-923; Flink's temporal join.)
 """
 
 from __future__ import annotations
@@ -54,9 +56,11 @@ class _StreamVersionedJoinOperator(RowOperator):
         if key is None and not self._join.left:
             self.ctx.dropped("null_key")
             return
-        reachable = key is not None and ts >= self.stream_time_ms - self._join.history_ms
-        found = self._rows.as_of(key, ts) if reachable else None
+        horizon_ms = self.stream_time_ms - self._join.history_ms
+        found = None if key is None else self._rows.as_of(key, ts, horizon_ms)
         if found is not None:
             self.emit_row(key, self._join.joiner(value, found[0]), ts)
         elif self._join.left:
             self.emit_row(key, self._join.joiner(value, None), ts)
+        elif ts < horizon_ms and self._rows.get(key) is not None:
+            self.ctx.dropped("expired")

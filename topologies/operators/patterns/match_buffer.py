@@ -35,6 +35,8 @@ class EventBuffer:
         self._state = state
         self._next_ms: int | None = None
         """No event is earlier; ``None``: unknown, the store is asked."""
+        self._low = _FIRST
+        """Nor does any lie below: what was taken need not be passed again."""
 
     def add(self, ts: int, key: bytes, event: bytes) -> None:
         """Keep an event."""
@@ -42,7 +44,9 @@ class EventBuffer:
         number = 0 if found is None else _NUMBER.unpack(found[0])[0]
         stamp = max(ts, 0)
         self._state.put(_COUNTER, _NUMBER.pack(number + 1), stamp)
-        self._state.put(_NUMBER.pack(ts + _BIAS) + key + _NUMBER.pack(number), event, stamp)
+        raw = _NUMBER.pack(ts + _BIAS) + key + _NUMBER.pack(number)
+        self._state.put_new(raw, event, stamp)
+        self._low = min(self._low, raw)
         if self._next_ms is not None and ts < self._next_ms:
             self._next_ms = ts
 
@@ -52,14 +56,14 @@ class EventBuffer:
             return {}
         found: Waiting = {}
         taken: list[tuple[bytes, int]] = []
-        self._next_ms = _LAST_MS
-        for raw, event, stamp in self._state.range(_FIRST):
+        high = None if until_ms >= _LAST_MS else _NUMBER.pack(until_ms + 1 + _BIAS)
+        for raw, event, stamp in self._state.range(self._low, high):
             ts = _NUMBER.unpack_from(raw)[0] - _BIAS
-            if ts > until_ms:
-                self._next_ms = ts
-                break
             found.setdefault((ts, raw[8:-8]), []).append(event)
             taken.append((raw, stamp))
         for raw, stamp in taken:
             self._state.put(raw, None, stamp)
+        first = None if high is None else self._state.first(high)
+        self._next_ms = _LAST_MS if first is None else _NUMBER.unpack_from(first[0])[0] - _BIAS
+        self._low = high or self._low
         return found

@@ -19,9 +19,9 @@ import dataclasses
 from collections.abc import Callable
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Literal
 
-from penstock.state.errors import SerdeError
+from penstock.state.errors import SerdeError, UserError
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operator_api.batch import Batch
@@ -38,6 +38,7 @@ from penstock.topologies.patterns.state import NOTHING, KeyState, key_state_serd
 PORTS = ("matches", "timeouts", "late")
 _MATCHES, _TIMEOUTS, _LATE = range(3)
 _ALARM, _EVENT = range(2)
+WhenFull = Literal["shut_down", "drop_oldest"]
 
 
 def match_stores(name: str, key: Serde[Any], pattern: Pattern) -> tuple[StoreSpec, ...]:
@@ -50,13 +51,20 @@ def match_stores(name: str, key: Serde[Any], pattern: Pattern) -> tuple[StoreSpe
 class MatchPatternSpec(OperatorSpec):
     """See the module. ``stores``: those of ``match_stores``. ``value_serde`` is that of the events, ``select`` makes a
     match's value of its events by stage, ``order_by`` what events of a key and time are sorted by. Records without key or
-    value are dropped and counted."""
+    value are dropped and counted.
+
+    ``max_partial_matches``: how many a key may have behind an event (``None``: any number). ``when_full``: ``shut_down``
+    stops the application; ``drop_oldest`` forgets those that began first, and counts them as dropped for the reason
+    ``partial_matches``. The counters ``partial_matches_added`` and ``partial_matches_removed`` tell how their number
+    goes."""
 
     pattern: Pattern
     value_serde: Serde[Any]
     select: Callable[[dict[str, list[Any]]], Any] | None = None
     order_by: Callable[[Any], Any] | None = None
     in_arrival_order: bool = False
+    max_partial_matches: int | None = None
+    when_full: WhenFull = "shut_down"
     out_ports: tuple[str, ...] = PORTS
     uses_watermark: bool = True
     emits: Emits = "insert"
@@ -73,7 +81,12 @@ class MatchPatternSpec(OperatorSpec):
             "pattern": self.pattern.shape(),
             "within": "unbounded" if within is None else f"{within} ms",
             "order": "arrival" if self.in_arrival_order else "event time",
-        }
+        } | self._limit()
+
+    def _limit(self) -> dict[str, Any]:
+        if self.max_partial_matches is None:
+            return {}
+        return {"max_partial_matches": self.max_partial_matches, "when_full": self.when_full}
 
 
 class _MatchPatternOperator(RowOperator):
@@ -88,6 +101,7 @@ class _MatchPatternOperator(RowOperator):
         self._select = spec.select
         self._order_by = spec.order_by
         self._at_once = spec.in_arrival_order
+        self._most, self._when_full = spec.max_partial_matches, spec.when_full
         self._due: list[tuple[int, int, bytes]] = []
         """What is left to do up to ``_until_ms``, while a watermark is worked off."""
         self._until_ms: int | None = None
@@ -146,6 +160,7 @@ class _MatchPatternOperator(RowOperator):
         if found is not None and found[0].alarm_ms == time:
             outcome = self._matcher.advance(found[0]._replace(alarm_ms=None), time)
             self._finish(name, self._key.deserialize(name), time, outcome)
+            self._count(len(found[0].partials), len(outcome.state.partials))
 
     def _take_all(self, name: bytes, ts: int, events: list[bytes]) -> None:
         key = self._key.deserialize(name)
@@ -164,8 +179,27 @@ class _MatchPatternOperator(RowOperator):
         advanced = self._matcher.advance(before, ts)
         stepped = self._matcher.step(advanced.state, value, ts, self.wall_ms, data)
         outcome = MatchStep(stepped.state, advanced.matches + stepped.matches, advanced.timeouts)
+        if self._most is not None and len(outcome.state.partials) > self._most:
+            outcome = self._limited(key, outcome, self._most)
         if outcome.state is not before:
             self._finish(name, key, ts, outcome)
+            self._count(len(before.partials), len(outcome.state.partials))
+
+    def _limited(self, key: Any, outcome: MatchStep, most: int) -> MatchStep:
+        count = len(outcome.state.partials)
+        if self._when_full == "shut_down":
+            raise UserError(
+                f"operator {self.ctx.name}: key {key!r:.100} has {count} partial matches, of at most {most}; nothing of this "
+                "batch is committed. Raise max_partial_matches, narrow the pattern or its within, or let those that began "
+                "first go with when_full='drop_oldest'"
+            )
+        self.ctx.dropped("partial_matches", count - most)
+        left = self._matcher.limited(outcome.state, most)
+        return MatchStep(left.state, outcome.matches + left.matches, outcome.timeouts)
+
+    def _count(self, before: int, after: int) -> None:
+        if before != after:
+            self.ctx.count(f"partial_matches_{'added' if after > before else 'removed'}", abs(after - before))
 
     def _finish(self, name: bytes, key: Any, time: int, outcome: MatchStep) -> None:
         """Store and hand out what came of an event or an alarm; the user's function comes first, as it may fail."""

@@ -136,7 +136,7 @@ class _TableAggregateOperator(RowOperator):
         with suppress(SerdeError):  # the row that has such a key meets it again
             self._state.load(self._key_serde.serialize_all([k for k in batch.keys if k is not None]))  # type: ignore[arg-type]  # no nulls
 
-    def before(self, ts: int) -> None:
+    def before(self, key: Any, value: Any, ts: int) -> None:
         if self._expiry is not None:
             read = self._key_serde.deserialize
             for gone in self._expiry.gone(self.advance_stream_time(ts)):

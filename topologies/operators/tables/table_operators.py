@@ -168,7 +168,7 @@ class _ExpiringMaterializeOperator(_MaterializeOperator):
         self._silent = spec.silent
         self._reads = True
 
-    def before(self, ts: int) -> None:
+    def before(self, key: Any, value: Any, ts: int) -> None:
         for gone in self._expiry.gone(self.advance_stream_time(ts)):
             if self._silent:
                 continue

@@ -152,9 +152,9 @@ class _Computed:
         self._fn = fn
         self.load = source.load
 
-    def as_of(self, key: Any, time_ms: int) -> TableRow | None:
-        """The row as it was at a time, of a versioned table."""
-        return self._result(key, self._source.as_of(key, time_ms))  # type: ignore[attr-defined]  # VersionedRows
+    def as_of(self, key: Any, time_ms: int, horizon_ms: int) -> TableRow | None:
+        """The row as it was at a time, of a versioned table (``VersionedRows``)."""
+        return self._result(key, self._source.as_of(key, time_ms, horizon_ms))  # type: ignore[attr-defined]  # VersionedRows
 
     def get(self, key: Any) -> TableRow | None:
         return self._result(key, self._source.get(key))

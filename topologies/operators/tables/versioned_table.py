@@ -3,7 +3,8 @@
 A version holds from its timestamp until that of the next (``[valid from, valid to)``); a null value is a version too: the
 row is gone. An update that is older than the table's stream time less the history is dropped and counted; one that is
 older than the latest version of its key is stored but not passed on, since the row of now does not change. Reads as of a
-time before stream time less the history find nothing. (Kafka Streams, KIP-889 and KIP-914.)
+time before stream time less the history find the newest version of a key, if it held then already, and nothing else: a row
+that is not replaced never expires. (Kafka Streams, KIP-889 and KIP-914.)
 
 Versions that no read can reach any more are removed: those that were replaced that long ago, and the tombstones of rows that
 have been gone for that long. Every update removes those of its own key, and looks at a few entries further on in the store,
@@ -169,7 +170,8 @@ class VersionedRows:
         found = self._versions.latest(self._write(key))
         return None if found is None or found[0] is None else found
 
-    def as_of(self, key: Any, time_ms: int) -> tuple[Any, int] | None:
-        """The row as it was at a time."""
-        found = self._versions.as_of(self._write(key), time_ms)
-        return None if found is None or found[0] is None else found
+    def as_of(self, key: Any, time_ms: int, horizon_ms: int) -> tuple[Any, int] | None:
+        """The row as it was at a time. Before ``horizon_ms``, only the newest version is known."""
+        store_key = self._write(key)
+        found = self._versions.as_of(store_key, time_ms) if time_ms >= horizon_ms else self._versions.latest(store_key)
+        return None if found is None or found[0] is None or found[1] > time_ms else found

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 from penstock.state.log import Windowed
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.topologies.operator_api.operator import OperatorContext
-from penstock.topologies.operators.aggregates.aggregate import AggregateSpec
 from penstock.topologies.operators.base.entry_index import EntryIndex, Place
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.base.store_timers import TimerQueue
 from penstock.topologies.operators.windows.window_aggregate import LATE_PORT
-from penstock.topologies.operators.windows.window_closing import ClosingTime
+from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec
 
 LONG = struct.Struct(">q")
 
@@ -43,16 +42,16 @@ class WindowUpdate(NamedTuple):
 class DataDrivenAggregateOperator(RowOperator):
     """Subclasses have ``changes`` and ``bounds``."""
 
-    def __init__(
-        self, ctx: OperatorContext, spec: AggregateSpec, clock: ClosingTime, keep_ms: int, closes_after_ms: int
-    ) -> None:
+    def __init__(self, ctx: OperatorContext, spec: ClosingAggregateSpec, keep_ms: int, closes_after_ms: int) -> None:
         """A window at place (time, …) closes when T reaches time + ``closes_after_ms``, and is kept until T passes time +
         ``keep_ms``."""
         super().__init__(ctx, spec)
         self.fold = spec.fold
         self.index = EntryIndex(SegmentedState(ctx.state(spec.store.name)))
         self._emission = spec.emission
-        self._clock = clock
+        self._clock = spec.clock
+        self._input_times = spec.input_times()
+        self.input_times_ms = None if self._input_times is None else self._input_times.saved
         self._keep_ms = keep_ms
         self._closes_after_ms = closes_after_ms
         self._key_serde = spec.store.key_serde
@@ -126,7 +125,8 @@ class DataDrivenAggregateOperator(RowOperator):
             self.ctx.dropped("null_key" if key is None else "null_value")
             return
         at = self.wall_ms if self._clock == "wall" else ts
-        now_ms = max(self.stream_time_ms, self.watermark_ms + 1 if self._clock == "watermark" else at)
+        before_ms = self.stream_time_ms if self._input_times is None else self._input_times.of(port)
+        now_ms = max(before_ms, self.watermark_ms + 1 if self._clock == "watermark" else at)
         data = self._key_serde.serialize(key)
         changes, taken = self.changes(port, key, data, value, at, now_ms)
         if changes:
@@ -135,6 +135,8 @@ class DataDrivenAggregateOperator(RowOperator):
             self.ctx.dropped("late")
             if self._late_port:
                 self.emit_row(key, value, ts, port=LATE_PORT)
+        if self._input_times is not None:
+            self._input_times.show(port, now_ms)
         self._move(now_ms)
 
     def _apply(self, key: Any, data: bytes, changes: list[WindowUpdate]) -> None:

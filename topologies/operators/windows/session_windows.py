@@ -29,7 +29,7 @@ from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOper
 from penstock.topologies.operators.base.entry_index import Place
 from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.windows.data_driven_windows import LONG, DataDrivenAggregateOperator, WindowUpdate
-from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of
+from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of, retained_ms
 from penstock.topologies.windows import SessionWindows
 from penstock.topologies.windows.base import check_end
 
@@ -64,7 +64,9 @@ def build_operator(request: Aggregation) -> BuiltOperator:
             f"operator {request.name!r}: with a gap function nothing says how long sessions are to be kept; "
             "give windowed_by(…, retention=…), the longest gap + grace"
         )
-    retention_ms = request.retention_ms or 2 * windows.gap_ms + windows.grace_ms
+    retention_ms, lag_ms = request.retention_ms, None
+    if windows.gap_fn is None:
+        retention_ms, lag_ms = retained_ms(request, 2 * windows.gap_ms + windows.grace_ms)
     value = request.value
     if windows.gap_fn is not None and windows.bounds == "records":
         # the store's keys are not the rows' keys: no row can be looked up in it, and the other name says so
@@ -81,6 +83,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         fold=request.fold,
         windows=windows,
         clock=clock,
+        lag_ms=lag_ms,
         uses_watermark=clock == "watermark",
         uses_wall_time=clock == "wall",
         reads_wall_time=clock == "wall",
@@ -111,7 +114,7 @@ class _SessionAggregateOperator(DataDrivenAggregateOperator):
         past_reach_ms = windows.grace_ms + (0 if self._half_open else 1)
         behind_ms = 0 if self._by_reach else windows.gap_ms
         kept_ms = retention_ms if windows.gap_fn is not None else retention_ms - windows.gap_ms
-        super().__init__(ctx, spec, spec.clock, kept_ms + behind_ms, past_reach_ms + behind_ms)
+        super().__init__(ctx, spec, kept_ms + behind_ms, past_reach_ms + behind_ms)
         self._past_reach_ms = past_reach_ms
 
     # -- stored sessions -----------------------------------------------------------------------------------------

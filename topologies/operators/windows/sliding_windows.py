@@ -27,7 +27,7 @@ from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOper
 from penstock.topologies.operators.base.entry_index import EntryIndex, Place
 from penstock.topologies.operators.base.store_timers import timer_store
 from penstock.topologies.operators.windows.data_driven_windows import DataDrivenAggregateOperator, WindowUpdate
-from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of
+from penstock.topologies.operators.windows.window_closing import ClosingAggregateSpec, clock_of, retained_ms
 from penstock.topologies.windows import SlidingWindows
 
 
@@ -47,7 +47,8 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     windows = request.windows
     assert isinstance(windows, SlidingWindows)
     # the right window of the last record of a window that ends before a record may still be open
-    retention_ms = max(request.retention_ms or 0, windows.horizon_ms + 1)
+    least_ms = windows.horizon_ms + 1
+    retention_ms, lag_ms = retained_ms(request, least_ms)
     clock = clock_of(request)
     store = StoreSpec(
         request.name,
@@ -55,7 +56,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         request.key,
         request.value,
         window_size_ms=windows.difference_ms,
-        retention_ms=retention_ms,
+        retention_ms=max(retention_ms, least_ms),
     )
     spec = SlidingAggregateSpec(
         in_ports=request.in_ports,
@@ -67,6 +68,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         fold=request.fold,
         windows=windows,
         clock=clock,
+        lag_ms=lag_ms,
         uses_watermark=clock == "watermark",
     )
     return BuiltOperator(spec, _key_serde(request.key, windows))
@@ -82,7 +84,7 @@ class _SlidingAggregateOperator(DataDrivenAggregateOperator):
     def __init__(self, ctx: OperatorContext, spec: SlidingAggregateSpec) -> None:
         windows = spec.windows
         closes_after_ms = windows.difference_ms + windows.grace_ms + 1
-        super().__init__(ctx, spec, spec.clock, spec.store.retention_ms or 0, closes_after_ms)
+        super().__init__(ctx, spec, spec.store.retention_ms or 0, closes_after_ms)
         self._difference_ms = windows.difference_ms
         self._grace_ms = windows.grace_ms
 

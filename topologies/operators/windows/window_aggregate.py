@@ -78,7 +78,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     def __init__(self, ctx: OperatorContext, spec: WindowAggregateSpec) -> None:
         super().__init__(ctx, spec)
-        self.close_by(spec.windows, spec.clock)
+        self.close_by(spec.windows, spec.clock, spec.input_times())
         self._size_ms = spec.windows.length_ms
         self._aligned = _aligned(spec.windows)
         self.in_columns = self.in_columns and _in_columns(spec.windows)

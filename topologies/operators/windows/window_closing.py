@@ -1,8 +1,9 @@
 """When windows close: the base of aggregations over windows that are ordered in time (``SpanWindows``).
 
-The operator's time T is its stream time (the highest timestamp it has seen, the record at hand included), or the task's
-watermark + 1, or processing time. A window takes records while its end + grace > T. T is kept in ``stream_time_ms``, which
-is committed with the offsets, so that a restart closes nothing twice.
+The operator's time T is its stream time (the highest timestamp it has seen, the present record included; of a cogroup, the
+highest of the record's own input), or the task's watermark + 1, or processing time. A window takes records while its
+end + grace > T. T is kept in ``stream_time_ms``, which is committed with the offsets, so that a restart closes nothing
+twice.
 
 Only the *floor* matters to a record: the lowest start of a window that is still open. So a batch is cut where the floor
 moves, and each piece is handled as a whole. What closes is emitted with the order of the record that moved time, or, by
@@ -25,6 +26,7 @@ from penstock.topologies.operator_api.required_columns import InputMode, Require
 from penstock.topologies.operators.aggregates.aggregate import AggregateOperator, AggregateSpec
 from penstock.topologies.operators.aggregates.fold import Aggregation
 from penstock.topologies.operators.columnar.input_modes import counting_way
+from penstock.topologies.operators.input_times import InputTimes
 from penstock.topologies.windows import SpanWindows, Windows
 
 LAST_TIME_MS = 1 << 62
@@ -40,12 +42,32 @@ def clock_of(request: Aggregation) -> ClosingTime:
     return "watermark" if request.by_watermark else "stream_time"
 
 
+LAG_MS = 86_400_000
+"""By how much an input of a cogroup may lie behind the others, unless the user names a retention."""
+
+
+def retained_ms(request: Aggregation, least_ms: int) -> tuple[int, int | None]:
+    """For how long windows are kept (by default ``least_ms``), and by how much an input may lie behind the others
+    (``None``: they have one stream time)."""
+    named_ms = request.retention_ms
+    one_time = len(request.fold.adders) == 1 or request.emission == "on_close" or clock_of(request) != "stream_time"
+    if one_time:
+        return named_ms or least_ms, None
+    return (least_ms + LAG_MS, LAG_MS) if named_ms is None else (named_ms, max(named_ms - least_ms, 0))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingAggregateSpec(AggregateSpec):
-    """``AggregateSpec`` per window. ``clock``: what closes them."""
+    """``AggregateSpec`` per window. ``clock``: what closes them. ``lag_ms``: each input has a stream time of its own
+    (``penstock.topologies.operators.input_times``); ``None``: all have one."""
 
     windows: Windows
     clock: ClosingTime = "stream_time"
+    lag_ms: int | None = None
+
+    def input_times(self) -> InputTimes | None:
+        """Of a new operator."""
+        return None if self.lag_ms is None else InputTimes(self.in_ports, self.lag_ms)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         return counting_way(None, why_rows="its windows are neither tumbling nor hopping ones")
@@ -62,10 +84,12 @@ class ClosingAggregateOperator(AggregateOperator):
 
     looks_back = False
 
-    def close_by(self, windows: SpanWindows, clock: ClosingTime) -> None:
+    def close_by(self, windows: SpanWindows, clock: ClosingTime, input_times: InputTimes | None = None) -> None:
         """Part of making one."""
         self._windows = windows
         self._clock = clock
+        self._input_times = input_times
+        self.input_times_ms = None if input_times is None else input_times.saved
         self._grace_ms = windows.grace_ms
         self.floor = 0
         """The lowest start of a window that is open; below 0 where one began before 1970."""
@@ -123,7 +147,9 @@ class ClosingAggregateOperator(AggregateOperator):
         batch = self.usable(batch)
         if not len(batch):
             return
-        if self._clock == "stream_time":
+        if self._input_times is not None:
+            self._by_time_of_input(port, batch, self._input_times)
+        elif self._clock == "stream_time":
             self._by_stream_time(port, batch)
         elif self._clock == "watermark":
             self._by_watermark(port, batch)
@@ -154,6 +180,15 @@ class ClosingAggregateOperator(AggregateOperator):
             batch = batch.slice(start, len(times))
         self._move(latest, _order_at(batch, 0))
         self.take(port, batch)
+
+    def _by_time_of_input(self, port: int, batch: Batch, times: InputTimes) -> None:
+        """By the stream time of the records' own input. ``stream_time_ms`` is the highest of all between the calls."""
+        highest = self.stream_time_ms
+        self.stream_time_ms = times.of(port)
+        self._set_floor()
+        self._by_stream_time(port, batch)
+        times.show(port, self.stream_time_ms)
+        self.stream_time_ms = max(highest, self.stream_time_ms)
 
     def _moves(self, times: list[int] | Ints) -> Iterator[tuple[int, int]]:
         """Places and times of the records that move the floor; whoever asks for the next one has moved it."""

@@ -12,7 +12,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator
 from penstock.topologies.operators.windows.pane_aggregate import by_panes, pays
 from penstock.topologies.operators.windows.window_aggregate import FOREVER_MS, WindowAggregateSpec
-from penstock.topologies.operators.windows.window_closing import clock_of
+from penstock.topologies.operators.windows.window_closing import clock_of, retained_ms
 from penstock.topologies.windows import END_OF_TIME_MS, SpanWindows
 
 
@@ -21,13 +21,16 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     windows = request.windows
     assert isinstance(windows, SpanWindows)
     check_closes(request)
+    retention_ms, lag_ms = request.retention_ms or FOREVER_MS, None
+    if windows.horizon_ms is not None:
+        retention_ms, lag_ms = retained_ms(request, windows.horizon_ms)
     store = StoreSpec(
         request.name,
         "window",
         request.key,
         request.value,
         window_size_ms=windows.length_ms,
-        retention_ms=request.retention_ms or windows.horizon_ms or FOREVER_MS,
+        retention_ms=retention_ms,
     )
     spec = WindowAggregateSpec(
         in_ports=request.in_ports,
@@ -39,6 +42,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         fold=request.fold,
         windows=windows,
         clock=clock_of(request),
+        lag_ms=lag_ms,
         uses_watermark=clock_of(request) == "watermark",
         uses_wall_time=clock_of(request) == "wall",
         reads_wall_time=clock_of(request) == "wall",

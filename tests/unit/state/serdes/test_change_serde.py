@@ -37,3 +37,9 @@ def test_a_change_of_nothing_is_refused() -> None:
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(SerdeError, match="no change of a table's row"):
         SERDE.deserialize(data)
+
+
+def test_a_length_without_an_end_is_refused_at_its_sixth_byte() -> None:
+    for data in (b"\xff" * 200_000 + b"\x02", b"\xff" * 5 + b"\x01\x02", b"\xff\x02\xff\x02"):
+        with pytest.raises(SerdeError, match="is no change of a table's row"):
+            SERDE.deserialize(data)

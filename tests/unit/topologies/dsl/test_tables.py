@@ -175,7 +175,8 @@ def test_windowed_tables_join_by_key_and_window() -> None:
 
 def test_rows_of_windows_are_kept_as_long_as_the_windows() -> None:
     builder = numbers()
-    counts = builder.stream("s").group_by_key().windowed_by(tumbling("10ms", grace="5ms")).count()
+    windows = tumbling("10ms", grace="5ms")
+    counts = builder.stream("s").group_by_key().windowed_by(windows, retention="15ms").count()
     big = counts.filter(lambda k, v: v > 0, name="big")
     big.join(counts.map_values(lambda v: -v), lambda x, y: x + y, name="joined").to("out")
     with TopologyTestDriver(builder) as driver:

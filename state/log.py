@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias
+
+from penstock.state.type_parameters import K, V
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = tuple[Header, ...]
@@ -29,18 +31,18 @@ class TaskId(NamedTuple):
         return f"{self.subtopology}_{self.partition}"
 
 
-class Record(NamedTuple):
+class Record(NamedTuple, Generic[K, V]):
     """One record as user code sees it. ``timestamp_ms`` is event time; ``None`` key or value is a real null."""
 
-    key: Any
-    value: Any
+    key: K
+    value: V
     timestamp_ms: int = 0
     headers: Headers = ()
 
 
-class Windowed(NamedTuple):
+class Windowed(NamedTuple, Generic[K]):
     """The key of a windowed aggregate: the record's key and the window ``[start_ms, end_ms)``."""
 
-    key: Any
+    key: K
     start_ms: int
     end_ms: int

@@ -20,14 +20,13 @@ import struct
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeAlias
 
 import msgspec
 import orjson
 
 from penstock.state.errors import SerdeError
-
-T = TypeVar("T")
+from penstock.state.type_parameters import T
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -263,7 +262,12 @@ def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:
     return Serde(f"optional({inner.name})", serialize, deserialize, immutable=inner.immutable)
 
 
-def serde_of(like: Any) -> Serde[Any]:
+SerdeName: TypeAlias = Literal["bytes", "string", "int", "int32", "float", "json"]
+SerdeLike: TypeAlias = type[T] | Serde[T] | SerdeName
+"""What stands for a serde: the type of the values, a ``Serde``, or the name of one of those above."""
+
+
+def serde_of(like: SerdeLike[T]) -> Serde[T]:
     """The serde that a user means by ``like``: a ``Serde``, a type (``str``, ``int``, ``float``, ``bytes``, ``dict``,
     ``list``, a Struct, a dataclass) or a name (``"string"``, ``"json"``…). Raises ``SerdeError`` for anything else."""
     if isinstance(like, Serde):

@@ -22,17 +22,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol
 
 from penstock.state.serdes.serde import Serde
+from penstock.state.type_parameters import S
 
 StoreKind = Literal["key_value", "window", "key_window", "session", "list", "versioned"]
 SEGMENTED: frozenset[StoreKind] = frozenset({"key_window", "session", "list"})
 
 
 @dataclasses.dataclass(frozen=True)
-class StoreSpec:
-    """One store of a topology.
+class StoreSpec(Generic[S]):
+    """One store of a topology. ``S``: what a processor gets to see of it, such as ``KeyValueStore[str, int]``.
 
     ``retention_ms`` (all but key-value stores): what is older than stream time - retention may be dropped.
     ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic reuses

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from penstock.state.log import Windowed
+from penstock.state.serdes.serde import SerdeLike, serde_of
 from penstock.state.stores.segmented_store import SegmentedEntry, SegmentedState
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView, window_floor, window_key
-
-K = TypeVar("K")
-V = TypeVar("V")
+from penstock.state.type_parameters import K, V
 
 
 class KeyValueStore(Generic[K, V]):
@@ -139,29 +138,29 @@ class SessionStore(Generic[K, V]):
         self.timestamp_ms = timestamp_ms
         """Written with the next deletions; a session's own time is its end."""
 
-    def put(self, session: Windowed, value: V | None) -> None:
+    def put(self, session: Windowed[K], value: V | None) -> None:
         """Set a session's value; ``None`` deletes it."""
         timestamp_ms = self.timestamp_ms if value is None else session.end_ms
         self._store.put(
             self._keys.serialize(session.key), session.end_ms, _start(session.start_ms), value, timestamp_ms
         )
 
-    def get(self, session: Windowed) -> V | None:
+    def get(self, session: Windowed[K]) -> V | None:
         """The value of one session."""
         found = self._store.get(self._keys.serialize(session.key), session.end_ms, _start(session.start_ms))
         return None if found is None else found[0]
 
-    def find(self, key: K, earliest_end_ms: int, latest_start_ms: int) -> Iterator[tuple[Windowed, V]]:
+    def find(self, key: K, earliest_end_ms: int, latest_start_ms: int) -> Iterator[tuple[Windowed[K], V]]:
         """A key's sessions that end then or later and start then or earlier, by end, then start."""
         for entry in self._store.fetch(self._keys.serialize(key), earliest_end_ms, _FOREVER):
             if int.from_bytes(entry.suffix, "big") <= latest_start_ms:
                 yield self._session(entry), entry.value
 
-    def fetch(self, key: K) -> Iterator[tuple[Windowed, V]]:
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
         """A key's sessions, by end, then start."""
         return self.find(key, 0, _FOREVER)
 
-    def all(self) -> Iterator[tuple[Windowed, V]]:
+    def all(self) -> Iterator[tuple[Windowed[K], V]]:
         """Every session, by end, then start, then key."""
         for entry in sorted(self._store.scan(0, _FOREVER), key=lambda e: (e.time_ms, e.suffix, e.key)):
             yield self._session(entry), entry.value
@@ -170,7 +169,7 @@ class SessionStore(Generic[K, V]):
         """Sessions that end before are gone for every reader from now on. The operator calls it."""
         self._store.expire_before(end_ms)
 
-    def _session(self, entry: SegmentedEntry) -> Windowed:
+    def _session(self, entry: SegmentedEntry) -> Windowed[K]:
         return Windowed(self._keys.deserialize(entry.key), int.from_bytes(entry.suffix, "big"), entry.time_ms)
 
 
@@ -193,39 +192,35 @@ def store_facade(state: KeyValueStoreView) -> Store:
     return made.get(state.spec.kind, KeyValueStore)(state)
 
 
-def key_value_store(name: str, *, key: Any, value: Any, changelog: bool = True) -> StoreSpec:
+def key_value_store(
+    name: str, *, key: SerdeLike[K], value: SerdeLike[V], changelog: bool = True
+) -> StoreSpec[KeyValueStore[K, V]]:
     """The spec of a key-value store for a processor."""
-    from penstock.state.serdes.serde import serde_of
-
     return StoreSpec(name, "key_value", serde_of(key), serde_of(value), changelog)
 
 
 def window_store(
-    name: str, *, key: Any, value: Any, size_ms: int, retention_ms: int, changelog: bool = True
-) -> StoreSpec:
+    name: str, *, key: SerdeLike[K], value: SerdeLike[V], size_ms: int, retention_ms: int, changelog: bool = True
+) -> StoreSpec[WindowStore[K, V]]:
     """The spec of a window store for a processor. Entries whose window started more than ``retention_ms`` before the
     processor's stream time are dropped, in steps of a tenth of that, of an hour at most."""
-    from penstock.state.serdes.serde import serde_of
-
     return StoreSpec(
         name, "window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms
     )
 
 
-def session_store(name: str, *, key: Any, value: Any, retention_ms: int, changelog: bool = True) -> StoreSpec:
+def session_store(
+    name: str, *, key: SerdeLike[K], value: SerdeLike[V], retention_ms: int, changelog: bool = True
+) -> StoreSpec[SessionStore[K, V]]:
     """The spec of a session store for a processor. Sessions that ended more than ``retention_ms`` before the processor's
     stream time are dropped, in steps as those of ``window_store``."""
-    from penstock.state.serdes.serde import serde_of
-
     return StoreSpec(name, "session", serde_of(key), serde_of(value), changelog, retention_ms=retention_ms)
 
 
 def key_window_store(
-    name: str, *, key: Any, value: Any, size_ms: int, retention_ms: int, changelog: bool = True
-) -> StoreSpec:
+    name: str, *, key: SerdeLike[K], value: SerdeLike[V], size_ms: int, retention_ms: int, changelog: bool = True
+) -> StoreSpec[KeyWindowStore[K, V]]:
     """As ``window_store``, laid out by key."""
-    from penstock.state.serdes.serde import serde_of
-
     return StoreSpec(
         name, "key_window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.log import Headers, Record, TaskId, TopicPartition
@@ -28,6 +28,7 @@ from penstock.state.serdes.serde import Serde, taking_dicts
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.typed_stores import store_facade
+from penstock.state.type_parameters import S
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
@@ -35,17 +36,20 @@ from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
-from penstock.topologies.graph.topology import Topology
+from penstock.topologies.graph.topology import GraphBuilder, Topology
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.builder import StreamsBuilder
 
 OpenBackend = Callable[[TaskId, Sequence[StoreSpec]], StateBackend]
 
 
 class TopologyTestDriver:
-    """See the module. ``topology`` may be a ``Topology`` or anything with ``build()``."""
+    """See the module. ``topology`` may also be a builder of one."""
 
     def __init__(
         self,
-        topology: Any,
+        topology: Topology | StreamsBuilder | GraphBuilder,
         *,
         application_id: str = "test",
         partitions: int = 1,
@@ -136,8 +140,8 @@ class TopologyTestDriver:
     def pipe(
         self,
         topic: str,
-        key: Any,
-        value: Any,
+        key: object,
+        value: object,
         timestamp_ms: int = 0,
         headers: Headers = (),
         *,
@@ -414,8 +418,15 @@ class TopologyTestDriver:
         """Whether an operator asked its worker to stop."""
         return any(task.requests.shutdown for task in self.tasks.values())
 
-    def store(self, name: str, partition: int = 0) -> Any:
-        """A store, as a ``KeyValueStore`` or ``WindowStore``, uncommitted writes included."""
+    @overload
+    def store(self, store: StoreSpec[S], partition: int = 0) -> S: ...
+
+    @overload
+    def store(self, store: str, partition: int = 0) -> Any: ...
+
+    def store(self, store: StoreSpec[S] | str, partition: int = 0) -> Any:
+        """A store by its spec or name, as a ``KeyValueStore`` or ``WindowStore``, uncommitted writes included."""
+        name = store if isinstance(store, str) else store.name
         for task in self.tasks.values():
             if name in task.stores and task.id.partition == partition:
                 return store_facade(task.stores[name])

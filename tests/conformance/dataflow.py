@@ -174,7 +174,7 @@ class Dataflow:
         return self._in(node).group_by_key()
 
     def _group_by(self, node: Node) -> Any:
-        from penstock.topologies.dsl.table import KTable
+        from penstock.topologies.dsl.ktable import KTable
 
         fn, handle = function(node["fn"]), self._in(node)
         if isinstance(handle, KTable):

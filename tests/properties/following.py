@@ -11,7 +11,7 @@ from penstock.state.log import Record
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec

@@ -16,8 +16,8 @@ from penstock.state.log import Record, Windowed
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.typed_stores import key_value_store
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.processors.processor import Processor, TimeKind

@@ -23,8 +23,8 @@ from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, max_, sum_
 from penstock.topologies.columnar.packing import unpack
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.grouped import KGroupedStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.aggregates.combine import CombineOperator, CombineSpec, WatermarkCombineOperator

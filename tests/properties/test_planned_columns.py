@@ -18,7 +18,7 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.graph.topology import Topology
 

@@ -19,7 +19,7 @@ from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.graph.lockstep_plan import plan_of
 from penstock.topologies.operator_api.batch import Batch

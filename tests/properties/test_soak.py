@@ -18,9 +18,9 @@ from penstock.state.log import Record
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import count
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.grouped import KGroupedStream
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.tables.suppress import until_time_limit, until_window_closes
 from penstock.topologies.patterns.pattern import pattern

@@ -14,7 +14,7 @@ from penstock.state.log import Record
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 
 SEEDS = 12
 SIZES = (1, 2, 7, 10_000)

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.state.log import Record
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 from tests.properties.tables import (
     SIZES,
     Rows,

@@ -16,17 +16,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, cast
 
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import Serde
+from penstock.state.type_parameters import VR, A, V
 from penstock.topologies.aggregators.encoding import RESULT_JSON, joined
 
 if TYPE_CHECKING:
     from penstock.topologies.expressions.row_function import ExpressionFunction
     from penstock.topologies.expressions.tree import Expression
 
-Column: TypeAlias = "str | Callable[[Any], Any] | Expression | None"
+Column: TypeAlias = "str | Callable[[V], object] | Expression | None"
 """What is aggregated of a value: a field's name, a function or an expression of the value, or ``None`` for the value
 itself."""
 
@@ -42,8 +43,9 @@ class Part(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Aggregator:
-    """One aggregate. ``add(acc, value, timestamp_ms)`` takes the whole value of a record and picks its column itself;
+class Aggregator(Generic[VR, V, A]):
+    """One aggregate of values of type ``V``, with results of type ``VR`` and accumulators of type ``A``.
+    ``add(acc, value, timestamp_ms)`` takes the whole value of a record and picks its column itself;
     so does ``inverse``, which takes the record out again. ``merge(a, b)``: of two disjoint sets of records, those of
     ``b`` after those of ``a``. ``subtract(a, b)``: what ``a`` is without the records of ``b``, all of which it has.
 
@@ -53,20 +55,20 @@ class Aggregator:
     """
 
     name: str
-    init: Callable[[], Any]
-    add: Callable[[Any, Any, int], Any]
-    result: Callable[[Any], Any]
-    serde: Serde[Any]
-    result_serde: Serde[Any]
-    merge: Callable[[Any, Any], Any] | None = None
-    inverse: Callable[[Any, Any, int], Any] | None = None
-    subtract: Callable[[Any, Any], Any] | None = None
+    init: Callable[[], A]
+    add: Callable[[A, V, int], A]
+    result: Callable[[A], VR]
+    serde: Serde[A]
+    result_serde: Serde[VR]
+    merge: Callable[[A, A], A] | None = None
+    inverse: Callable[[A, V, int], A] | None = None
+    subtract: Callable[[A, A], A] | None = None
     exact_merge: bool = False
     ordered: bool = False
     part: Part | None = None
     parts: tuple[Part, ...] = ()
 
-    def fold(self, rows: Iterable[tuple[Any, int]]) -> Any:
+    def fold(self, rows: Iterable[tuple[V, int]]) -> A:
         """The accumulator of rows ``(value, timestamp_ms)``."""
         acc = self.init()
         for value, timestamp_ms in rows:
@@ -114,7 +116,7 @@ def named(kind: str, of: Column) -> str:
     return f"{kind}({of})" if isinstance(of, str) else kind
 
 
-def agg(*positional: Any, **parts: Aggregator) -> Aggregator:
+def agg(*positional: object, **parts: Aggregator) -> Aggregator[dict[str, Any]]:
     """Several aggregates at once: the result is a dict of the parts' results by name.
 
         agg(total=sum_("price"), bids=count())

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serdes.serde import INT, Serde, serde_of, taking_dicts
+from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_dicts
+from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import Bag
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
@@ -28,12 +29,12 @@ _BAG: Serde[Bag] = Serde(
 )
 
 
-def first(of: Column = None, *, value: Any = None) -> Aggregator:
+def first(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The value of the earliest event time; among equal times that of the first record."""
     return _by_time("first", of, value, later=False)
 
 
-def last(of: Column = None, *, value: Any = None) -> Aggregator:
+def last(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The value of the latest event time; among equal times that of the last record."""
     return _by_time("last", of, value, later=True)
 
@@ -74,13 +75,13 @@ def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:
 
 
 def reduce_(
-    fn: Callable[[Any, Any], Any],
-    of: Column = None,
+    fn: Callable[[T, T], T],
+    of: Column[V] = None,
     *,
-    inverse: Callable[[Any, Any], Any] | None = None,
+    inverse: Callable[[T, T], T] | None = None,
     exact: bool = False,
-    value: Any = None,
-) -> Aggregator:
+    value: SerdeLike[T] | None = None,
+) -> Aggregator[T, V]:
     """``fn(a, b)`` over the values, which must be associative; a single value is its own result. ``inverse(total, x)``
     takes out what ``fn`` put in; it cannot say when nothing is left. ``exact``: ``fn`` gives the same whatever the order
     and the grouping."""
@@ -118,7 +119,7 @@ def reduce_(
     )
 
 
-def list_(of: Column = None, *, value: Any = None) -> Aggregator:
+def list_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
     """All values, in the order of the records. Their state grows with the records: group, or window, first."""
     name = named("list", of)
     pick, (serde, _) = getter(of, name), _serdes(value)
@@ -146,7 +147,7 @@ def list_(of: Column = None, *, value: Any = None) -> Aggregator:
     )
 
 
-def set_(of: Column = None, *, value: Any = None) -> Aggregator:
+def set_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
     """The distinct values as a list: ascending if they can be compared, else in the order of their bytes."""
     name = named("set", of)
     serde, _ = _serdes(value)
@@ -161,7 +162,7 @@ def set_(of: Column = None, *, value: Any = None) -> Aggregator:
     return _bag(name, of, serde, result, RESULT_JSON)
 
 
-def count_distinct(of: Column = None, *, value: Any = None) -> Aggregator:
+def count_distinct(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
     """The number of distinct values, exactly. Its state holds them all: see ``approx_distinct``."""
     return _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
 
@@ -199,7 +200,14 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
     )
 
 
-def top_k(k: int, of: Column = None, *, by: Column = None, largest: bool = True, value: Any = None) -> Aggregator:
+def top_k(
+    k: int,
+    of: Column[V] = None,
+    *,
+    by: Column[T] = None,
+    largest: bool = True,
+    value: SerdeLike[T] | None = None,
+) -> Aggregator[list[T], V]:
     """The ``k`` values with the largest (or smallest) ``by``, best first, as a list; equal ranks in the order of the
     values' bytes, NaN above all numbers. ``by`` is of the value that ``of`` picks (``None``: it is its own rank); null
     ranks are ignored.

@@ -17,7 +17,8 @@ from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
 from penstock.state.errors import TopologyError
-from penstock.state.serdes.serde import FLOAT, INT, Serde, serde_of
+from penstock.state.serdes.serde import FLOAT, INT, Serde, SerdeLike, serde_of
+from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe, scalar
 
@@ -28,7 +29,7 @@ _EXACT = Context(prec=2_000, traps=[Inexact, InvalidOperation, Overflow])
 _DIVIDING = Context(prec=28, traps=[DivisionByZero, InvalidOperation, Overflow])
 
 
-def count(of: Column = None) -> Aggregator:
+def count(of: Column[V] = None) -> Aggregator[int, V]:
     """The number of records; of a column: of those in which it is not null."""
     name = named("count", of)
     pick = None if of is None else getter(of, name)
@@ -53,17 +54,17 @@ def count(of: Column = None) -> Aggregator:
     )
 
 
-def sum_(of: Column = None, *, number: Number = None) -> Aggregator:
+def sum_(of: Column[V] = None, *, number: type[T] | None = None) -> Aggregator[T, V]:
     """The sum; null of no values."""
 
     def result(acc: _Total) -> Any:
         return _whole(acc) if acc[0] or len(acc) > 2 else None
 
     kinds: dict[Any, Serde[Any]] = {float: FLOAT, Decimal: DECIMAL, int: INT_JSON}
-    return _total("sum", of, number, result, kinds.get(number, RESULT_JSON))
+    return _total("sum", of, cast("Number", number), result, kinds.get(number, RESULT_JSON))
 
 
-def mean(of: Column = None, *, number: Number = None) -> Aggregator:
+def mean(of: Column[V] = None, *, number: Number = None) -> Aggregator[Any, V]:
     """The mean; null of no values. That of ints is a float, that of decimals a decimal of 28 digits."""
 
     def result(acc: _Total) -> Any:
@@ -183,7 +184,7 @@ def _checker(name: str, number: Number) -> Callable[[Any], Any]:
     return checked
 
 
-def variance(of: Column = None, *, population: bool = False, number: Number = None) -> Aggregator:
+def variance(of: Column[V] = None, *, population: bool = False, number: Number = None) -> Aggregator[float, V]:
     """The sample variance (of one value: null), or that of the whole ``population``; a float.
 
     Ints and decimals are summed exactly; floats go by Welford's method, as does what follows the first float.
@@ -191,7 +192,7 @@ def variance(of: Column = None, *, population: bool = False, number: Number = No
     return _moments("variance", of, population, number, _itself)
 
 
-def std_dev(of: Column = None, *, population: bool = False, number: Number = None) -> Aggregator:
+def std_dev(of: Column[V] = None, *, population: bool = False, number: Number = None) -> Aggregator[float, V]:
     """The standard deviation: the root of the ``variance``."""
     return _moments("std-dev", of, population, number, math.sqrt)
 
@@ -294,13 +295,13 @@ def _parted(a: _Moments, b: _Moments) -> _Moments:
     return n, mean, max(sa - sb - delta * delta * n * nb / na, 0.0), False
 
 
-def min_(of: Column = None, *, value: Any = None) -> Aggregator:
+def min_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The smallest value, -0.0 being below 0.0; null of no values. ``value``: the serde of the column, where it is no plain
     scalar."""
     return _extreme("min", of, value, lambda new, old: _above(old, new))
 
 
-def max_(of: Column = None, *, value: Any = None) -> Aggregator:
+def max_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
     """The greatest value, NaN being above all numbers; null of no values. ``value``: as for ``min_``."""
     return _extreme("max", of, value, lambda new, old: _above(new, old))
 
@@ -349,7 +350,7 @@ def _only(acc: tuple[Any, ...]) -> Any:
     return acc[0] if acc else None
 
 
-def ewma(alpha: float, of: Column = None) -> Aggregator:
+def ewma(alpha: float, of: Column[V] = None) -> Aggregator[float, V]:
     """The exponentially weighted moving average: ``alpha·x + (1 − alpha)·last``, the first value being the first
     average. ``0 < alpha <= 1``."""
     name = named("ewma", of)

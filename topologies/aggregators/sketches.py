@@ -18,7 +18,8 @@ from importlib import import_module
 from typing import Any
 
 from penstock.state.errors import TopologyError
-from penstock.state.serdes.serde import BYTES, INT, Serde, serde_of
+from penstock.state.serdes.serde import BYTES, INT, Serde, SerdeLike, serde_of
+from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON
 
@@ -44,7 +45,7 @@ def _token(data: bytes) -> str:
     return data.decode("latin-1")
 
 
-def approx_distinct(of: Column = None, *, lg_k: int = 12, value: Any = None) -> Aggregator:
+def approx_distinct(of: Column[V] = None, *, lg_k: int = 12, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
     """The number of distinct values by a HyperLogLog of ``2**lg_k`` bytes, whose relative error is about
     ``1.04 / 2**(lg_k / 2)`` (12: 1.6 %). The answer depends on the set of values alone, so merges are exact."""
     name = named("approx-distinct", of)
@@ -90,7 +91,9 @@ def approx_distinct(of: Column = None, *, lg_k: int = 12, value: Any = None) -> 
     )
 
 
-def quantiles(at: Sequence[float] = (0.5,), of: Column = None, *, compression: int = 500) -> Aggregator:
+def quantiles(
+    at: Sequence[float] = (0.5,), of: Column[V] = None, *, compression: int = 500
+) -> Aggregator[list[float], V]:
     """The values at these ranks (0 to 1) by a t-digest, as a list of floats; null of no values. NaN is ignored.
 
     With ``compression`` 500 the ranks are off by less than 1 %, towards both ends by much less. Merging two is not exact:
@@ -173,7 +176,9 @@ def _counting(
     return add, merge
 
 
-def heavy_hitters(share: float = 0.01, of: Column = None, *, value: Any = None) -> Aggregator:
+def heavy_hitters(
+    share: float = 0.01, of: Column[V] = None, *, value: SerdeLike[T] | None = None
+) -> Aggregator[list[dict[str, Any]], V]:
     """The values that make up more than ``share`` of the records, most frequent first, equal ones in the order of their
     bytes, as ``{"value", "count", "at_least"}``: none of them is missing; one that is there by mistake makes up at least
     half of that share. ``count`` is at most half of it too high, ``at_least`` never is (Misra–Gries)."""
@@ -204,7 +209,9 @@ def heavy_hitters(share: float = 0.01, of: Column = None, *, value: Any = None) 
     )
 
 
-def count_min(of: Column = None, *, error: float = 0.01, confidence: float = 0.99, value: Any = None) -> Aggregator:
+def count_min(
+    of: Column[V] = None, *, error: float = 0.01, confidence: float = 0.99, value: SerdeLike[T] | None = None
+) -> Aggregator[bytes, V]:
     """How often each value was there, as a count-min sketch: ``frequency(result, x)`` is never too low and, with this
     confidence, too high by at most ``error`` times the number of records."""
     name = named("count-min", of)
@@ -228,13 +235,19 @@ def count_min(of: Column = None, *, error: float = 0.01, confidence: float = 0.9
     )
 
 
-def frequency(sketch: bytes, x: Any, *, value: Any = None) -> int:
+def frequency(sketch: bytes, x: T, *, value: SerdeLike[T] | None = None) -> int:
     """How often ``x`` was there, by the result of ``count_min`` with the same ``value``."""
     made = _library("datasketches", "count-min").count_min_sketch.deserialize(sketch)
     return int(made.get_estimate(_token(_serde(value).serialize(x))))
 
 
-def bloom(of: Column = None, *, items: int = 10_000, false_positives: float = 0.01, value: Any = None) -> Aggregator:
+def bloom(
+    of: Column[V] = None,
+    *,
+    items: int = 10_000,
+    false_positives: float = 0.01,
+    value: SerdeLike[T] | None = None,
+) -> Aggregator[bytes, V]:
     """Which values were there, as a Bloom filter: ``might_hold(result, x)`` is true for all of them, and with up to
     ``items`` distinct ones by mistake for this share of the others."""
     name = named("bloom", of)
@@ -269,7 +282,7 @@ def bloom(of: Column = None, *, items: int = 10_000, false_positives: float = 0.
     )
 
 
-def might_hold(filter_: bytes, x: Any, *, value: Any = None) -> bool:
+def might_hold(filter_: bytes, x: T, *, value: SerdeLike[T] | None = None) -> bool:
     """Whether ``x`` may have been there, by the result of ``bloom`` with the same ``value``."""
     return _serde(value).serialize(x) in _library("rbloom", "bloom").Bloom.load_bytes(filter_, _hash)
 

@@ -18,17 +18,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypedDict, Unpack, overload
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.state.serdes.serde import optional
+from penstock.state.serdes.serde import SerdeLike, optional
 from penstock.state.stores.store import StoreSpec
-from penstock.topologies.dsl.global_table import GlobalKTable
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
-from penstock.topologies.dsl.to_table import keep_rows
-from penstock.topologies.dsl.wiring import Flow, Wiring, as_serde
+from penstock.state.type_parameters import K, KDefault, V, VDefault
+from penstock.topologies.dsl.global_ktable import GlobalKTable
+from penstock.topologies.dsl.internals.table_flow import TableFlow, keep_rows
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
+from penstock.topologies.dsl.panes import TriggeredStream
+from penstock.topologies.dsl.wiring import Flow, Handles, Wiring, as_serde
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.operator import Emission, OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
@@ -37,12 +39,75 @@ from penstock.topologies.operators.tables.table_operators import MaterializeSpec
 from penstock.topologies.operators.tables.versioned_table import VersionedTableSourceSpec
 from penstock.topologies.windows import duration_ms
 
+HANDLES = Handles(stream=KStream, table=KTable, panes=TriggeredStream)
 
-class StreamsBuilder:
+
+class StreamOptions(TypedDict, total=False):
+    """Options of ``StreamsBuilder.stream``."""
+
+    watermark: WatermarkStrategy | None
+    bootstrap: bool
+    priority: int
+    name: str | None
+
+
+class TableOptions(TypedDict, total=False):
+    """Options of ``StreamsBuilder.table``."""
+
+    history: int | str | None
+    ttl: int | str | None
+    bootstrap: bool
+    priority: int
+    name: str | None
+
+
+class StreamsBuilder(Generic[KDefault, VDefault]):
     """Builds a ``Topology``. ``key`` and ``value`` are the serdes of topics that name none (anything that
     ``serde_of`` takes); ``emission`` is that of aggregations that name none; ``combine``
     whether those that emit per commit combine before their repartition topics (``KGroupedStream``). Everything wrong
-    with a topology is a ``TopologyError``, raised by the call that is wrong, or by ``build``."""
+    with a topology is a ``TopologyError``, raised by the call that is wrong, or by ``build``.
+
+    Type checkers know the keys and values of a source from the serdes that it names, or else from the builder's."""
+
+    @overload
+    def __init__(
+        self: StreamsBuilder[str, dict[str, Any]],
+        name: str = "topology",
+        *,
+        emission: Emission = "every_update",
+        combine: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: StreamsBuilder[K, dict[str, Any]],
+        name: str = "topology",
+        *,
+        key: SerdeLike[K],
+        emission: Emission = "every_update",
+        combine: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: StreamsBuilder[str, V],
+        name: str = "topology",
+        *,
+        value: SerdeLike[V],
+        emission: Emission = "every_update",
+        combine: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: StreamsBuilder[K, V],
+        name: str = "topology",
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        emission: Emission = "every_update",
+        combine: bool = True,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -53,25 +118,65 @@ class StreamsBuilder:
         emission: Emission = "every_update",
         combine: bool = True,
     ) -> None:
-        self._wiring = Wiring(name, key, value, emission, combines=combine)
+        self._wiring = Wiring(name, key, value, emission, handles=HANDLES, combines=combine)
 
     @property
     def name(self) -> str:
         """The topology's name."""
         return self._wiring.graph.name
 
+    @overload
     def stream(
         self,
         topic: str,
         *,
-        key: Any = None,
-        value: Any = None,
-        timestamp: Callable[[Record], int] | None = None,
+        timestamp: Callable[[Record[KDefault, VDefault]], int] | None = None,
+        **how: Unpack[StreamOptions],
+    ) -> KStream[KDefault, VDefault]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[K],
+        timestamp: Callable[[Record[K, VDefault]], int] | None = None,
+        **how: Unpack[StreamOptions],
+    ) -> KStream[K, VDefault]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        value: SerdeLike[V],
+        timestamp: Callable[[Record[KDefault, V]], int] | None = None,
+        **how: Unpack[StreamOptions],
+    ) -> KStream[KDefault, V]: ...
+
+    @overload
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        timestamp: Callable[[Record[K, V]], int] | None = None,
+        **how: Unpack[StreamOptions],
+    ) -> KStream[K, V]: ...
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: SerdeLike[K] | None = None,
+        value: SerdeLike[V] | None = None,
+        timestamp: Callable[[Record[K, V]], int] | None = None,
         watermark: WatermarkStrategy | None = None,
         bootstrap: bool = False,
         priority: int = 0,
         name: str | None = None,
-    ) -> KStream:
+    ) -> KStream[Any, Any]:
         """The records of a topic. ``timestamp`` makes the event time (milliseconds) of a record; ``None``:
         the log's. ``watermark``: how far event time has come, as this source says it
         (``bounded_out_of_orderness``, ``punctuated``). ``bootstrap``: each
@@ -91,18 +196,32 @@ class StreamsBuilder:
         flow = self._flow(topic, key, value, self._wiring.source(spec, name))
         return KStream(dataclasses.replace(flow, watermarked=watermark is not None))
 
+    @overload
+    def table(self, topic: str, **how: Unpack[TableOptions]) -> KTable[KDefault, VDefault]: ...
+
+    @overload
+    def table(self, topic: str, *, key: SerdeLike[K], **how: Unpack[TableOptions]) -> KTable[K, VDefault]: ...
+
+    @overload
+    def table(self, topic: str, *, value: SerdeLike[V], **how: Unpack[TableOptions]) -> KTable[KDefault, V]: ...
+
+    @overload
+    def table(
+        self, topic: str, *, key: SerdeLike[K], value: SerdeLike[V], **how: Unpack[TableOptions]
+    ) -> KTable[K, V]: ...
+
     def table(
         self,
         topic: str,
         *,
-        key: Any = None,
-        value: Any = None,
+        key: SerdeLike[K] | None = None,
+        value: SerdeLike[V] | None = None,
         history: int | str | None = None,
         ttl: int | str | None = None,
         bootstrap: bool = False,
         priority: int = 0,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[Any, Any]:
         """The last value per key of a topic, which is also the store's changelog. ``history``: the table is versioned and
         knows what its rows were for so long (``penstock.topologies.operators.tables.versioned_table``). ``ttl``: a row
         that was not updated for so long, of stream time, is deleted, with a tombstone downstream; the store then has a
@@ -119,17 +238,17 @@ class StreamsBuilder:
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value, source_topic=topic)
         spec = TableSourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
         self._wiring.add_source(flow.operator, spec)
-        return KTable(flow, store)
+        return KTable(TableFlow(flow, store))
 
-    def _for_a_time(self, topic: str, flow: Flow, ttl: int | str, first: dict[str, Any]) -> KTable:
+    def _for_a_time(self, topic: str, flow: Flow, ttl: int | str, first: dict[str, Any]) -> KTable[Any, Any]:
         source = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert", **first)
         self._wiring.add_source(flow.operator, source)
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value)
         rows = f"{flow.operator}-rows"
         self._wiring.add(rows, keep_rows(store, ttl), flow)
-        return KTable(dataclasses.replace(flow, operator=rows), store)
+        return KTable(TableFlow(dataclasses.replace(flow, operator=rows), store))
 
-    def _versioned(self, topic: str, flow: Flow, history_ms: int, first: dict[str, Any]) -> KTable:
+    def _versioned(self, topic: str, flow: Flow, history_ms: int, first: dict[str, Any]) -> KTable[Any, Any]:
         if history_ms < 1:
             raise TopologyError(
                 f"table {flow.operator!r}: history={history_ms} ms remembers nothing; give 1 ms or more"
@@ -141,15 +260,49 @@ class StreamsBuilder:
             topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first
         )
         self._wiring.add_source(flow.operator, spec)
-        return KTable(flow, store)
+        return KTable(TableFlow(flow, store))
 
-    def global_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> GlobalKTable:
-        """A table of which every task has all rows: see ``penstock.topologies.dsl.global_table``."""
+    @overload
+    def global_table(self, topic: str, *, name: str | None = None) -> GlobalKTable[KDefault, VDefault]: ...
+
+    @overload
+    def global_table(self, topic: str, *, key: SerdeLike[K], name: str | None = None) -> GlobalKTable[K, VDefault]: ...
+
+    @overload
+    def global_table(
+        self, topic: str, *, value: SerdeLike[V], name: str | None = None
+    ) -> GlobalKTable[KDefault, V]: ...
+
+    @overload
+    def global_table(
+        self, topic: str, *, key: SerdeLike[K], value: SerdeLike[V], name: str | None = None
+    ) -> GlobalKTable[K, V]: ...
+
+    def global_table(
+        self, topic: str, *, key: SerdeLike[K] | None = None, value: SerdeLike[V] | None = None, name: str | None = None
+    ) -> GlobalKTable[Any, Any]:
+        """A table of which every task has all rows: see ``penstock.topologies.dsl.global_ktable``."""
         flow = self._flow(topic, key, value, name)
         self._wiring.add_source(flow.operator, SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value))
         return GlobalKTable(flow)
 
-    def changelog_table(self, topic: str, *, key: Any = None, value: Any = None, name: str | None = None) -> KTable:
+    @overload
+    def changelog_table(self, topic: str, *, name: str | None = None) -> KTable[KDefault, VDefault]: ...
+
+    @overload
+    def changelog_table(self, topic: str, *, key: SerdeLike[K], name: str | None = None) -> KTable[K, VDefault]: ...
+
+    @overload
+    def changelog_table(self, topic: str, *, value: SerdeLike[V], name: str | None = None) -> KTable[KDefault, V]: ...
+
+    @overload
+    def changelog_table(
+        self, topic: str, *, key: SerdeLike[K], value: SerdeLike[V], name: str | None = None
+    ) -> KTable[K, V]: ...
+
+    def changelog_table(
+        self, topic: str, *, key: SerdeLike[K] | None = None, value: SerdeLike[V] | None = None, name: str | None = None
+    ) -> KTable[Any, Any]:
         """A topic of updates as a table, without a store: each record is passed on as a change of its key's row. For a
         topic that another application's table writes. The table gets a store, with a changelog of its own, when an
         operator must look rows up. Null keys are dropped and counted."""
@@ -158,7 +311,7 @@ class StreamsBuilder:
         self._wiring.add_source(flow.operator, source)
         rows = f"{flow.operator}-rows"
         self._wiring.add(rows, MaterializeSpec(), flow)
-        return KTable(dataclasses.replace(flow, operator=rows))
+        return KTable(TableFlow(dataclasses.replace(flow, operator=rows)))
 
     def _flow(self, topic: str, key: Any, value: Any, name: str | None) -> Flow:
         if not topic:
@@ -182,7 +335,28 @@ class StreamsBuilder:
         """Connect ports, as ``GraphBuilder.add_stream``. ``KStream.out`` and ``KTable.out`` name theirs."""
         return self._wiring.graph.add_stream(name, out, *ins)
 
-    def stream_of(self, operator: str, port: str | None = None, *, key: Any = None, value: Any = None) -> KStream:
+    @overload
+    def stream_of(self, operator: str, port: str | None = None) -> KStream[KDefault, VDefault]: ...
+
+    @overload
+    def stream_of(self, operator: str, port: str | None = None, *, key: SerdeLike[K]) -> KStream[K, VDefault]: ...
+
+    @overload
+    def stream_of(self, operator: str, port: str | None = None, *, value: SerdeLike[V]) -> KStream[KDefault, V]: ...
+
+    @overload
+    def stream_of(
+        self, operator: str, port: str | None = None, *, key: SerdeLike[K], value: SerdeLike[V]
+    ) -> KStream[K, V]: ...
+
+    def stream_of(
+        self,
+        operator: str,
+        port: str | None = None,
+        *,
+        key: SerdeLike[K] | None = None,
+        value: SerdeLike[V] | None = None,
+    ) -> KStream[Any, Any]:
         """Go on with the DSL behind a hand-made operator. ``port``: which out port (``None``: the only one).
         Its keys are taken to be partitioned anew: a grouping or join inserts a repartition topic."""
         flow = self._flow(operator, key, value, None)

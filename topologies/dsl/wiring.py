@@ -1,4 +1,5 @@
-"""What the handles of the DSL share: the graph under construction, the defaults, and the rules for names.
+"""What the handles of the DSL share: the graph under construction, the defaults, the classes of the handles, and the rules
+for names.
 
 Names are stable. An operator without a name of its own is called ``<root>-<kind>``, the root being the name
 of the source that its records come from (of the first one, after a join or a merge), with ``-2``, ``-3``… for
@@ -11,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde, serde_of
@@ -21,6 +22,24 @@ from penstock.topologies.operator_api.edge_kinds import ANY_KIND
 from penstock.topologies.operator_api.internal_names import REPARTITION
 from penstock.topologies.operator_api.operator import Emission, OperatorSpec
 from penstock.topologies.operators.records.source_sink import Route, SinkSpec, SourceSpec
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.kstream import KStream
+    from penstock.topologies.dsl.ktable import KTable
+    from penstock.topologies.dsl.panes import TriggeredStream
+
+Function = Callable[[Any, Any], Any]
+"""Of key and value, or of the values of two sides."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Handles:
+    """The classes of the handles. A table makes streams and a stream makes tables: the builder, which knows both, names
+    them here, so that the modules of the handles import one way: streams, grouped streams, tables."""
+
+    stream: type[KStream]
+    table: type[KTable]
+    panes: type[TriggeredStream]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +67,36 @@ class Flow:
         """The out port as ``GraphBuilder.add_stream`` takes it."""
         return self.operator if self.port is None else f"{self.operator}.{self.port}"
 
+    def behind(
+        self, name: str, *, port: str | None = None, key: Any = None, value: Any = None, rekeyed: bool = False
+    ) -> Flow:
+        """The flow out of operator ``name``, which takes this one's records. ``key``, ``value``: serdes, where they are
+        no longer this one's. Raises ``TopologyError`` for what names no serde."""
+        return dataclasses.replace(
+            self,
+            operator=name,
+            port=port,
+            key=self.key if key is None else as_serde(key, f"the key of operator {name!r}"),
+            value=self.value if value is None else as_serde(value, f"the value of operator {name!r}"),
+            rekeyed=self.rekeyed or rekeyed,
+        )
+
+    def behind_source(self, name: str) -> Flow:
+        """The flow out of source ``name``, which reads what this one's records were written to."""
+        return dataclasses.replace(self, operator=name, port=None, root=name, rekeyed=False)
+
+    def with_serdes(self, key: Any, value: Any) -> Flow:
+        """The same records under the serdes that are given."""
+        return self.behind(self.operator, port=self.port, key=key, value=value)
+
 
 class Wiring:
     """One graph under construction by the DSL."""
 
-    def __init__(self, name: str, key: Any, value: Any, emission: Any, *, combines: bool = True) -> None:
+    def __init__(
+        self, name: str, key: Any, value: Any, emission: Any, *, handles: Handles, combines: bool = True
+    ) -> None:
+        self.handles = handles
         self.graph = GraphBuilder(name)
         self.key = as_serde(key, f"the default key serde of topology {name!r}")
         self.value = as_serde(value, f"the default value serde of topology {name!r}")

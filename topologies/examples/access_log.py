@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.micro_batches import MicroBatches
-from penstock.topologies.examples.access_lines import access_log, access_time
+from penstock.topologies.examples.access_lines import AccessLine, access_log, access_time
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
@@ -25,14 +25,14 @@ def _subtract(total: int, part: int) -> int:
     return total - part
 
 
-def _lines(builder: StreamsBuilder, source: str) -> MicroBatches:
+def _lines(builder: StreamsBuilder, source: str) -> MicroBatches[str, AccessLine]:
     """The log in batches. A partition that is silent for ten seconds holds nobody back."""
     strategy = bounded_out_of_orderness(0, idle="10s")
     lines = builder.stream(source, value=access_log(), timestamp=access_time, watermark=strategy)
     return lines.micro_batches(INTERVAL)
 
 
-def _hits(builder: StreamsBuilder, source: str) -> MicroBatches:
+def _hits(builder: StreamsBuilder, source: str) -> MicroBatches[str, int]:
     """A 1 under the client's address for every line."""
     return _lines(builder, source).map(lambda _, line: (line.host, 1), value=int)
 

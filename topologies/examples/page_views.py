@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.expressions.functions import col, count, key, struct, timestamp, value
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
@@ -29,25 +29,25 @@ class View(msgspec.Struct, frozen=True, gc=False):
     seconds: float
 
 
-def warehouse(views: KStream) -> None:
+def warehouse(views: KStream[str, View]) -> None:
     """Every view, under its hour."""
     views.select_key(timestamp().format_time("%Y-%m-%d/%H")).to("views-by-hour")
 
 
-def analytics(views: KStream) -> None:
+def analytics(views: KStream[str, View]) -> None:
     """Per employer and day: views, different offers, and seconds spent, rewritten with each view."""
     days = views.group_by(col("employer")).windowed_by(tumbling("1d", grace="1h"))
     days.agg(views=count(), offers=col("offer").count_distinct(), seconds=col("seconds").sum()).to("employer-days")
 
 
-def defence(views: KStream) -> None:
+def defence(views: KStream[str, View]) -> None:
     """Users who view too much in a minute, at most once per ten minutes each."""
     minutes = views.group_by_key().windowed_by(hopping("1m", "10s", grace=0))
     many = minutes.count(emission="on_close").to_stream().filter_values(value() >= SCRAPER_VIEWS)
     many.select_key(key()["key"]).deduplicate("10m").to("scrapers")
 
 
-def recommender(views: KStream) -> None:
+def recommender(views: KStream[str, View]) -> None:
     """Offers that a user has seen often enough for this week."""
     weeks = views.group_by(struct(user=key(), offer=col("offer"))).windowed_by(tumbling("7d", grace="1h"))
     seen = weeks.count().to_stream().filter_values(value() == ENOUGH_VIEWS)

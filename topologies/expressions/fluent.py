@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.topologies.expressions.tree import AggregateExpression, Expression
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 class _Methods:
     __slots__ = ()
 
-    def _call(self, function: str, *args: Any) -> Expression:
+    def _call(self, function: str, *args: object) -> Expression:
         raise AssertionError("given by Expression")
 
-    def _aggregate(self, function: str, *args: Any) -> AggregateExpression:
+    def _aggregate(self, function: str, *args: object) -> AggregateExpression:
         raise AssertionError("given by Expression")
 
 
@@ -39,32 +39,32 @@ class StringMethods(_Methods):
         """The number of characters of a string, of bytes, or of a list's elements."""
         return self._call("length")
 
-    def contains(self, part: Any) -> Expression:
+    def contains(self, part: object) -> Expression:
         """Whether the string has this part."""
         return self._call("contains", part)
 
-    def starts_with(self, part: Any) -> Expression:
+    def starts_with(self, part: object) -> Expression:
         """Whether the string begins so."""
         return self._call("starts_with", part)
 
-    def ends_with(self, part: Any) -> Expression:
+    def ends_with(self, part: object) -> Expression:
         """Whether the string ends so."""
         return self._call("ends_with", part)
 
-    def substring(self, start: Any, length: Any = None) -> Expression:
+    def substring(self, start: object, length: object = None) -> Expression:
         """At most ``length`` characters (``None``: all) from place ``start`` on; a negative start counts from the
         end."""
         return self._call("substring", start) if length is None else self._call("substring", start, length)
 
-    def replace(self, old: Any, new: Any) -> Expression:
+    def replace(self, old: object, new: object) -> Expression:
         """Every ``old`` replaced by ``new``."""
         return self._call("replace", old, new)
 
-    def split(self, separator: Any) -> Expression:
+    def split(self, separator: object) -> Expression:
         """The list of the parts between separators."""
         return self._call("split", separator)
 
-    def split_part(self, separator: Any, place: Any) -> Expression:
+    def split_part(self, separator: object, place: object) -> Expression:
         """One part between separators, counted from 0; null where there are fewer."""
         return self._call("split_part", separator, place)
 
@@ -76,7 +76,7 @@ class StringMethods(_Methods):
         """What the group of the first match holds (0: the whole match); null where there is none."""
         return self._call("regexp_extract", pattern, group)
 
-    def element(self, place: Any) -> Expression:
+    def element(self, place: object) -> Expression:
         """An element of a list, counted from 0, from the end if negative; null where there is none."""
         return self._call("element", place)
 

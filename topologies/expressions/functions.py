@@ -17,8 +17,6 @@ says: NaN equals nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.tree import (
     AggregateExpression,
@@ -91,7 +89,7 @@ def header(name: str) -> Expression:
     return Header(name)
 
 
-def lit(of: Any) -> Literal:
+def lit(of: object) -> Literal:
     """A constant: None, bool, int, float, str, bytes, Decimal or datetime."""
     return literal(of)
 
@@ -101,48 +99,48 @@ def duration(of: int | str) -> Literal:
     return literal(duration_ms(of))
 
 
-def coalesce(*of: Any) -> Expression:
+def coalesce(*of: object) -> Expression:
     """The first that is not null; the ones behind it are not evaluated."""
     return Call("coalesce", _some("coalesce", of))
 
 
-def least(*of: Any) -> Expression:
+def least(*of: object) -> Expression:
     """The least of its arguments; null if one is null, NaN if one is."""
     return Call("least", _some("least", of))
 
 
-def greatest(*of: Any) -> Expression:
+def greatest(*of: object) -> Expression:
     """The greatest of its arguments; null if one is null, NaN if one is."""
     return Call("greatest", _some("greatest", of))
 
 
-def concat(*of: Any) -> Expression:
+def concat(*of: object) -> Expression:
     """Strings one behind the other; null if one is null."""
     return Call("concat", _some("concat", of))
 
 
-def quotient(of: Any, by: Any) -> Expression:
+def quotient(of: object, by: object) -> Expression:
     """Division of int64, rounded towards zero, as SQL's ``/``."""
     return Call("quotient", (as_expression(of), as_expression(by)))
 
 
-def remainder(of: Any, by: Any) -> Expression:
+def remainder(of: object, by: object) -> Expression:
     """What division towards zero leaves, of numbers of any type: it has the sign of the dividend, as SQL's ``MOD``."""
     return Call("remainder", (as_expression(of), as_expression(by)))
 
 
-def _some(function: str, of: tuple[Any, ...]) -> tuple[Expression, ...]:
+def _some(function: str, of: tuple[object, ...]) -> tuple[Expression, ...]:
     if not of:
         raise TopologyError(f"{function}() of nothing; give it at least one expression")
     return tuple(as_expression(e) for e in of)
 
 
-def when(condition: Any) -> When:
+def when(condition: object) -> When:
     """``when(c).then(x).when(d).then(y).otherwise(z)``: the value of the first true condition."""
     return When((), as_expression(condition))
 
 
-def struct(**fields: Any) -> StructOf:
+def struct(**fields: object) -> StructOf:
     """A struct, which becomes a dict; ``map_values(struct(…), value=Out)`` makes ``Out`` of it."""
     if not fields:
         raise TopologyError("struct() has no fields; name at least one: struct(a=col('a'))")

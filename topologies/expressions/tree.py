@@ -52,17 +52,17 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
 
         return text_of(self)
 
-    def same_as(self, other: Any) -> bool:
+    def same_as(self, other: object) -> bool:
         """Whether the other is an equal tree (``==`` would build a comparison)."""
         return isinstance(other, Expression) and _shape(self) == _shape(other)
 
     def __repr__(self) -> str:
         return self.text()
 
-    def _call(self, function: str, *args: Any) -> Expression:
+    def _call(self, function: str, *args: object) -> Expression:
         return Call(function, (self, *(as_expression(a) for a in args)))
 
-    def _aggregate(self, function: str, *args: Any) -> AggregateExpression:
+    def _aggregate(self, function: str, *args: object) -> AggregateExpression:
         return AggregateExpression(function, self, tuple(args))
 
     # -- what Python offers and an expression cannot give ---------------------------------------------------
@@ -77,7 +77,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
     def __iter__(self) -> NoReturn:
         raise TopologyError(f"the expression {self.text()} cannot be looped over; take its elements with element(i)")
 
-    def __contains__(self, item: Any) -> NoReturn:
+    def __contains__(self, item: object) -> NoReturn:
         raise TopologyError(
             f"the expression {self.text()} holds nothing before there is a row; use is_in() or contains()"
         )
@@ -90,64 +90,64 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
     def __ne__(self, other: object) -> Expression:  # type: ignore[override]  # builds a comparison, as documented
         return _compared("!=", self, other)
 
-    def __lt__(self, other: Any) -> Expression:
+    def __lt__(self, other: object) -> Expression:
         return _compared("<", self, other)
 
-    def __le__(self, other: Any) -> Expression:
+    def __le__(self, other: object) -> Expression:
         return _compared("<=", self, other)
 
-    def __gt__(self, other: Any) -> Expression:
+    def __gt__(self, other: object) -> Expression:
         return _compared(">", self, other)
 
-    def __ge__(self, other: Any) -> Expression:
+    def __ge__(self, other: object) -> Expression:
         return _compared(">=", self, other)
 
-    def __add__(self, other: Any) -> Expression:
+    def __add__(self, other: object) -> Expression:
         return Binary("+", self, as_expression(other))
 
-    def __radd__(self, other: Any) -> Expression:
+    def __radd__(self, other: object) -> Expression:
         return Binary("+", as_expression(other), self)
 
-    def __sub__(self, other: Any) -> Expression:
+    def __sub__(self, other: object) -> Expression:
         return Binary("-", self, as_expression(other))
 
-    def __rsub__(self, other: Any) -> Expression:
+    def __rsub__(self, other: object) -> Expression:
         return Binary("-", as_expression(other), self)
 
-    def __mul__(self, other: Any) -> Expression:
+    def __mul__(self, other: object) -> Expression:
         return Binary("*", self, as_expression(other))
 
-    def __rmul__(self, other: Any) -> Expression:
+    def __rmul__(self, other: object) -> Expression:
         return Binary("*", as_expression(other), self)
 
-    def __truediv__(self, other: Any) -> Expression:
+    def __truediv__(self, other: object) -> Expression:
         return Binary("/", self, as_expression(other))
 
-    def __rtruediv__(self, other: Any) -> Expression:
+    def __rtruediv__(self, other: object) -> Expression:
         return Binary("/", as_expression(other), self)
 
-    def __floordiv__(self, other: Any) -> Expression:
+    def __floordiv__(self, other: object) -> Expression:
         return Binary("//", self, as_expression(other))
 
-    def __rfloordiv__(self, other: Any) -> Expression:
+    def __rfloordiv__(self, other: object) -> Expression:
         return Binary("//", as_expression(other), self)
 
-    def __mod__(self, other: Any) -> Expression:
+    def __mod__(self, other: object) -> Expression:
         return Binary("%", self, as_expression(other))
 
-    def __rmod__(self, other: Any) -> Expression:
+    def __rmod__(self, other: object) -> Expression:
         return Binary("%", as_expression(other), self)
 
-    def __and__(self, other: Any) -> Expression:
+    def __and__(self, other: object) -> Expression:
         return Binary("&", self, as_expression(other))
 
-    def __rand__(self, other: Any) -> Expression:
+    def __rand__(self, other: object) -> Expression:
         return Binary("&", as_expression(other), self)
 
-    def __or__(self, other: Any) -> Expression:
+    def __or__(self, other: object) -> Expression:
         return Binary("|", self, as_expression(other))
 
-    def __ror__(self, other: Any) -> Expression:
+    def __ror__(self, other: object) -> Expression:
         return Binary("|", as_expression(other), self)
 
     def __neg__(self) -> Expression:
@@ -180,7 +180,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         """Whether a float64 is not a number."""
         return self._call("is_nan")
 
-    def is_in(self, *values: Any) -> Expression:
+    def is_in(self, *values: object) -> Expression:
         """Whether it equals one of the values (or of one list or set of values, which may be empty); null if it is null, or
         if it equals none and one of them is null."""
         if len(values) == 1 and isinstance(values[0], (list, tuple, set, frozenset)):
@@ -191,11 +191,11 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
             values = tuple(sorted(given, key=repr)) if isinstance(given, (set, frozenset)) else tuple(given)
         return self._call("is_in", *values)
 
-    def between(self, low: Any, high: Any) -> Expression:
+    def between(self, low: object, high: object) -> Expression:
         """``(low <= x) & (x <= high)``."""
         return self._call("between", low, high)
 
-    def cast(self, to: Any, *, strict: bool = True) -> Expression:
+    def cast(self, to: object, *, strict: bool = True) -> Expression:
         """The value as another type (anything that ``schema_of`` takes). A value that cannot be one is an error, or
         null with ``strict=False``."""
         return Cast(self, schema_of(to), strict)
@@ -227,7 +227,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return self._call("sqrt")
 
 
-def _compared(op: str, left: Expression, right: Any) -> Expression:
+def _compared(op: str, left: Expression, right: object) -> Expression:
     if right is None:
         raise TopologyError(
             f"{left.text()} {op} None would be null for every row; use is_null() or is_not_null() (or lit(None))"
@@ -235,7 +235,7 @@ def _compared(op: str, left: Expression, right: Any) -> Expression:
     return Binary(op, left, as_expression(right))
 
 
-def as_expression(value: Any) -> Expression:
+def as_expression(value: object) -> Expression:
     """An expression as it is; ``None``, bool, int (64 bits), float, str, bytes, Decimal or datetime as a literal. Raises
     ``TopologyError`` for anything else."""
     return value if isinstance(value, Expression) else literal(value)
@@ -364,11 +364,11 @@ class Case(Expression):
     def children(self) -> tuple[Expression, ...]:
         return (*(e for branch in self.branches for e in branch), self.default)
 
-    def when(self, condition: Any) -> When:
+    def when(self, condition: object) -> When:
         """One more branch."""
         return When(self.branches, as_expression(condition))
 
-    def otherwise(self, value: Any) -> Case:
+    def otherwise(self, value: object) -> Case:
         """What it is where no condition is true (null without)."""
         return Case(self.branches, as_expression(value))
 
@@ -380,7 +380,7 @@ class When:
     branches: tuple[tuple[Expression, Expression], ...]
     condition: Expression
 
-    def then(self, value: Any) -> Case:
+    def then(self, value: object) -> Case:
         """The value where the condition is true; what is null or false goes on to the next one."""
         return Case((*self.branches, (self.condition, as_expression(value))), literal(None))
 
@@ -444,7 +444,7 @@ class AggregateExpression(Expression):
     def children(self) -> tuple[Expression, ...]:
         return tuple(e for e in (self.of, self.condition) if e is not None)
 
-    def where(self, condition: Any) -> AggregateExpression:
+    def where(self, condition: object) -> AggregateExpression:
         """Only over the rows for which the condition is true."""
         extra = as_expression(condition)
         both = extra if self.condition is None else Binary("&", self.condition, extra)

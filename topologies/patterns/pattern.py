@@ -126,14 +126,14 @@ class Pattern:
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
-    def where(self, condition: Callable[..., Any] | Expression) -> Pattern:
+    def where(self, condition: Callable[..., object] | Expression) -> Pattern:
         """A condition ``fn(event)`` or ``fn(event, ctx)`` (``MatchContext``) or an expression such as ``col("n") > 3``,
         and whatever was said before."""
         new = user_condition(condition, self._last.label)
         old = self._own_condition("where")
         return self._change(condition=new if old is None else Both(old, new))
 
-    def or_(self, condition: Callable[..., Any] | Expression) -> Pattern:
+    def or_(self, condition: Callable[..., object] | Expression) -> Pattern:
         """Or this condition, as an alternative to all that was said before."""
         new = user_condition(condition, self._last.label)
         old = self._own_condition("or_")
@@ -145,7 +145,7 @@ class Pattern:
         old = self._own_condition("subtype")
         return self._change(condition=new if old is None else Both(old, new))
 
-    def until(self, condition: Callable[..., Any] | Expression) -> Pattern:
+    def until(self, condition: Callable[..., object] | Expression) -> Pattern:
         """End the loop, which has no other bound: from the first event that the condition takes, nothing more is taken for
         it or passed over in it. The event itself is not taken either."""
         last = self._last

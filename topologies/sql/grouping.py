@@ -11,8 +11,8 @@ from sqlglot import exp
 from penstock.state.errors import TopologyError
 from penstock.state.log import Windowed
 from penstock.topologies.aggregators.expression_aggregates import aggregate_type
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.expressions.inference import ExpressionScope, infer
 from penstock.topologies.expressions.text import default_name
 from penstock.topologies.expressions.tree import AggregateExpression, Expression, Field, Input, StructOf, literal

@@ -11,8 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.state.serdes.serde import JSON, finite
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.dsl.typed import scope_of_flow
 from penstock.topologies.expressions.inference import infer
 from penstock.topologies.expressions.tree import (

@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.topologies.aggregators.expression_aggregates import aggregate_type, aggregator_of
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.dsl.typed import scope_of_flow, serde_of_type
 from penstock.topologies.expressions.errors import ExpressionError, ResultError
 from penstock.topologies.expressions.inference import ExpressionScope, infer

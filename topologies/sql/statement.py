@@ -9,8 +9,8 @@ from typing import Any
 from sqlglot import exp
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.dsl.typed import scope_of_flow
 from penstock.topologies.expressions.text import default_name
 from penstock.topologies.expressions.tree import Expression, StructOf

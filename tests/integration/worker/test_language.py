@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from tests.integration.worker.application import NOW_MS, PARTITIONS, SESSION_TIMEOUT_MS, Cluster, until
 

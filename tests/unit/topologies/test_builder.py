@@ -10,7 +10,7 @@ import pytest
 from penstock.state.log import Record, Windowed
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.operators.records.stateless import MapValuesSpec

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from penstock.state.log import Record
-from penstock.state.stores.typed_stores import key_value_store
+from penstock.state.stores.store import StoreSpec
+from penstock.state.stores.typed_stores import KeyValueStore, key_value_store
 from penstock.topologies.examples.linear_road.model import SEGMENTS, Halt, Road, Segment
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 
@@ -34,17 +35,19 @@ def change(road: Road, halt: Halt, changes: Stopped) -> Stopped:
     return {**changes, str(halt.vid): [halt.seg, halt.lane, halt.pos] if halt.stopped else None}
 
 
-class FollowRoad(Processor):
+STOPPED_CARS: StoreSpec[KeyValueStore[Road, Stopped]] = key_value_store("linear-road-stopped", key=Road, value=dict)
+
+
+class FollowRoad(Processor[Road, Stopped, Segment, Ahead]):
     """Takes the changes of each minute under the ``Road``, keeps a row of stopped cars per road, and forwards ``Ahead`` for
     each ``Segment`` for which it is another one than before."""
 
-    stores = (key_value_store("linear-road-stopped", key=Road, value=dict),)
+    stores = (STOPPED_CARS,)
 
-    def process(self, record: Record, ctx: ProcessorContext) -> None:
+    def process(self, record: Record[Road, Stopped], ctx: ProcessorContext[Segment, Ahead]) -> None:
         """The changes of one minute."""
-        road: Road = record.key
-        roads = ctx.store("linear-road-stopped")
-        before: Stopped = roads.get(road) or {}
+        road, roads = record.key, ctx.store(STOPPED_CARS)
+        before = roads.get(road) or {}
         after = {vid: place for vid, place in (before | record.value).items() if place is not None}
         roads.put(road, after or None)
         was, now = accidents_ahead(before, road.dir), accidents_ahead(after, road.dir)

@@ -7,6 +7,8 @@ fourth report in a row from the same place of a travel lane.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from penstock.state.log import Record
@@ -33,17 +35,19 @@ class Car(msgspec.Struct, frozen=True, gc=False):
     entered: int
 
 
-class FollowCar(Processor):
+CARS = key_value_store("linear-road-cars", key=str, value=Car)
+
+
+class FollowCar(Processor[str, PositionReport, str, Any]):
     """Keeps a row per car on the road. The ports have ``SegmentEntry``, ``ExitReport`` and ``Halt``, under the car's key."""
 
-    stores = (key_value_store("linear-road-cars", key=str, value=Car),)
+    stores = (CARS,)
     out_ports = ("entries", "departures", "halts")
 
-    def process(self, record: Record, ctx: ProcessorContext) -> None:
+    def process(self, record: Record[str, PositionReport], ctx: ProcessorContext[str, Any]) -> None:
         """One report."""
-        cars = ctx.store("linear-road-cars")
-        report: PositionReport = record.value
-        car: Car | None = cars.get(record.key)
+        cars, report = ctx.store(CARS), record.value
+        car = cars.get(record.key)
         stays = car is not None and _place(car.last) == _place(report)
         enters = car is None or _segment(car.last) != _segment(report)
         if car is not None and car.times == STOPPED and not stays:

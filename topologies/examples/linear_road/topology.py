@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from penstock.state.errors import TopologyError
-from penstock.state.log import Record
+from penstock.state.log import Record, Windowed
 from penstock.state.serdes.serde import Serde
+from penstock.state.type_parameters import K, V
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.examples.linear_road import model
 from penstock.topologies.examples.linear_road.accidents import Ahead, FollowRoad, change
 from penstock.topologies.examples.linear_road.cars import FollowCar
@@ -47,12 +48,12 @@ WITHIN_MINUTE = MINUTE_MS - 1
 """A statistic that ended so many milliseconds ago is of the minute before."""
 
 
-class Stamp(Processor):
+class Stamp(Processor[str, dict[str, Any], str, dict[str, Any]]):
     """Answers with the clock's reading for ``emit``."""
 
     reads_clock = True
 
-    def process(self, record: Record, ctx: ProcessorContext) -> None:
+    def process(self, record: Record[str, dict[str, Any]], ctx: ProcessorContext[str, dict[str, Any]]) -> None:
         """One answer."""
         ctx.forward(record.key, {**record.value, "emit": ctx.wall_time_ms})
 
@@ -61,14 +62,14 @@ class Stamp(Processor):
 class LinearRoad:
     """The topology as it is put together. ``lines`` are the input, under the car's key."""
 
-    builder: StreamsBuilder
-    lines: KStream
+    builder: StreamsBuilder[str, dict[str, Any]]
+    lines: KStream[str, dict[str, Any]]
 
-    def of_type(self, kind: int) -> KStream:
+    def of_type(self, kind: int) -> KStream[str, dict[str, Any]]:
         """The lines of a type."""
         return self.lines.filter_values(col("type") == kind)
 
-    def answer(self, answers: KStream, topic: str, serde: Serde[dict[str, Any]]) -> None:
+    def answer(self, answers: KStream[str, dict[str, Any]], topic: str, serde: Serde[dict[str, Any]]) -> None:
         """Write answers, which lack their time of emission, as lines."""
         answers.process(Stamp, value=serde, keeps_key=True, name=f"{topic}-stamp").to(topic)
 
@@ -103,17 +104,17 @@ def build(
     return builder.build()
 
 
-def at_end(record: Record) -> Record:
+def at_end(record: Record[Windowed[K], V]) -> Record[K, V]:
     """The result of a window under its key, at the moment when the window is over."""
     return Record(record.key.key, record.value, record.key.end_ms, record.headers)
 
 
-def within_window(record: Record) -> Record:
+def within_window(record: Record[Windowed[K], V]) -> Record[K, V]:
     """The result of a window under its key, at the window's last moment."""
     return Record(record.key.key, record.value, record.key.end_ms - 1, record.headers)
 
 
-def accidents_of(halts: KStream) -> KStream:
+def accidents_of(halts: KStream[str, Halt]) -> KStream[Segment, Ahead]:
     """``Ahead`` by segment, at the start of each minute that brings another one."""
     minutes = halts.group_by(struct(xway=col("xway"), dir=col("dir")), key=Road).windowed_by(tumbling("1m", grace=0))
     changes = minutes.aggregate(dict, change, value=dict, emission="on_close", name="halts-by-minute")
@@ -121,7 +122,9 @@ def accidents_of(halts: KStream) -> KStream:
     return by_minute.process(FollowRoad, key=Segment, value=Ahead, name="accidents")
 
 
-def entries_with_statistics(positions: KStream, entries: KStream, accidents: KStream) -> KStream:
+def entries_with_statistics(
+    positions: KStream[str, PositionReport], entries: KStream[str, SegmentEntry], accidents: KStream[Segment, Ahead]
+) -> KStream[Segment, SegmentEntry]:
     """Entries with all that their tolls depend on, by segment."""
     segment = struct(xway=col("xway"), dir=col("dir"), seg=col("seg"))
     minutes = positions.group_by(segment, key=Segment).windowed_by(tumbling("1m", grace=0))
@@ -140,15 +143,17 @@ def entries_with_statistics(positions: KStream, entries: KStream, accidents: KSt
     mean = (2 * col("speed").sum() + reports) // (2 * reports)
     speeds = five_minutes.aggregate(mean, emission="on_close", name="mean-speeds")
     entered = entries.select_key(segment, key=Segment)
-    for name, statistics, tolerance, with_statistic in (
-        ("speed", speeds.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_speed),
-        ("cars", traffic.to_stream().map_records(at_end, key=Segment, keeps_key=True), WITHIN_MINUTE, _with_cars),
-        ("accident", accidents, HORIZON, _with_accident),
-    ):
-        entered = entered.join_as_of(
-            statistics, with_statistic, tolerance=tolerance, grace=0, left=True, name=f"entries-with-{name}"
-        )
-    return entered
+    mean_speeds = speeds.to_stream().map_records(at_end, key=Segment, keeps_key=True)
+    cars = traffic.to_stream().map_records(at_end, key=Segment, keeps_key=True)
+    entered = entered.join_as_of(
+        mean_speeds, _with_speed, tolerance=WITHIN_MINUTE, grace=0, left=True, name="entries-with-speed"
+    )
+    entered = entered.join_as_of(
+        cars, _with_cars, tolerance=WITHIN_MINUTE, grace=0, left=True, name="entries-with-cars"
+    )
+    return entered.join_as_of(
+        accidents, _with_accident, tolerance=HORIZON, grace=0, left=True, name="entries-with-accident"
+    )
 
 
 def _with_speed(entry: SegmentEntry, lav: int | None) -> SegmentEntry:
@@ -163,7 +168,7 @@ def _with_accident(entry: SegmentEntry, ahead: Ahead | None) -> SegmentEntry:
     return msgspec.structs.replace(entry, accident=ahead and ahead.seg)
 
 
-def notify(road: LinearRoad, entries: KStream) -> KStream:
+def notify(road: LinearRoad, entries: KStream[Segment, SegmentEntry]) -> KStream[str, Charge]:
     """Tell who enters a segment of its toll and of an accident ahead; the tolls as ``Charge``, under the car."""
     busy = (col("lav") < 40) & (col("cars") > 50) & col("accident").is_null()
     over = col("cars") - 50
@@ -177,7 +182,7 @@ def notify(road: LinearRoad, entries: KStream) -> KStream:
     return notices.filter_values(col("toll") > 0).select(col("time"), col("toll"), value=Charge)
 
 
-def answer_balances(road: LinearRoad, tolls: KStream, departures: KStream) -> None:
+def answer_balances(road: LinearRoad, tolls: KStream[str, Charge], departures: KStream[str, ExitReport]) -> None:
     """Charge tolls, and tell balances. Tolls of one car come from many segments, in any order; summed up by minute they come
     in that of the minutes. What meets them here has its topic on the way: the watermark of tolls comes from the reports, and
     must not hold those back."""

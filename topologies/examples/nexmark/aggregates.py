@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from penstock.topologies.aggregators import last, top_k
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.examples.nexmark.joins import better
 from penstock.topologies.examples.nexmark.model import Bid, Offer
 from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark

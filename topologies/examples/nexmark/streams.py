@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
-from penstock.topologies.dsl.table import KTable
-from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, NexmarkEvent, Offer
+from penstock.topologies.dsl.kstream import KStream
+from penstock.topologies.dsl.ktable import KTable
+from penstock.topologies.examples.nexmark.model import AUCTION, BID, PERSON, Auction, Bid, NexmarkEvent, Offer, Person
 from penstock.topologies.expressions.functions import col, left, right, struct
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
@@ -27,22 +27,22 @@ class Nexmark:
         self._events = self.builder.stream("nexmark", key=int, value=NexmarkEvent, watermark=late)
 
     @cached_property
-    def persons(self) -> KStream:
+    def persons(self) -> KStream[int, Person]:
         """Persons who register."""
         return self._events.filter_values(col("event_type") == PERSON).map_values(col("person"), name="persons")
 
     @cached_property
-    def auctions(self) -> KStream:
+    def auctions(self) -> KStream[int, Auction]:
         """Auctions that open."""
         return self._events.filter_values(col("event_type") == AUCTION).map_values(col("auction"), name="auctions")
 
     @cached_property
-    def bids(self) -> KStream:
+    def bids(self) -> KStream[int, Bid]:
         """Bids."""
         return self._events.filter_values(col("event_type") == BID).map_values(col("bid"), name="bids")
 
     @cached_property
-    def offers(self) -> KStream:
+    def offers(self) -> KStream[int, Offer]:
         """Each bid that came while its auction was open, under the auction's id."""
         auctions, bids = self.auctions.select_key(col("id")), self.bids.select_key(col("auction"))
         in_time = right("dateTime").between(left("dateTime"), left("expires"))

@@ -1,6 +1,6 @@
 """Side inputs: a function of a record and of a whole table that every task holds.
 
-The table is a global one (``penstock.topologies.dsl.global_table``); a record sees its rows as they stand when it is
+The table is a global one (``penstock.topologies.dsl.global_ktable``); a record sees its rows as they stand when it is
 processed, as a map, a list, a single value, or those of the window that the record's time falls into.
 """
 
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic
 
 from penstock.state.errors import ProcessingError
 from penstock.state.log import Windowed
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.state.type_parameters import K, T, V
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.base.row_operator import RowOperator
 
 
-class SideView:
+class SideView(Generic[K, V]):
     """A table's rows, read only. Order: that of the keys' bytes."""
 
     def __init__(self, state: KeyValueStoreView) -> None:
@@ -27,22 +28,22 @@ class SideView:
         self.timestamp_ms = 0
         """Event time of the record that looks."""
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: K, default: T | None = None) -> V | T | None:
         """As a map: the value of one row."""
         found = self._state.get(self._keys.serialize(key))
         return default if found is None else found[0]
 
-    def items(self) -> Iterator[tuple[Any, Any]]:
+    def items(self) -> Iterator[tuple[K, V]]:
         """As a map: keys and values."""
         read = self._keys.deserialize
         for key, value, _ in self._state.range():
             yield read(key), value
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[V]:
         """As a list."""
         return [value for _, value, _ in self._state.range()]
 
-    def single(self) -> Any:
+    def single(self) -> V:
         """As a value: that of the only row. Raises ``ProcessingError`` when there are none or several."""
         values = self.values()
         if len(values) != 1:
@@ -52,7 +53,7 @@ class SideView:
             )
         return values[0]
 
-    def window(self) -> dict[Any, Any]:
+    def window(self) -> dict[Any, V]:
         """Of a table with windowed keys: the rows, by inner key, of the windows that the record's time falls into (the
         latest window's where several hold the key)."""
         found: dict[Any, Any] = {}

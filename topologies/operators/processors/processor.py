@@ -24,13 +24,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, overload
 
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.log import Headers, Record, TaskId
 from penstock.state.serdes.serde import BYTES, Serde, serde_of
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.typed_stores import KeyWindowStore, SessionStore, WindowStore, store_facade
+from penstock.state.type_parameters import KIn, KOut, S, VIn, VOut
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.random_draws import Draws
@@ -41,8 +42,9 @@ _AT_HAND: Any = object()
 _STEP_MAX_MS = 3_600_000
 
 
-class Processor:
-    """What a user subclasses. ``stores`` and ``out_ports`` are declared on the class; the constructor takes nothing
+class Processor(Generic[KIn, VIn, KOut, VOut]):
+    """What a user subclasses, as ``Processor[KIn, VIn, KOut, VOut]``: the types of what it takes, and of what it forwards.
+    ``stores`` and ``out_ports`` are declared on the class; the constructor takes nothing
     unless ``ProcessorSpec`` is given a factory."""
 
     stores: ClassVar[tuple[StoreSpec, ...]] = ()
@@ -55,19 +57,19 @@ class Processor:
     reads_clock: ClassVar[bool] = False
     """Whether ``ctx.wall_time_ms`` is used: then the clock is read, and journaled, before records are taken."""
 
-    def init(self, ctx: ProcessorContext) -> None:
+    def init(self, ctx: ProcessorContext[KOut, VOut]) -> None:
         """Called once before the first record, after the stores are restored: look up stores, schedule timers."""
 
-    def process(self, record: Record, ctx: ProcessorContext) -> None:
+    def process(self, record: Record[KIn, VIn], ctx: ProcessorContext[KOut, VOut]) -> None:
         """One record. When it raises, what it forwarded is dropped and the policy decides; what it wrote to stores
         stays."""
         raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
 
-    def on_timer(self, timer: Timer, ctx: ProcessorContext) -> None:
+    def on_timer(self, timer: Timer, ctx: ProcessorContext[KOut, VOut]) -> None:
         """A timer of a key has fired. When it raises, the task stops: there is no record to skip."""
         raise TypeError(f"{type(self).__name__} sets timers and has no on_timer")
 
-    def process_batch(self, batch: Batch, ctx: ProcessorContext) -> None:
+    def process_batch(self, batch: Batch, ctx: ProcessorContext[KOut, VOut]) -> None:
         """A run of records; by default ``process`` for each. Hand on with ``forward_batch``, which keeps each record's
         place in the order. When it raises, the task stops under every policy: which of the records were done is not
         known."""
@@ -84,7 +86,7 @@ class _Timer:
         return before_ms != NO_TIME and now_ms // self.interval_ms > before_ms // self.interval_ms
 
 
-class ProcessorContext:
+class ProcessorContext(Generic[KOut, VOut]):
     """What a processor may reach. Time, stores and outputs come from here alone: no clock, no randomness."""
 
     def __init__(self, ctx: OperatorContext, spec: ProcessorSpec) -> None:
@@ -128,8 +130,16 @@ class ProcessorContext:
             raise TopologyError(f"{self._ctx.name} asks what time it is; say so on the class: reads_clock = True")
         return self._ctx.time.wall_ms
 
-    def store(self, name: str) -> Any:
-        """One of the declared stores: a ``KeyValueStore`` or a ``WindowStore``."""
+    @overload
+    def store(self, store: StoreSpec[S]) -> S: ...
+
+    @overload
+    def store(self, store: str) -> Any: ...
+
+    def store(self, store: StoreSpec[S] | str) -> Any:
+        """One of the declared stores, by its spec or its name: a ``KeyValueStore``, a ``WindowStore`` … Type checkers know
+        the keys and values of one that is asked for by its spec."""
+        name = store if isinstance(store, str) else store.name
         if name not in self._stores:
             raise TopologyError(
                 f"{self._ctx.name} asks for store {name!r}, which it does not declare; "
@@ -139,8 +149,8 @@ class ProcessorContext:
 
     def forward(
         self,
-        key: Any,
-        value: Any,
+        key: KOut | None,
+        value: VOut | None,
         *,
         timestamp_ms: int | None = None,
         headers: Headers | None = None,

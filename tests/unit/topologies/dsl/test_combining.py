@@ -10,7 +10,7 @@ import pytest
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators import count, first, mean, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.grouped import KGroupedStream
+from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.aggregates.combine import CombineSpec

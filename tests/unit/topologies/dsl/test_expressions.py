@@ -15,7 +15,7 @@ from penstock.state.log import Record
 from penstock.state.serdes.serde import FLOAT, INT, STRING
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.dsl.typed import schema_of_serde, scope_of_flow
 from penstock.topologies.expressions.functions import col, header, key, lit, struct, timestamp, value, when
 from penstock.topologies.expressions.row_function import ExpressionFunction

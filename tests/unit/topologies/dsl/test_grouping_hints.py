@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.grouped import KGroupedStream
-from penstock.topologies.dsl.stream import OF_GROUPED, KStream
+from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
+from penstock.topologies.dsl.kstream import OF_GROUPED, KStream
 
 
 @pytest.fixture

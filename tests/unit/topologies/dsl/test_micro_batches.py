@@ -12,7 +12,7 @@ from penstock.state.log import Record
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import count, ewma, first, mean, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.windows import session, tumbling, unlimited
 
 

@@ -10,7 +10,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.operators.tables.suppress import SuppressSpec, until_time_limit, until_window_closes
 from penstock.topologies.windows import Windows, session, sliding, tumbling, unlimited
 

@@ -9,7 +9,7 @@ import pytest
 
 import penstock as ps
 from penstock.topologies.aggregators import sum_
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.operator_api.operator import Emission
 
 TUMBLING = ps.tumbling("10s", grace=0)

@@ -15,7 +15,7 @@ from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.stream import KStream
+from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.expressions import functions as f
 from penstock.topologies.graph.lockstep_plan import Plan, plan_of
 from penstock.topologies.graph.topology import Topology

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 
 
 def shown(table: KTable, how: str) -> KTable:

@@ -15,7 +15,7 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.patterns import events_by_stage
+from penstock.topologies.dsl.internals.patterns import events_by_stage
 from penstock.topologies.expressions.functions import col
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness

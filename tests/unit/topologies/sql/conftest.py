@@ -11,7 +11,7 @@ import pytest
 from penstock.state.log import Record
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.table import KTable
+from penstock.topologies.dsl.ktable import KTable
 
 
 class Bid(msgspec.Struct, frozen=True):

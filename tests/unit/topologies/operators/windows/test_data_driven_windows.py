@@ -14,7 +14,7 @@ from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import count, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
-from penstock.topologies.dsl.grouped import KGroupedStream
+from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
 from penstock.topologies.windows import Windows, session, sliding
 
 

@@ -1,0 +1,110 @@
+"""Where records go: repartition topics, topics of the user's, and processors behind which keys may have changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.dsl.internals.combining import Grouping
+from penstock.topologies.dsl.internals.stateless import with_selected_key
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind
+from penstock.topologies.operators.processors.processor import ProcessorSpec, processor_spec
+from penstock.topologies.operators.records.source_sink import Route, SinkSpec
+
+
+def repartitioned(flow: Flow, by: Any, *, key: Any, value: Any, partitions: int | None, name: str | None) -> Flow:
+    """The same records through a repartition topic."""
+    flow = flow.with_serdes(key, value)
+    if not (by in ("key", "shuffle", "broadcast", "one") or callable(by)):
+        raise TopologyError(
+            f"repartition of {flow.out!r}: by={by!r:.60} is unknown; use key, shuffle, broadcast, one or a function"
+        )
+    if by == "one":
+        by, partitions = "key", 1
+    route: Route = by
+    return flow.wiring.repartition(flow, partitions=partitions, name=name, route=route)
+
+
+def grouped_by(flow: Flow, fn: Any, *, key: Any, partitions: int | None, name: str | None) -> Grouping:
+    """Groups by ``fn(key, value)``, always through a repartition topic."""
+    keyed = with_selected_key(flow, "group-by", fn, key, name)
+    send = partial(keyed.wiring.repartition, keyed, partitions=partitions)
+    return Grouping(keyed, send, partitions=partitions, sends=True)
+
+
+def grouped_by_key(flow: Flow) -> Grouping:
+    """Groups by the key, through a repartition topic only where keys may have changed."""
+    return Grouping(flow, partial(flow.wiring.by_key, flow), partitions=None, sends=flow.rekeyed)
+
+
+def written(
+    flow: Flow,
+    topic: Any,
+    topics: Sequence[str],
+    *,
+    key: Any,
+    value: Any,
+    append_only: bool,
+    retractions: bool,
+    name: str | None,
+) -> None:
+    """Write the records to a topic, or to those that a function chooses."""
+    name = flow.wiring.name(flow, "to", name)
+    if callable(topic) != bool(topics):
+        raise TopologyError(
+            f"operator {name!r}: a function that chooses the topic needs topics=, all that it may choose, and only "
+            "such a function does"
+        )
+    flow = flow.with_serdes(key, value)
+    inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
+    accepts: frozenset[EdgeKind] = frozenset({"insert"}) if append_only else NO_RETRACTIONS
+    spec = SinkSpec(
+        topic=topics[0] if callable(topic) else topic,
+        topic_of=topic if callable(topic) else None,
+        topics=tuple(topics),
+        key_serde=flow.key,
+        value_serde=flow.value,
+        inner_key=inner,
+        accepts=accepts | {"retract"} if retractions else accepts,
+    )
+    flow.wiring.add(name, spec, flow)
+
+
+def processed(
+    flow: Flow,
+    factory: Any,
+    *,
+    stores: tuple[StoreSpec, ...],
+    key: Any,
+    value: Any,
+    keeps_key: bool,
+    name: str | None,
+) -> tuple[Flow, tuple[str, ...]]:
+    """What a processor forwards to its first out port, and all its ports."""
+    wiring = flow.wiring
+    name = wiring.name(flow, "process", name)
+    spec = processor_spec(check_function(factory, name), stores=stores, name=name)
+    graph = wiring.graph
+    lent = {
+        s.name
+        for s in spec.stores
+        if any(not isinstance(graph.operator(n), ProcessorSpec) for n in graph.users(s.name))
+    }
+    wiring.add(name, dataclasses.replace(spec, lent=frozenset(lent)), flow)
+    port = spec.out_ports[0] if len(spec.out_ports) > 1 else None
+    return flow.behind(name, port=port, key=key, value=value, rekeyed=not keeps_key), spec.out_ports
+
+
+def port_of(flow: Flow, ports: tuple[str, ...], name: str, key: Any, value: Any) -> Flow:
+    """What a processor, of which ``flow`` is a port, forwards to the port of that name."""
+    if name not in ports:
+        raise TopologyError(
+            f"operator {flow.operator!r} has no out port {name!r}; it declares: {', '.join(ports) or 'none'}"
+        )
+    return flow.behind(flow.operator, port=name if len(ports) > 1 else None, key=key, value=value)

@@ -1,0 +1,93 @@
+"""Whole records, side inputs, questions to the world outside, and topics on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.topologies.dsl.global_ktable import GlobalKTable
+from penstock.topologies.dsl.internals.global_tables import global_rows
+from penstock.topologies.dsl.internals.stateless import then
+from penstock.topologies.dsl.typed import RECORD, scope_of_flow
+from penstock.topologies.dsl.wiring import Flow, as_serde, check_function
+from penstock.topologies.expressions.row_function import to_function
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.operator_api.operator import ExternalCall
+from penstock.topologies.operators.joins.side_input import SideInputSpec
+from penstock.topologies.operators.records.external_lookup import LookupSpec
+from penstock.topologies.operators.records.record_functions import MapRecordsSpec
+from penstock.topologies.operators.records.source_sink import SourceSpec
+
+
+def mapped_records(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, *, keeps_key: bool) -> Flow:
+    """The records ``fn(record)``."""
+    return then(
+        flow, "map-records", name, lambda f: MapRecordsSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
+    )
+
+
+def with_headers(flow: Flow, fn: Any, name: str | None) -> Flow:
+    """The same records with the headers ``fn(record)``."""
+    checked = check_function(fn, name or "with-headers")
+    return then(
+        flow, "with-headers", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(headers=tuple(checked(r)))
+    )
+
+
+def with_timestamp(flow: Flow, fn: Any, name: str | None) -> Flow:
+    """The same records with the event time ``fn(record)``, or that of an expression."""
+    if isinstance(fn, Expression):
+        of_record = to_function(fn, RECORD, scope_of_flow(flow), operator=name or "with-timestamp")
+        fn = lambda r: of_record(r.key, r.value, r.timestamp_ms, r.headers)  # noqa: E731  # stands for a function
+    checked = check_function(fn, name or "with-timestamp")
+    return then(
+        flow, "with-timestamp", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(timestamp_ms=checked(r))
+    )
+
+
+def mapped_with_side(flow: Flow, fn: Any, sides: Sequence[object], value: Any, name: str | None) -> Flow:
+    """The values ``fn(key, value, side, …)``, each side being a view of a whole table."""
+    wiring = flow.wiring
+    name = wiring.name(flow, "map-with-side", name)
+    tables = [s._flow for s in sides if isinstance(s, GlobalKTable)]
+    if not sides or len(tables) < len(sides):
+        raise TopologyError(
+            f"operator {name!r} needs at least one side input; give what global_table(topic) or as_global() returned"
+        )
+    for table in tables:
+        wiring.check_own(table, name)
+    stores = tuple(global_rows(t, f"{name}-side-{i}") for i, t in enumerate(tables, 1))
+    wiring.add(name, SideInputSpec(stores=stores, fn=check_function(fn, name)), flow)
+    return flow.behind(name, value=value)
+
+
+def looked_up(
+    flow: Flow,
+    fn: Any,
+    joiner: Any,
+    *,
+    answer: Any,
+    value: Any,
+    concurrency: int,
+    timeout_s: float,
+    name: str | None,
+) -> Flow:
+    """The answers to ``fn(key, value)``, or ``joiner(value, answer)``."""
+    name = flow.wiring.name(flow, "lookup", name)
+    if concurrency < 1 or timeout_s <= 0:
+        raise TopologyError(f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0")
+    serde = as_serde(answer, f"the answers of operator {name!r}")
+    question = ExternalCall(
+        fn=check_function(fn, name), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
+    )
+    spec = LookupSpec(question=question, joiner=None if joiner is None else check_function(joiner, name))
+    flow.wiring.add(name, spec, flow)
+    return flow.behind(name, value=value if value is not None else (serde if joiner is None else None))
+
+
+def read_back(flow: Flow, topic: str, name: str | None) -> Flow:
+    """What was written to a topic of the user's, as a new source."""
+    source = topic if name is None else name
+    flow.wiring.add_source(source, SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value))
+    return flow.behind_source(source)

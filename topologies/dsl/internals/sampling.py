@@ -1,0 +1,78 @@
+"""Deduplication and samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.serdes.window_keys import windowed_serde
+from penstock.topologies.aggregators.encoding import RESULT_JSON
+from penstock.topologies.dsl.typed import row_function
+from penstock.topologies.dsl.wiring import Flow, as_serde
+from penstock.topologies.operators.base.record_pairs import pair_serde
+from penstock.topologies.operators.records.deduplicate import DeduplicateSpec, dedup_stores
+from penstock.topologies.operators.records.sampling import SampleKeysSpec, SampleReservoirSpec, reservoir_store
+from penstock.topologies.operators.records.stateless import MapSpec
+from penstock.topologies.windows import TumblingWindows, duration_ms
+
+
+def deduplicated(
+    flow: Flow, within: int | str, key: Any, *, grace: int | str | None, id_serde: Any, name: str | None
+) -> Flow:
+    """The records of which no record with the same key, or the same ``key(key, value)``, is near in time."""
+    mine, wiring = flow, flow.wiring
+    name = wiring.name(flow, "deduplicate", name)
+    within_ms = duration_ms(within)
+    if within_ms < 1:
+        raise TopologyError(f"operator {name!r}: within={within!r} lets everything pass; give at least 1 ms")
+    grace_ms = within_ms if grace is None else duration_ms(grace)
+    if key is None:
+        flow = wiring.by_key(flow)
+    else:
+        fn = row_function(key, name, flow)
+        ids, packed = as_serde(id_serde, f"the ids of operator {name!r}"), pair_serde(flow.key, flow.value)
+        wiring.add(f"{name}-id", MapSpec(fn=lambda k, v: (fn(k, v), (k, v))), flow)
+        flow = wiring.repartition(flow.behind(f"{name}-id", key=ids, value=packed), name=f"{name}-id")
+    stores = dedup_stores(name, flow.key)
+    wiring.add(name, DeduplicateSpec(stores=stores, within_ms=within_ms, grace_ms=grace_ms), flow)
+    behind = flow.behind(name)
+    if key is None:
+        return behind
+    wiring.add(f"{name}-record", MapSpec(fn=_second), behind)
+    return behind.behind(f"{name}-record", key=mine.key, value=mine.value, rekeyed=True)
+
+
+def sampled(flow: Flow, fraction: float, *, seed: int, name: str | None) -> Flow:
+    """All records of a share of the keys."""
+    name = flow.wiring.name(flow, "sample", name)
+    if not 0 <= fraction <= 1:
+        raise TopologyError(f"operator {name!r}: fraction={fraction}; it must be from 0 to 1")
+    if not 0 <= seed < 1 << 64:
+        raise TopologyError(f"operator {name!r}: seed={seed}; it must be from 0 to 2**64 - 1")
+    flow.wiring.add(name, SampleKeysSpec(fraction=fraction, key_serde=flow.key, seed=seed), flow)
+    return flow.behind(name)
+
+
+def sampled_by_reservoir(flow: Flow, n: int, window: TumblingWindows | int | str, *, name: str | None) -> Flow:
+    """Per key and window ``n`` values chosen at random."""
+    wiring = flow.wiring
+    name = wiring.name(flow, "sample-reservoir", name)
+    if n < 1:
+        raise TopologyError(f"operator {name!r}: n={n}; a reservoir holds at least 1 value")
+    windows = window if isinstance(window, TumblingWindows) else TumblingWindows(duration_ms(window), 0)
+    if windows.offset_ms or windows.time != "event":
+        raise TopologyError(f"operator {name!r}: reservoirs have windows of event time without offset")
+    flow = wiring.by_key(flow)
+    spec = SampleReservoirSpec(
+        stores=(reservoir_store(name, flow.key),),
+        n=n,
+        size_ms=windows.size_ms,
+        grace_ms=windows.grace_ms,
+        value_serde=flow.value,
+    )
+    wiring.add(name, spec, flow)
+    return flow.behind(name, key=windowed_serde(flow.key, windows.size_ms), value=RESULT_JSON)
+
+
+def _second(key: Any, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+    return pair

@@ -1,0 +1,193 @@
+"""What a stream can do without state: per record, per batch, and splitting and merging streams.
+
+Operators that may change the key mark their flow: grouping or joining it first sends it through a repartition topic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from penstock.state.errors import TopologyError
+from penstock.topologies.dsl.typed import result_serde, row_function, selection
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Expression, StructOf
+from penstock.topologies.operator_api.operator import OperatorSpec
+from penstock.topologies.operators.records import stateless
+
+
+def then(
+    flow: Flow,
+    kind: str,
+    name: str | None,
+    make: Callable[[Callable[..., Any]], OperatorSpec],
+    fn: Any,
+    *,
+    key: Any = None,
+    value: Any = None,
+    rekeyed: bool = False,
+    condition: bool = False,
+    gives: Literal["key", "value"] | None = None,
+) -> Flow:
+    """The flow behind a new operator, which ``make`` makes of the checked function. With ``condition`` or ``gives`` an
+    expression can stand for the function: a condition, or what gives the new key or value and so its serde."""
+    name = flow.wiring.name(flow, kind, name)
+    if condition or gives is not None:
+        made = row_function(fn, name, flow, condition=condition, record=True)
+    else:
+        made = check_function(fn, name)
+    key = result_serde(made, name, key) if gives == "key" else key
+    value = result_serde(made, name, value) if gives == "value" else value
+    flow.wiring.add(name, make(made), flow)
+    return flow.behind(name, key=key, value=value, rekeyed=rekeyed)
+
+
+# -- keys stay -----------------------------------------------------------------------------------------------
+
+
+def filtered(flow: Flow, fn: Any, name: str | None) -> Flow:
+    """The records for which ``fn(key, value)`` is true."""
+    return then(flow, "filter", name, lambda f: stateless.FilterSpec(fn=f), fn, condition=True)
+
+
+def filtered_not(flow: Flow, fn: Any, name: str | None) -> Flow:
+    """The records for which ``fn(key, value)`` is false; those for which an expression is null are dropped too."""
+    if isinstance(fn, Expression):
+        return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f), ~fn, condition=True)
+    return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn)
+
+
+def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
+    """The records for which ``fn(value)`` is true."""
+    return then(
+        flow,
+        "filter-values",
+        name,
+        lambda f: stateless.FilterSpec(fn=f, values_only=not isinstance(f, ExpressionFunction)),
+        fn,
+        condition=True,
+    )
+
+
+def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
+    """The values ``fn(value)``."""
+    if isinstance(fn, StructOf):
+        fn = selection(fn.fields, value)
+    return then(
+        flow,
+        "map-values",
+        name,
+        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction)),
+        fn,
+        value=value,
+        gives="value",
+    )
+
+
+def mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
+    """The values ``fn(key, value)``."""
+    return then(
+        flow,
+        "map-values-with-key",
+        name,
+        lambda f: stateless.MapValuesSpec(fn=f, with_key=True),
+        fn,
+        value=value,
+        gives="value",
+    )
+
+
+def flat_mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
+    """Each value of ``fn(value)``."""
+    return then(flow, "flat-map-values", name, lambda f: stateless.FlatMapSpec(fn=f, values_only=True), fn, value=value)
+
+
+def flat_mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
+    """Each value of ``fn(key, value)``."""
+    return then(
+        flow,
+        "flat-map-values-with-key",
+        name,
+        lambda f: stateless.FlatMapSpec(fn=f, values_only=True, with_key=True),
+        fn,
+        value=value,
+    )
+
+
+def peeked(flow: Flow, kind: str, fn: Any, name: str | None) -> Flow:
+    """The same records; ``fn(key, value)`` is called for its effect."""
+    return then(flow, kind, name, lambda f: stateless.PeekSpec(fn=f), fn)
+
+
+# -- keys change ---------------------------------------------------------------------------------------------
+
+
+def mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
+    """The records ``fn(key, value)``."""
+    return then(flow, "map", name, lambda f: stateless.MapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
+
+
+def flat_mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
+    """Each pair of ``fn(key, value)``."""
+    return then(flow, "flat-map", name, lambda f: stateless.FlatMapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
+
+
+def with_selected_key(flow: Flow, kind: str, fn: Any, key: Any, name: str | None) -> Flow:
+    """The same values under ``fn(key, value)``."""
+    return then(flow, kind, name, lambda f: stateless.SelectKeySpec(fn=f), fn, key=key, rekeyed=True, gives="key")
+
+
+def mapped_batches(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, *, keeps_key: bool) -> Flow:
+    """``fn(batch)`` of whole runs of records."""
+    return then(
+        flow, "map-batch", name, lambda f: stateless.MapBatchSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
+    )
+
+
+# -- several streams -----------------------------------------------------------------------------------------
+
+
+def branched(flow: Flow, predicates: tuple[Any, ...], name: str | None, *, default: bool) -> dict[str, Flow]:
+    """One flow per predicate, by the names of the branches: those of a mapping, else ``"1"``, ``"2"`` …"""
+    wiring = flow.wiring
+    name = wiring.name(flow, "branch", name)
+    mapped = are_named(predicates)
+    named = dict(predicates[0]) if mapped else {str(i): p for i, p in enumerate(predicates, 1)}
+    ports = (*named, "default") if default else tuple(named)
+    if not named or len(set(ports)) < len(ports) or any(not p.isidentifier() for p in ports if mapped):
+        raise TopologyError(
+            f"operator {name!r}: branches {', '.join(ports) or 'none'}; give at least one predicate, and "
+            "each branch a name of its own of letters, digits and '_'"
+        )
+    checked = tuple(row_function(p, name, flow, condition=True) for p in named.values())
+    wiring.add(name, stateless.BranchSpec(predicates=checked, out_ports=ports), flow)
+    return {p: flow.behind(name, port=p) for p in ports}
+
+
+def are_named(predicates: tuple[Any, ...]) -> bool:
+    """Whether ``branch`` was given a mapping from names to predicates."""
+    return len(predicates) == 1 and isinstance(predicates[0], Mapping)
+
+
+def merged(flows: Sequence[Flow], name: str | None) -> Flow:
+    """One flow of several."""
+    first = flows[0]
+    wiring = first.wiring
+    name = wiring.name(first, "merge", name)
+    for i, flow in enumerate(flows[1:], 1):
+        wiring.check_own(flow, name)
+        for what, mine, theirs in (("key", first.key, flow.key), ("value", first.value, flow.value)):
+            if mine.name != theirs.name:
+                raise TopologyError(
+                    f"operator {name!r} merges streams with different {what} serdes: {first.out!r} has "
+                    f"{mine.name}, {flow.out!r} has {theirs.name}; map one to the other's type first"
+                )
+        if flow.out in {f.out for f in flows[:i]}:
+            raise TopologyError(
+                f"operator {name!r} merges {flow.out!r} with itself, which would double its records; merge it once"
+            )
+    wiring.add(name, stateless.MergeSpec(), *flows)
+    behind = first.behind(name, rekeyed=any(f.rekeyed for f in flows))
+    return dataclasses.replace(behind, watermarked=any(f.watermarked for f in flows))

@@ -1,0 +1,185 @@
+"""Aggregations of a table's rows by another key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.state.errors import TopologyError
+from penstock.state.serdes.change_serde import change_serde
+from penstock.state.serdes.serde import INT, Serde
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.aggregators.expression_aggregates import aggregator_of_one
+from penstock.topologies.dsl.internals.table_flow import TableFlow
+from penstock.topologies.dsl.typed import aggregate_of, scope_of_flow, serde_of_type
+from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_function
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
+from penstock.topologies.operators.tables.table_aggregate import RegroupSpec, TableAggregateSpec
+from penstock.topologies.operators.tables.table_views import view_of_results
+
+
+@dataclasses.dataclass(frozen=True)
+class RowGroups:
+    """The changes of a table's rows in groups. ``value``: the serde of what is aggregated of a row."""
+
+    changes: Flow
+    value: Serde[Any]
+    ttl_ms: int | None = None
+
+    def with_ttl(self, ttl: int | str) -> RowGroups:
+        """Groups that live for ``ttl`` after their latest change."""
+        return dataclasses.replace(self, ttl_ms=checked_ttl(ttl, f"group of {self.changes.out}"))
+
+    def name(self, kind: str, name: str | None) -> str:
+        """The operator's own name, or the next automatic one."""
+        return self.changes.wiring.name(self.changes, kind, name)
+
+    @property
+    def rows(self) -> Flow:
+        """The flow as if it held the grouped values themselves."""
+        return dataclasses.replace(self.changes, value=self.value)
+
+
+def regrouped(
+    table: TableFlow, fn: Any, *, key: Any, value: Any, partitions: int | None, name: str | None
+) -> RowGroups:
+    """Rows by the group that ``fn(key, value)`` gives, through a repartition topic."""
+    wiring = table.flow.wiring
+    name = wiring.name(table.flow, "group-by", name)
+    rows = table.readable()
+    rows.request_olds()
+    flow = rows.flow.behind(name, key=key, value=value, rekeyed=True)
+    wiring.add(name, RegroupSpec(fn=check_function(fn, name), key_serde=flow.key), rows.flow)
+    changes = dataclasses.replace(flow, value=change_serde(flow.value))
+    return RowGroups(wiring.repartition(changes, partitions=partitions), flow.value)
+
+
+def counted(groups: RowGroups, name: str | None, emission: Emission | None) -> TableFlow:
+    """The number of rows per group."""
+    return _folded(groups, groups.name("count", name), INT, emission, int, _plus_one, _minus_one)
+
+
+def reduced(groups: RowGroups, adder: Any, subtractor: Any, name: str | None, emission: Emission | None) -> TableFlow:
+    """``adder(aggregate, value)`` and ``subtractor(aggregate, value)`` over the values."""
+    name = groups.name("reduce", name)
+    return _folded(groups, name, groups.value, emission, None, _of_values(adder, name), _of_values(subtractor, name))
+
+
+def aggregated(
+    groups: RowGroups,
+    init: Any,
+    adder: Any,
+    subtractor: Any,
+    *,
+    value: Any,
+    name: str | None,
+    emission: Emission | None,
+) -> TableFlow:
+    """``adder`` and ``subtractor`` of ``(key, value, aggregate)``, or a ready aggregate that can take values out."""
+    name = groups.name("aggregate", name)
+    if isinstance(init, Expression):
+        init, tp = aggregator_of_one(init, scope_of_flow(groups.rows), operator=name)
+        value = serde_of_type(tp) if value is None else value
+    if isinstance(init, Aggregator):
+        return _ready(groups, name, init, value, emission)
+    if value is None:
+        raise TopologyError(
+            f"operator {name!r}: the serde of its aggregates is unknown; name it: aggregate(…, value=int)"
+        )
+    serde = as_serde(value, f"the aggregates of operator {name!r}")
+    functions = (check_function(fn, name) for fn in (init, adder, subtractor))
+    return _folded(groups, name, serde, emission, *functions)
+
+
+def aggregated_parts(
+    groups: RowGroups, value: Any, name: str | None, emission: Emission | None, parts: Mapping[str, Any]
+) -> TableFlow:
+    """Several ready aggregates at once."""
+    name = groups.name("agg", name)
+    made, shown = aggregate_of(parts, name, groups.rows, value)
+    return _ready(groups, name, made, shown, emission)
+
+
+def _ready(groups: RowGroups, name: str, of: Aggregator, value: Any, emission: Emission | None) -> TableFlow:
+    add, inverse = of.add, of.inverse
+    if inverse is None or of.ordered:
+        raise TopologyError(
+            f"operator {name!r}: {of.name} cannot take out a row that has changed; use an aggregate that can (count, "
+            "sum, mean, variance…), or aggregate(init, adder, subtractor) over a collection"
+        )
+    shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
+    # what does not depend on the order of values does not look at their times either
+    return _folded(
+        groups,
+        name,
+        of.serde,
+        emission,
+        of.init,
+        lambda key, row, acc: add(acc, row, 0),
+        lambda key, row, acc: inverse(acc, row, 0),
+        result=of.result,
+        shown=shown,
+    )
+
+
+def _folded(
+    groups: RowGroups,
+    name: str,
+    value: Serde[Any],
+    emission: Emission | None,
+    init: Callable[[], Any] | None,
+    adder: Callable[[Any, Any, Any], Any],
+    subtractor: Callable[[Any, Any, Any], Any],
+    *,
+    result: Callable[[Any], Any] | None = None,
+    shown: Serde[Any] | None = None,
+) -> TableFlow:
+    changes, ttl_ms = groups.changes, groups.ttl_ms
+    wiring = changes.wiring
+    emission = wiring.emission if emission is None else as_emission(emission, f"operator {name!r}")
+    if emission == "on_close":
+        raise TopologyError(
+            f"operator {name!r}: a table's groups never close; use emission='every_update' or 'per_commit'"
+        )
+    if emission == "per_commit" and ttl_ms is not None:
+        raise TopologyError(
+            f"operator {name!r}: emission='per_commit' would hide that a group was gone in between; with a ttl use "
+            "emission='every_update'"
+        )
+    store = StoreSpec(name, "key_value", changes.key, value)
+    spec = TableAggregateSpec(
+        stores=(store,) if ttl_ms is None else (store, expiry_store(name)),
+        emission=emission,
+        order_sensitive=ttl_ms is not None,
+        init=init,
+        adder=adder,
+        subtractor=subtractor,
+        result=result,
+        ttl_ms=ttl_ms,
+    )
+    wiring.add(name, spec, changes)
+    flow = dataclasses.replace(changes, operator=name, port=None, value=value if shown is None else shown)
+    view = None if result is None else view_of_results(store, value, result)
+    return TableFlow(flow, store, view=None if view is None else lambda: view)
+
+
+def _plus_one(key: Any, value: Any, aggregate: int) -> int:
+    return aggregate + 1
+
+
+def _minus_one(key: Any, value: Any, aggregate: int) -> int:
+    return aggregate - 1
+
+
+def _of_values(fn: Any, name: str) -> Callable[[Any, Any, Any], Any]:
+    """A function of aggregate and value as one of key, value and aggregate."""
+    checked = check_function(fn, name)
+
+    def of_key(key: Any, value: Any, aggregate: Any) -> Any:
+        return checked(aggregate, value)
+
+    return of_key

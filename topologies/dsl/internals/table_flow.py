@@ -1,0 +1,223 @@
+"""What every table of the DSL has: its changes, a way to read its rows, and old values for the operators that need them.
+
+A table of a topic or of an aggregation has a store. A filtered, mapped or joined one keeps no rows unless it is named or
+materialized: an operator that must look its rows up computes them from the stores behind it
+(``penstock.topologies.operators.tables.table_views``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from penstock.state.errors import TopologyError
+from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
+from penstock.topologies.operators.tables.table_views import TableView, view_of_store
+from penstock.topologies.windows import Windows, duration_ms
+
+JOINED_RETENTION_MS = duration_ms("1d")
+"""For how long joined tables keep windows that take no more records."""
+
+
+class TableFlow:
+    """A table's changes (``flow``) and rows. ``store`` holds the rows. Without one, ``view`` makes the way to read them, and
+    ``inputs`` are the tables that must send old values if this one is to. ``windows``: those of the aggregation that the
+    table is the result of; ``retention_named``: the user said for how long its rows can be read."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        store: StoreSpec | None = None,
+        *,
+        view: Callable[[], TableView] | None = None,
+        inputs: tuple[TableFlow, ...] = (),
+        windows: Windows | None = None,
+        retention_named: bool = False,
+    ) -> None:
+        self.flow = flow
+        self._store = store
+        self._make_view = view
+        self._inputs = inputs
+        self._windows = windows
+        self._retention_fixed = retention_named
+        self._copy: TableFlow | None = None
+        self._copied_from: TableFlow | None = None
+
+    @property
+    def name(self) -> str:
+        """The operator whose changes these are."""
+        return self.flow.operator
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> StoreSpec:
+        """Where the rows are kept. Raises ``TopologyError`` for a table that keeps none."""
+        self._fill_place()
+        if self._store is None:
+            raise TopologyError(
+                f"table {self.name!r} keeps no rows of its own; give it a store with materialize(name), or name the "
+                "operator, which does the same"
+            )
+        return self._store
+
+    @property
+    def windowed(self) -> bool:
+        """Whether its keys are ``Windowed``."""
+        return isinstance(self.flow.key, WindowedSerde) or (
+            self._store is not None and self._store.kind not in ("key_value", "versioned")
+        )
+
+    @property
+    def history_ms(self) -> int | None:
+        """For how long it knows what its rows were: see ``KTable.history_ms``."""
+        if self._store is not None:
+            return self._store.retention_ms if self._store.kind == "versioned" else None
+        return self._inputs[0].history_ms if len(self._inputs) == 1 else None
+
+    def materialize(self, name: str | None = None) -> TableFlow:
+        """The same table with its rows in a store called ``name``."""
+        return self.kept(self.flow.wiring.name(self.flow, "materialize", name))
+
+    def named(self, name: str | None) -> TableFlow:
+        """The table as it is, or materialized under the name that the user gave."""
+        return self if name is None else self.materialize(name)
+
+    def kept(self, name: str, *, quiet: bool = False) -> TableFlow:
+        """The same table with its rows in a store of that name. ``quiet``: only changes of rows go on."""
+        flow = self.flow
+        store = StoreSpec(name, "key_value", flow.key, flow.value)
+        spec = MaterializeSpec(stores=(store,), quiet=quiet)
+        kept_ms = self._retained_ms() if self.windowed else None
+        if kept_ms is not None:
+            spec = dataclasses.replace(spec, stores=(store, expiry_store(name)), ttl_ms=kept_ms, silent=True)
+        flow.wiring.add(name, spec, flow)
+        made = TableFlow(dataclasses.replace(flow, operator=name, port=None), store)
+        made._copied_from = self
+        return made
+
+    def retain_for_lookups(self) -> None:
+        """Have rows of windows kept until the other side of a join looks them up. It may be behind, or close its windows
+        later than this table's aggregation does, which by default forgets them then. A retention that the user named
+        stays."""
+        for table in self._inputs:
+            table.retain_for_lookups()
+        graph = self.flow.wiring.graph
+        if self._windows is not None:
+            before = self._store
+            if (
+                before is None
+                or before.retention_ms is None
+                or self._windows.horizon_ms is None
+                or self._retention_fixed
+            ):
+                return
+            self._retention_fixed = True
+            self._store = dataclasses.replace(before, retention_ms=before.retention_ms + JOINED_RETENTION_MS)
+            graph.replace_store(before, self._store)
+        if self._copied_from is not None:
+            self._copied_from.retain_for_lookups()
+            spec = graph.operator(self.name)
+            kept_ms = self._copied_from._retained_ms()
+            if isinstance(spec, MaterializeSpec) and spec.ttl_ms is not None and kept_ms is not None:
+                graph.replace_operator(self.name, dataclasses.replace(spec, ttl_ms=max(spec.ttl_ms, kept_ms)))
+
+    @property
+    def versioned(self) -> TableFlow:
+        """Of a table with a history: the one whose stream time says how far it reaches."""
+        table = self
+        while table._inputs:
+            (table,) = table._inputs
+        return table
+
+    def _retained_ms(self) -> int | None:
+        """How long the windows are kept that the rows are of."""
+        spec = self.flow.wiring.graph.operator(self.name)
+        if isinstance(spec, MaterializeSpec):
+            return spec.ttl_ms
+        if self._store is not None:
+            return self._store.retention_ms
+        found = [table._retained_ms() for table in self._inputs]
+        known = [ms for ms in found if ms is not None]
+        return max(known) if known and len(known) == len(found) else None
+
+    def with_store(self) -> TableFlow:
+        """This table if it has a store, else a materialized one, the same for all who ask."""
+        self._fill_place()
+        return self if self._store is not None else self._copied()
+
+    def readable(self) -> TableFlow:
+        """This table, or a materialized one where its rows can be read in no other way."""
+        self._fill_place()
+        if self._make_view is not None or view_of_store(self._store, self.flow.value) is not None:
+            return self
+        return self._copied()
+
+    @property
+    def view(self) -> TableView:
+        """How to read the rows; of a table that ``readable`` gave."""
+        if self._make_view is not None:
+            return self._make_view()
+        view = view_of_store(self._store, self.flow.value)
+        assert view is not None, self.name
+        return view
+
+    def _copied(self) -> TableFlow:
+        if self._copy is None:
+            self._copy = self.materialize()
+        return self._copy
+
+    def _fill_place(self) -> None:
+        """Give a table that only passes changes on the store for which it has the place."""
+        graph = self.flow.wiring.graph
+        spec = graph.operator(self.name)
+        if isinstance(spec, MaterializeSpec) and spec.store is None:
+            self._store = StoreSpec(self.name, "key_value", self.flow.key, self.flow.value)
+            graph.replace_operator(self.name, dataclasses.replace(spec, stores=(self._store,)))
+
+    # -- old values ------------------------------------------------------------------------------------------
+
+    def request_olds(self) -> None:
+        """Have the table's changes carry the old value beside the new one."""
+        self._fill_place()
+        graph = self.flow.wiring.graph
+        spec = graph.operator(self.name)
+        if spec.sends_olds:
+            return
+        for table in self._inputs:
+            table.request_olds()
+        graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
+
+    def silence_refused(self) -> None:
+        """Have a filtered table say nothing of rows that the filter refuses and refused, which it knows by old values: for
+        operators that such a change would move (Kafka Streams asks for old values there too)."""
+        if self._filtered_before():
+            self.request_olds()
+
+    def _filtered_before(self) -> bool:
+        tables = self._inputs if self._copied_from is None else (*self._inputs, self._copied_from)
+        spec = self.flow.wiring.graph.operator(self.name)
+        return isinstance(spec, TableFilterSpec) or any(table._filtered_before() for table in tables)
+
+
+def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
+    """The operator that keeps a table's rows in a store. Raises ``TopologyError`` for a ttl that keeps none."""
+    if ttl is None:
+        return MaterializeSpec(stores=(store,))
+    return MaterializeSpec(
+        stores=(store, expiry_store(store.name)), ttl_ms=checked_ttl(ttl, store.name), order_sensitive=True
+    )
+
+
+def table_of_stream(flow: Flow, ttl: int | str | None, name: str | None) -> TableFlow:
+    """The last value per key of a stream."""
+    wiring = flow.wiring
+    name = wiring.name(flow, "to-table", name)
+    flow = wiring.by_key(flow)
+    store = StoreSpec(name, "key_value", flow.key, flow.value)
+    wiring.add(name, keep_rows(store, ttl), flow)
+    return TableFlow(dataclasses.replace(flow, operator=name, port=None), store)

@@ -1,0 +1,76 @@
+"""What a table can do row by row."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from penstock.state.stores.store import StoreSpec
+from penstock.topologies.dsl.internals.partitions import processed
+from penstock.topologies.dsl.internals.table_flow import TableFlow
+from penstock.topologies.dsl.typed import result_serde, row_function, selection
+from penstock.topologies.dsl.wiring import Flow, as_serde
+from penstock.topologies.expressions.row_function import ExpressionFunction
+from penstock.topologies.expressions.tree import Expression, StructOf
+from penstock.topologies.operators.records.stateless import SelectKeySpec
+from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec, TableMapValuesSpec
+from penstock.topologies.operators.tables.table_views import ComputedView
+
+
+def filtered(table: TableFlow, kind: str, fn: Any, name: str | None, *, negate: bool) -> TableFlow:
+    """The rows for which ``fn(key, value)`` is true (``negate``: false)."""
+    own = _operator_name(table, kind, name)
+    if negate and isinstance(fn, Expression):
+        fn, negate = ~fn, False  # of what is null neither a condition nor its opposite is true
+    checked = row_function(fn, own, table.flow, condition=True)
+    return _derived(table, own, TableFilterSpec(fn=checked, negate=negate), None, name)
+
+
+def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> TableFlow:
+    """The rows with ``fn(value)``, or ``fn(key, value)``, for value."""
+    own = _operator_name(table, kind, name)
+    if isinstance(fn, StructOf):
+        fn = selection(fn.fields, value)
+    checked = row_function(fn, own, table.flow)
+    spec = TableMapValuesSpec(fn=checked, with_key=with_key or isinstance(checked, ExpressionFunction))
+    return _derived(table, own, spec, result_serde(checked, own, value), name)
+
+
+def transformed(
+    table: TableFlow, factory: Any, stores: tuple[StoreSpec, ...], value: Any, name: str | None
+) -> TableFlow:
+    """The rows that a processor forwards."""
+    own = _operator_name(table, "transform-values", name)
+    flow, _ = processed(table.flow, factory, stores=stores, key=None, value=value, keeps_key=True, name=own)
+    rows = f"{own}-rows"
+    flow.wiring.add(rows, MaterializeSpec(), flow)
+    return TableFlow(dataclasses.replace(flow, operator=rows, port=None)).named(name)
+
+
+def changes(table: TableFlow, key_fn: Any, key: Any, name: str | None) -> Flow:
+    """The table's changes as a stream, under ``key_fn(key, value)`` if given."""
+    flow = table.flow
+    if key_fn is None:
+        return flow if key is None else dataclasses.replace(flow, key=as_serde(key, f"{flow.out!r}"))
+    name = flow.wiring.name(flow, "to-stream", name)
+    checked = row_function(key_fn, name, flow, record=True)
+    key = result_serde(checked, name, key)
+    serde = flow.key if key is None else as_serde(key, f"the key of operator {name!r}")
+    flow.wiring.add(name, SelectKeySpec(fn=checked), flow)
+    return dataclasses.replace(flow, operator=name, port=None, key=serde, rekeyed=True)
+
+
+def _operator_name(table: TableFlow, kind: str, name: str | None) -> str:
+    return table.flow.wiring.name(table.flow, kind, None if name is None else f"{name}-{kind}")
+
+
+def _derived(
+    table: TableFlow, own: str, spec: TableFilterSpec | TableMapValuesSpec, value: Any, name: str | None
+) -> TableFlow:
+    table.flow.wiring.add(own, spec, table.flow)
+    made = TableFlow(
+        table.flow.behind(own, value=value),
+        view=lambda: ComputedView(table.readable().view, spec.value_of),
+        inputs=(table,),
+    )
+    return made.named(name)

@@ -1,0 +1,446 @@
+"""Streams in the DSL. ``KStream`` holds what Kafka Streams' users look for; its base ``KStreamExtras``
+(``penstock.topologies.dsl.kstream_extras``) holds what Kafka Streams has no counterpart for.
+
+Every method adds operators to the graph and returns a handle on what leaves them; the functions that do it are in
+``internals``, one module a theme. Operators that may change the key mark their stream. Grouping or joining a marked stream
+first sends it through a repartition topic, as Kafka Streams does; ``keeps_key=True`` promises that a processor or batch
+function kept the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from penstock.state.serdes.serde import SerdeLike
+from penstock.state.stores.store import StoreSpec
+from penstock.state.type_parameters import K2, KR, V2, VR, K, V
+from penstock.topologies.dsl.global_ktable import GlobalKTable
+from penstock.topologies.dsl.internals import partitions as partitioning
+from penstock.topologies.dsl.internals import stateless
+from penstock.topologies.dsl.internals.global_tables import joined_with_global
+from penstock.topologies.dsl.internals.stream_joins import INNER, LEFT, OUTER, RIGHT, JoinWindow, joined
+from penstock.topologies.dsl.internals.table_flow import table_of_stream
+from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
+from penstock.topologies.dsl.kstream_extras import KStreamExtras
+from penstock.topologies.dsl.ktable import KTable
+from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.joins.stream_stream_join import ResultTime
+from penstock.topologies.operators.processors.processor import Processor
+
+OF_GROUPED = {
+    "windowed_by": "windowed_by(…)",
+    "count": "count()",
+    "reduce": "reduce(fn)",
+    "aggregate": "aggregate(init, adder, value=…)",
+    "agg": "agg(total=…)",
+}
+"""Methods that Kafka Streams' users look for on a stream, and how grouped streams are asked for them."""
+
+
+class KStream(KStreamExtras[K, V]):
+    """A handle on a stream of records with keys of type ``K`` and values of type ``V``."""
+
+    if not TYPE_CHECKING:  # type checkers see that there are no such methods
+
+        def __getattr__(self, name: str) -> Any:
+            """Point from methods of grouped streams to where they are."""
+            if name in OF_GROUPED:
+                raise AttributeError(
+                    f"a stream has no {name}: what is counted or windowed is of a key. Group it first: "
+                    f"stream.group_by_key().{OF_GROUPED[name]}, or stream.group_by(fn)"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    # -- record by record, under the same key ----------------------------------------------------------------
+
+    def filter(self, fn: Callable[[K, V], object] | Expression, *, name: str | None = None) -> KStream[K, V]:
+        """The records for which ``fn(key, value)`` is true."""
+        return KStream(stateless.filtered(self._flow, fn, name))
+
+    def filter_not(self, fn: Callable[[K, V], object] | Expression, *, name: str | None = None) -> KStream[K, V]:
+        """The records for which ``fn(key, value)`` is false; those for which an expression is null are dropped too."""
+        return KStream(stateless.filtered_not(self._flow, fn, name))
+
+    def filter_values(self, fn: Callable[[V], object] | Expression, *, name: str | None = None) -> KStream[K, V]:
+        """The records for which ``fn(value)`` is true."""
+        return KStream(stateless.filtered_by_value(self._flow, fn, name))
+
+    def map_values(
+        self, fn: Callable[[V], VR] | Expression, *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """The values ``fn(value)``. A ``struct(…)`` becomes an instance of the Struct or dataclass that ``value`` names, and
+        leaves null values null."""
+        return KStream(stateless.mapped_values(self._flow, fn, value, name))
+
+    def map_values_with_key(
+        self, fn: Callable[[K, V], VR] | Expression, *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """The values ``fn(key, value)``."""
+        return KStream(stateless.mapped_values_with_key(self._flow, fn, value, name))
+
+    def flat_map_values(
+        self, fn: Callable[[V], Iterable[VR]], *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """Each value of ``fn(value)``, under the same key."""
+        return KStream(stateless.flat_mapped_values(self._flow, fn, value, name))
+
+    def flat_map_values_with_key(
+        self, fn: Callable[[K, V], Iterable[VR]], *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """Each value of ``fn(key, value)``, under the same key."""
+        return KStream(stateless.flat_mapped_values_with_key(self._flow, fn, value, name))
+
+    def peek(self, fn: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """The same records; ``fn(key, value)`` is called for its effect, which may repeat after a restart."""
+        return KStream(stateless.peeked(self._flow, "peek", fn, name))
+
+    def foreach(self, fn: Callable[[K, V], object], *, name: str | None = None) -> None:
+        """Call ``fn(key, value)`` for its effect, which may repeat after a restart."""
+        stateless.peeked(self._flow, "foreach", fn, name)
+
+    # -- record by record, under a new key -------------------------------------------------------------------
+
+    def map(
+        self,
+        fn: Callable[[K, V], tuple[KR, VR]],
+        *,
+        key: SerdeLike[KR] | None = None,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """The records ``fn(key, value)``, pairs of key and value."""
+        return KStream(stateless.mapped(self._flow, fn, key, value, name))
+
+    def flat_map(
+        self,
+        fn: Callable[[K, V], Iterable[tuple[KR, VR]]],
+        *,
+        key: SerdeLike[KR] | None = None,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """Each pair of key and value of ``fn(key, value)``."""
+        return KStream(stateless.flat_mapped(self._flow, fn, key, value, name))
+
+    def select_key(
+        self, fn: Callable[[K, V], KR] | Expression, *, key: SerdeLike[KR] | None = None, name: str | None = None
+    ) -> KStream[KR, V]:
+        """The same values under ``fn(key, value)``."""
+        return KStream(stateless.with_selected_key(self._flow, "select-key", fn, key, name))
+
+    def map_batch(
+        self,
+        fn: Callable[[Batch], Batch | None],
+        *,
+        key: SerdeLike[KR] | None = None,
+        value: SerdeLike[VR] | None = None,
+        keeps_key: bool = False,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """``fn(batch)`` of whole runs of records: see ``MapBatch`` for what it must keep to."""
+        return KStream(stateless.mapped_batches(self._flow, fn, key, value, name, keeps_key=keeps_key))
+
+    # -- processors ------------------------------------------------------------------------------------------
+
+    def process(
+        self,
+        factory: Callable[[], Processor[K, V, KR, VR]],
+        *,
+        stores: tuple[StoreSpec, ...] = (),
+        key: SerdeLike[KR] | None = None,
+        value: SerdeLike[VR] | None = None,
+        keeps_key: bool = False,
+        name: str | None = None,
+    ) -> ProcessedStream[KR, VR]:
+        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: further ones than those that it
+        declares, such as a table's, which stay the table's to expire. The result is its first out port; ``port(name)``
+        gives the others."""
+        flow, ports = partitioning.processed(
+            self._flow, factory, stores=stores, key=key, value=value, keeps_key=keeps_key, name=name
+        )
+        return ProcessedStream(flow, ports)
+
+    # -- several streams -------------------------------------------------------------------------------------
+
+    @overload
+    def branch(
+        self, *predicates: Callable[[K, V], object] | Expression, default: bool = False, name: str | None = None
+    ) -> tuple[KStream[K, V], ...]: ...
+
+    @overload
+    def branch(
+        self,
+        predicates: Mapping[str, Callable[[K, V], object] | Expression],
+        /,
+        *,
+        default: bool = False,
+        name: str | None = None,
+    ) -> dict[str, KStream[K, V]]: ...
+
+    def branch(
+        self,
+        *predicates: Callable[[K, V], object] | Expression | Mapping[str, Callable[[K, V], object] | Expression],
+        default: bool = False,
+        name: str | None = None,
+    ) -> tuple[KStream[K, V], ...] | dict[str, KStream[K, V]]:
+        """One stream per predicate ``fn(key, value)``, each record going to the first that is true; with
+        ``default`` one more for the rest, which is dropped otherwise. Given a mapping, its keys name the
+        branches (and ``default`` the rest) and a dict comes back."""
+        flows = stateless.branched(self._flow, predicates, name, default=default)
+        streams: dict[str, KStream[K, V]] = {port: KStream(flow) for port, flow in flows.items()}
+        return streams if stateless.are_named(predicates) else tuple(streams.values())
+
+    def merge(self, *others: KStream[K, V], name: str | None = None) -> KStream[K, V]:
+        """One stream of several, in the task's order. Serdes must agree."""
+        return KStream(stateless.merged((self._flow, *(o._flow for o in others)), name))
+
+    # -- joins: the options of time are those of two streams -------------------------------------------------
+
+    def join(
+        self,
+        other: KStream[K, V2] | KTable[K, V2],
+        joiner: Callable[[V, V2], VR] | Expression,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+        within: int | str | None = None,
+        grace: int | str | None = None,
+        condition: Callable[[V, V2], object] | Expression | None = None,
+        result_time: ResultTime = "latest",
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """With a stream: ``joiner(left, right)`` for each pair of equal key whose right timestamp lies between the left
+        one's - ``before`` and + ``after``. ``within`` is short for equal ``before`` and ``after``. Negative bounds are fine
+        as long as the window is not empty: ``before=-1, after=3`` takes partners that come 1 to 3 ms later. ``grace``: for
+        how long after its window a record may still come. ``condition(left, right)``: pairs for which it is false do not
+        meet.
+
+        With a table: ``joiner(left, row)`` for each record that meets a row when it is processed. Of a table with a history
+        it is the row of the record's time, and ``grace`` is how long the stream waits for late updates."""
+        bounds = JoinWindow(before, after, within, grace)
+        flow = joined(
+            self._flow,
+            other,
+            INNER,
+            joiner,
+            bounds,
+            condition=condition,
+            result_time=result_time,
+            value=value,
+            name=name,
+        )
+        return KStream(flow)
+
+    def left_join(
+        self,
+        other: KStream[K, V2] | KTable[K, V2],
+        joiner: Callable[[V, V2 | None], VR] | Expression,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+        within: int | str | None = None,
+        grace: int | str | None = None,
+        condition: Callable[[V, V2], object] | Expression | None = None,
+        result_time: ResultTime = "latest",
+        eager: bool = False,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """As ``join``, and ``joiner(left, None)`` for records of the left without a partner: with a stream once no partner
+        can come any more (``eager``: at once, and again with each partner), with a table at once."""
+        flow = joined(
+            self._flow,
+            other,
+            LEFT,
+            joiner,
+            JoinWindow(before, after, within, grace),
+            condition=condition,
+            result_time=result_time,
+            value=value,
+            name=name,
+            eager=eager,
+        )
+        return KStream(flow)
+
+    def right_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V | None, V2], VR] | Expression,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+        within: int | str | None = None,
+        grace: int | str | None = None,
+        condition: Callable[[V, V2], object] | Expression | None = None,
+        result_time: ResultTime = "latest",
+        eager: bool = False,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """As ``join``, and ``joiner(None, right)`` for records of the right without a partner, when ``left_join`` emits
+        those of the left."""
+        flow = joined(
+            self._flow,
+            other,
+            RIGHT,
+            joiner,
+            JoinWindow(before, after, within, grace),
+            condition=condition,
+            result_time=result_time,
+            value=value,
+            name=name,
+            eager=eager,
+        )
+        return KStream(flow)
+
+    def outer_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V | None, V2 | None], VR] | Expression,
+        *,
+        before: int | str | None = None,
+        after: int | str | None = None,
+        within: int | str | None = None,
+        grace: int | str | None = None,
+        condition: Callable[[V, V2], object] | Expression | None = None,
+        result_time: ResultTime = "latest",
+        eager: bool = False,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """As ``left_join``, and ``joiner(None, right)`` for records of the right without a partner."""
+        flow = joined(
+            self._flow,
+            other,
+            OUTER,
+            joiner,
+            JoinWindow(before, after, within, grace),
+            condition=condition,
+            result_time=result_time,
+            value=value,
+            name=name,
+            eager=eager,
+        )
+        return KStream(flow)
+
+    def join_global(
+        self,
+        table: GlobalKTable[K2, V2],
+        key_fn: Callable[[K, V], K2 | None] | Expression,
+        joiner: Callable[[V, V2], VR] | Expression,
+        *,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """``joiner(left, row)`` for each record that meets the row whose key is ``key_fn(key, value)``. Records that
+        name no key, and null values, are dropped and counted."""
+        return KStream(joined_with_global(self._flow, "join-global", table, key_fn, joiner, value, name, left=False))
+
+    def left_join_global(
+        self,
+        table: GlobalKTable[K2, V2],
+        key_fn: Callable[[K, V], K2 | None] | Expression,
+        joiner: Callable[[V, V2 | None], VR] | Expression,
+        *,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """As ``join_global``, and ``joiner(left, None)`` for records that name no key or meet no row."""
+        return KStream(
+            joined_with_global(self._flow, "left-join-global", table, key_fn, joiner, value, name, left=True)
+        )
+
+    # -- partitions, groups and tables -----------------------------------------------------------------------
+
+    def repartition(
+        self,
+        *,
+        by: Literal["key", "shuffle", "broadcast", "one"] | Callable[[K, V, int], int] = "key",
+        key: SerdeLike[K] | None = None,
+        value: SerdeLike[V] | None = None,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
+        """The same records through the topic ``<name>-repartition``. ``by``: the key (Kafka's murmur2); ``"shuffle"``: a
+        partition that follows from the whole record, for even load; ``"broadcast"``: every partition, so that every task
+        gets every record at a fixed place of its order; ``"one"``: a single partition; or ``fn(key, value, partitions)``.
+        ``partitions``: how many it gets (``None``: as many as the inputs it is used with)."""
+        return KStream(
+            partitioning.repartitioned(self._flow, by, key=key, value=value, partitions=partitions, name=name)
+        )
+
+    def group_by(
+        self,
+        fn: Callable[[K, V], KR | None] | Expression,
+        *,
+        key: SerdeLike[KR] | None = None,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[KR, V]:
+        """Group by ``fn(key, value)``, always through a repartition topic."""
+        return KGroupedStream(partitioning.grouped_by(self._flow, fn, key=key, partitions=partitions, name=name))
+
+    def group_by_key(self) -> KGroupedStream[K, V]:
+        """Group by the key, through a repartition topic only where keys may have changed."""
+        return KGroupedStream(partitioning.grouped_by_key(self._flow))
+
+    def to_table(
+        self,
+        *,
+        key: SerdeLike[K] | None = None,
+        value: SerdeLike[V] | None = None,
+        ttl: int | str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """The last value per key as a table, in a store called ``name``: a null value deletes, null keys are dropped and
+        counted. Goes through a repartition topic where keys may have changed. ``ttl``: a row that was not updated for so
+        long, of stream time, is deleted: a tombstone goes downstream and to the changelog."""
+        return KTable(table_of_stream(self._flow.with_serdes(key, value), ttl, name))
+
+    # -- out -------------------------------------------------------------------------------------------------
+
+    def to(
+        self,
+        topic: str | Callable[[K, V], str],
+        *,
+        topics: Sequence[str] = (),
+        key: SerdeLike[K] | None = None,
+        value: SerdeLike[V] | None = None,
+        append_only: bool = False,
+        retractions: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Write the records to a topic. Windowed keys are partitioned by their inner key. ``append_only``: the topic's
+        readers take every record as a fact, so that a table's changes are refused. ``retractions``: they understand
+        records that take back former ones (header ``penstock.retract``), which are refused otherwise.
+        ``topic`` may be a function of key and value that chooses among ``topics``; choosing another is the row's
+        error."""
+        partitioning.written(
+            self._flow,
+            topic,
+            topics,
+            key=key,
+            value=value,
+            append_only=append_only,
+            retractions=retractions,
+            name=name,
+        )
+
+
+class ProcessedStream(KStream[K, V]):
+    """What a processor forwards: itself the first out port."""
+
+    def __init__(self, flow: Flow, ports: tuple[str, ...]) -> None:
+        super().__init__(flow)
+        self._ports = ports
+
+    def port(
+        self, name: str, *, key: SerdeLike[KR] | None = None, value: SerdeLike[VR] | None = None
+    ) -> KStream[KR, VR]:
+        """What is forwarded to this out port, under its own serdes if given. Raises ``TopologyError`` for a
+        port that the processor does not declare."""
+        return KStream(partitioning.port_of(self._flow, self._ports, name, key, value))

@@ -1,0 +1,472 @@
+"""What a ``KStream`` has beyond Kafka Streams: columns, whole records, questions to the world outside, joins of several
+streams, patterns, samples, micro-batches and loops."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, overload
+
+from penstock.state.log import Headers, Record, Windowed
+from penstock.state.serdes.serde import SerdeLike
+from penstock.state.type_parameters import KR, V2, VR, A, K, T, V
+from penstock.topologies.aggregators.base import Aggregator
+from penstock.topologies.dsl.global_ktable import GlobalKTable
+from penstock.topologies.dsl.handle import Handle
+from penstock.topologies.dsl.internals import columns as of_columns
+from penstock.topologies.dsl.internals import records, sampling, shedding, stream_joins
+from penstock.topologies.dsl.internals.aggregate_all import aggregated_all
+from penstock.topologies.dsl.internals.loops import looped
+from penstock.topologies.dsl.internals.micro_batches import cut_into_batches
+from penstock.topologies.dsl.internals.patterns import EventOrder, matched
+from penstock.topologies.dsl.ktable import KTable
+from penstock.topologies.dsl.micro_batches import MicroBatches
+from penstock.topologies.dsl.wiring import Flow, check_function
+from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.operators.joins.as_of_join import Direction
+from penstock.topologies.operators.patterns.pattern_match import WhenFull
+from penstock.topologies.patterns.pattern import Pattern
+from penstock.topologies.windows import TumblingWindows, Windows
+
+if TYPE_CHECKING:
+    from penstock.topologies.dsl.kstream import KStream
+
+P = ParamSpec("P")
+
+
+@dataclasses.dataclass(frozen=True)
+class PatternMatches(Generic[K, V, A]):
+    """What ``match`` gives: streams under the keys of the events.
+
+    ``matches``: what was looked for. ``timeouts``: partial matches that were not completed in time, as events by stage.
+    ``late``: records that came after the watermark had passed them, as they came.
+    """
+
+    matches: KStream[K, A]
+    timeouts: KStream[K, dict[str, list[V]]]
+    late: KStream[K, V]
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop(Generic[K, V, KR, VR]):
+    """What comes out of a loop: ``done``, what the body gave as done; ``exhausted``, records that were to go around once
+    more than the bound allows."""
+
+    done: KStream[KR, VR]
+    exhausted: KStream[K, V]
+
+
+class KStreamExtras(Handle[K, V]):
+    """Methods of ``KStream``."""
+
+    def _stream(self, flow: Flow) -> KStream[Any, Any]:
+        """A stream handle on a flow."""
+        return flow.wiring.handles.stream(flow)
+
+    # -- columns ---------------------------------------------------------------------------------------------
+
+    @overload
+    def select(
+        self, *positional: Expression, value: None = None, name: str | Expression | None = None, **columns: object
+    ) -> KStream[K, dict[str, Any]]: ...
+
+    @overload
+    def select(
+        self,
+        *positional: Expression,
+        value: SerdeLike[VR] | Expression,
+        name: str | Expression | None = None,
+        **columns: object,
+    ) -> KStream[K, VR]: ...
+
+    def select(
+        self,
+        *positional: Expression,
+        value: SerdeLike[VR] | Expression | None = None,
+        name: str | Expression | None = None,
+        **columns: object,
+    ) -> KStream[K, VR] | KStream[K, dict[str, Any]]:
+        """Values of these columns alone: dicts, or instances of the Struct or dataclass that ``value`` names. A null
+        value stays null. Columns are expressions, positional ones under their own names, the others under the keywords'::
+
+            bids.select(col("auction"), euros=col("price") * 0.908)
+
+        A column may be called ``name`` or ``value``: an expression given for either is a column."""
+        return self._stream(of_columns.selected(self._flow, positional, value, name, columns))
+
+    @overload
+    def with_columns(
+        self, *positional: Expression, value: None = None, name: str | Expression | None = None, **columns: object
+    ) -> KStream[K, dict[str, Any]]: ...
+
+    @overload
+    def with_columns(
+        self,
+        *positional: Expression,
+        value: SerdeLike[VR] | Expression,
+        name: str | Expression | None = None,
+        **columns: object,
+    ) -> KStream[K, VR]: ...
+
+    def with_columns(
+        self,
+        *positional: Expression,
+        value: SerdeLike[VR] | Expression | None = None,
+        name: str | Expression | None = None,
+        **columns: object,
+    ) -> KStream[K, VR] | KStream[K, dict[str, Any]]:
+        """The values with columns added or replaced, which are named as those of ``select``: dicts, or instances of the
+        Struct or dataclass that ``value`` names, which needs the columns so far to be declared. A null value stays
+        null."""
+        return self._stream(of_columns.extended(self._flow, positional, value, name, columns))
+
+    # -- whole records ---------------------------------------------------------------------------------------
+
+    def map_records(
+        self,
+        fn: Callable[[Record[K, V]], Record[KR, VR] | None],
+        *,
+        key: SerdeLike[KR] | None = None,
+        value: SerdeLike[VR] | None = None,
+        keeps_key: bool = False,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """The records ``fn(record)``, with timestamp and headers; ``None`` drops one."""
+        return self._stream(records.mapped_records(self._flow, fn, key, value, name, keeps_key=keeps_key))
+
+    def with_headers(self, fn: Callable[[Record[K, V]], Headers], *, name: str | None = None) -> KStream[K, V]:
+        """The same records with the headers ``fn(record)``: pairs of a name and bytes."""
+        return self._stream(records.with_headers(self._flow, fn, name))
+
+    def with_timestamp(
+        self, fn: Callable[[Record[K, V]], int] | Expression, *, name: str | None = None
+    ) -> KStream[K, V]:
+        """The same records with the event time ``fn(record)``, in milliseconds, or that of an expression. Times may go
+        back; for operators with windows downstream such records may then be late."""
+        return self._stream(records.with_timestamp(self._flow, fn, name))
+
+    def map_with_side(
+        self,
+        fn: Callable[..., VR],
+        *sides: GlobalKTable,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """The values ``fn(key, value, side, …)``, each side being a view of a whole table: see ``SideView``. The stream
+        begins when the tables are loaded."""
+        return self._stream(records.mapped_with_side(self._flow, fn, sides, value, name))
+
+    @overload
+    def lookup(
+        self,
+        fn: Callable[[K, V], Awaitable[A]] | Callable[[K, V], A],
+        *,
+        answer: SerdeLike[A],
+        concurrency: int = 16,
+        timeout_s: float = 10.0,
+        name: str | None = None,
+    ) -> KStream[K, A]: ...
+
+    @overload
+    def lookup(
+        self,
+        fn: Callable[[K, V], Awaitable[A]] | Callable[[K, V], A],
+        joiner: Callable[[V, A], VR] | None = None,
+        *,
+        answer: SerdeLike[A],
+        value: SerdeLike[VR] | None = None,
+        concurrency: int = 16,
+        timeout_s: float = 10.0,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def lookup(
+        self,
+        fn: Callable[[K, V], Awaitable[A]] | Callable[[K, V], A],
+        joiner: Callable[[V, A], VR] | None = None,
+        *,
+        answer: SerdeLike[A],
+        value: SerdeLike[VR] | None = None,
+        concurrency: int = 16,
+        timeout_s: float = 10.0,
+        name: str | None = None,
+    ) -> KStream[K, VR] | KStream[K, A]:
+        """Ask a service outside about each record: ``fn(key, value)``, a plain function or ``async def``, at most
+        ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``; ``answer`` is the serde by
+        which answers are journaled, so that a replay asks nobody. See
+        ``penstock.topologies.operators.records.external_lookup``."""
+        flow = records.looked_up(
+            self._flow,
+            fn,
+            joiner,
+            answer=answer,
+            value=value,
+            concurrency=concurrency,
+            timeout_s=timeout_s,
+            name=name,
+        )
+        return self._stream(flow)
+
+    def as_global(self) -> GlobalKTable[K, V]:
+        """The stream as a table of which every task has all rows: the last value per key, null deleting."""
+        return GlobalKTable(self._flow)
+
+    def through(self, topic: str, *, name: str | None = None) -> KStream[K, V]:
+        """The same records through a topic of the user's, which must be there: ``to(topic)`` and ``stream(topic)`` in
+        one. They are partitioned by their keys."""
+        self._stream(self._flow).to(topic, name=None if name is None else f"{name}-sink")
+        return self._stream(records.read_back(self._flow, topic, name))
+
+    def apply(
+        self, name: str, transform: Callable[Concatenate[KStream[K, V], P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """``transform(stream, …)`` as a named part of the graph: operators that it adds without a name of their own, and
+        their stores and topics, are called ``<name>-<kind>``, so that the part can be used many times and read as one."""
+        check_function(transform, name)
+        with self._flow.wiring.part(name):
+            return transform(self._stream(self._flow), *args, **kwargs)
+
+    # -- joins of several streams ----------------------------------------------------------------------------
+
+    def join_as_of(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V, V2 | None], VR],
+        *,
+        tolerance: int | str,
+        grace: int | str,
+        direction: Direction = "backward",
+        left: bool = False,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """``joiner(left, right)`` of each record with the one of ``other`` that is nearest in time, at most ``tolerance``
+        away (``penstock.topologies.operators.joins.as_of_join``); ``left``: also with ``None`` when there is none."""
+        flow = stream_joins.joined_as_of(
+            self._flow,
+            other,
+            joiner,
+            tolerance=tolerance,
+            grace=grace,
+            direction=direction,
+            left=left,
+            value=value,
+            name=name,
+        )
+        return self._stream(flow)
+
+    def join_all(
+        self,
+        *others: KStream[K, Any],
+        joiner: Callable[..., VR],
+        within: int | str,
+        grace: int | str,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """``joiner(value, value, …)`` for every way to take one record of this stream and of each other, of equal key, all
+        within ``within`` of each other."""
+        flow = stream_joins.joined_all(self._flow, others, joiner, within=within, grace=grace, value=value, name=name)
+        return self._stream(flow)
+
+    def late_of(self, joined: KStream[K, Any], *, name: str | None = None) -> KStream[K, V]:
+        """The records of either side that the stream–stream join behind ``joined`` dropped for their lateness (under
+        watermarks); their values are those of the inputs."""
+        return self._stream(dataclasses.replace(joined._flow, port="late", value=self._flow.value))
+
+    # -- patterns --------------------------------------------------------------------------------------------
+
+    @overload
+    def match(
+        self,
+        pattern: Pattern,
+        *,
+        order_by: Callable[[V], object] | Expression | None = None,
+        event_order: EventOrder = "time",
+        unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
+        name: str | None = None,
+    ) -> PatternMatches[K, V, dict[str, list[V]]]: ...
+
+    @overload
+    def match(
+        self,
+        pattern: Pattern,
+        *,
+        select: Callable[[dict[str, list[V]]], A] | None = None,
+        value: SerdeLike[A] | None = None,
+        order_by: Callable[[V], object] | Expression | None = None,
+        event_order: EventOrder = "time",
+        unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
+        name: str | None = None,
+    ) -> PatternMatches[K, V, A]: ...
+
+    def match(
+        self,
+        pattern: Pattern,
+        *,
+        select: Callable[[dict[str, list[V]]], A] | None = None,
+        value: SerdeLike[A] | None = None,
+        order_by: Callable[[V], object] | Expression | None = None,
+        event_order: EventOrder = "time",
+        unbounded: bool = False,
+        max_partial_matches: int | None = None,
+        when_full: WhenFull = "shut_down",
+        name: str | None = None,
+    ) -> PatternMatches[K, V, A] | PatternMatches[K, V, dict[str, list[V]]]:
+        """Look for a pattern among the records of each key, as FlinkCEP does.
+
+        A match's value is ``select(events)`` of a dict from stage to its events (the dict itself without ``select``);
+        ``value`` is its serde (by default JSON with ``select``, and that of events by stage without).
+
+        ``event_order``: ``"time"`` takes the records of a key by timestamp (equal ones by ``order_by(value)``, then
+        arrival), each when the watermark has reached it; ``"arrival"`` takes them as they come. Without a watermark
+        strategy at the source the watermark is the task's stream time - 1.
+
+        A pattern whose partial matches may wait for ever is refused unless ``unbounded=True`` accepts that its state
+        grows; ``within`` bounds it.
+
+        ``max_partial_matches``: how many partial matches a key may have. One more stops the application
+        (``when_full="shut_down"``), or those that began first are forgotten and counted as dropped (``"drop_oldest"``), so
+        that one busy key cannot hold up a task."""
+        found = matched(
+            self._flow,
+            pattern,
+            select=select,
+            value=value,
+            order_by=order_by,
+            event_order=event_order,
+            unbounded=unbounded,
+            max_partial_matches=max_partial_matches,
+            when_full=when_full,
+            name=name,
+        )
+        return PatternMatches(
+            matches=self._stream(found.matches),
+            timeouts=self._stream(found.timeouts),
+            late=self._stream(found.late),
+        )
+
+    # -- fewer records ---------------------------------------------------------------------------------------
+
+    def deduplicate(
+        self,
+        within: int | str,
+        key: Callable[[K, V], A] | Expression | None = None,
+        *,
+        grace: int | str | None = None,
+        id_serde: SerdeLike[A] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
+        """The records of which no record with the same key, processed before, is less than ``within`` away in event
+        time, to either side. With ``key``, a function of key and value or an expression, its result takes the key's
+        place: such records travel through a repartition topic by it (``id_serde`` writes it; ``None``: texts) and keep
+        their own key. Records whose key, or whose result, is null pass.
+
+        What came is remembered until stream time has gone on by ``within + grace`` (``grace``: by default ``within``):
+        a duplicate that is later than that passes."""
+        ids = str if id_serde is None else id_serde
+        return self._stream(sampling.deduplicated(self._flow, within, key, grace=grace, id_serde=ids, name=name))
+
+    def sample(self, fraction: float, *, seed: int = 0, name: str | None = None) -> KStream[K, V]:
+        """All records of the share ``fraction`` of the keys, chosen by a stable hash: a larger fraction takes the same
+        keys and more. Another ``seed`` chooses others. Records without a key are dropped and counted."""
+        return self._stream(sampling.sampled(self._flow, fraction, seed=seed, name=name))
+
+    def sample_reservoir(
+        self, n: int, window: TumblingWindows | int | str, *, name: str | None = None
+    ) -> KStream[Windowed[K], list[V]]:
+        """Per key and tumbling window a list of ``n`` values chosen at random (all, if there are fewer), in order of
+        arrival, under a ``Windowed`` key when the watermark passes the window's end and grace. The choice depends on key,
+        window and the order of its records alone. ``window``: ``tumbling(…)``, or a size without grace."""
+        return self._stream(sampling.sampled_by_reservoir(self._flow, n, window, name=name))
+
+    def shed(self, max_latency: int | str, *, settle: int | str = "1s", name: str | None = None) -> KStream[K, V]:
+        """All records while event time is at most ``max_latency`` behind the clock; else a sample of them, at a rate that
+        is halved as long as that goes on, and doubled when it is over, at most once per ``settle``. Each record carries
+        its rate (``rate_of(headers)``), and stands for one divided by it. See
+        ``penstock.topologies.operators.records.load_shedding``."""
+        return self._stream(shedding.shed(self._flow, max_latency, settle, name))
+
+    # -- the whole stream ------------------------------------------------------------------------------------
+
+    @overload
+    def aggregate_all(
+        self,
+        aggregator: Aggregator[A, V],
+        *,
+        approximate: bool = False,
+        emission: Emission | None = None,
+        name: str | None = None,
+    ) -> KTable[str, A]: ...
+
+    @overload
+    def aggregate_all(
+        self,
+        aggregator: Aggregator[A, V],
+        windows: Windows,
+        *,
+        approximate: bool = False,
+        emission: Emission | None = None,
+        retention: int | str | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[str], A]: ...
+
+    def aggregate_all(
+        self,
+        aggregator: Aggregator[A, V],
+        windows: Windows | None = None,
+        *,
+        approximate: bool = False,
+        emission: Emission | None = None,
+        retention: int | str | None = None,
+        name: str | None = None,
+    ) -> KTable[str, A] | KTable[Windowed[str], A]:
+        """The aggregate of the whole stream, or of each window of it, whatever the keys: a table with the key ``"all"``
+        (``Windowed`` with windows). Every task sends its partial, at every record or with ``emission="per_commit"`` at
+        commits, through a repartition topic to one task, which merges the last one of each.
+
+        The aggregate must merge exactly (declare ``number=int`` or ``Decimal``), unless ``approximate``: floats then
+        depend, in their last digits, on which partition a record is in. ``retention``: how long after its start a window
+        takes partials (by default a day more than it takes records)."""
+        made = aggregated_all(
+            self._flow,
+            aggregator,
+            windows,
+            approximate=approximate,
+            emission=emission,
+            retention=retention,
+            name=name,
+        )
+        table: KTable[Any, A] = KTable(made)
+        return table
+
+    def micro_batches(
+        self, interval: int | str, *, time: Literal["event", "processing"] = "event", grace: int | str = 0
+    ) -> MicroBatches[K, V]:
+        """The stream cut into batches of an interval, with what Spark's DStreams do with them. A batch is run when the
+        watermark (of event time; for a source without a strategy, stream time) or the clock has passed its end by
+        ``grace``; what comes later in event time is dropped and counted. With several partitions give the source a
+        watermark strategy: then no task runs a batch that another one still has records of."""
+        return MicroBatches(self._stream(self._flow), cut_into_batches(self._flow, interval, time, grace))
+
+    # -- feedback --------------------------------------------------------------------------------------------
+
+    def loop(
+        self,
+        body: Callable[[KStream[K, V]], tuple[KStream[K, V], KStream[KR, VR]]],
+        *,
+        max_iterations: int,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> Loop[K, V, KR, VR]:
+        """``body(records)`` gives ``(again, done)``: ``again`` comes back among ``records``, by its key, at most
+        ``max_iterations`` times for each record; its serdes must be those of the stream. ``iteration_of(headers)`` tells
+        how often a record has gone around. Operators in the body that hold records back until the watermark delay what
+        goes around beyond it: records should keep their timestamps and go around at once."""
+        done, exhausted = looped(self._flow, body, max_iterations=max_iterations, partitions=partitions, name=name)
+        return Loop(done, self._stream(exhausted))

@@ -92,7 +92,7 @@ class RecordMethods(Handle):
         timeout_s: float = 10.0,
         name: str | None = None,
     ) -> KStream:
-        """Ask the world outside about each record: ``fn(key, value)``, a plain function or ``async def``, at most
+        """Ask the world outside about each record: ``fn(key, value)``, plain or ``async``, at most
         ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``; ``answer`` is the serde by
         which answers are journaled, so that a replay asks nobody. See
         ``penstock.topologies.operators.records.external_lookup``."""
@@ -103,7 +103,7 @@ class RecordMethods(Handle):
             )
         serde = as_serde(answer, f"the answers of operator {name!r}")
         question = ExternalCall(
-            fn=check_function(fn, name), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
+            fn=check_function(fn, name, awaited=True), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
         )
         spec = LookupSpec(question=question, joiner=None if joiner is None else check_function(joiner, name))
         self._flow.wiring.add(name, spec, self._flow)

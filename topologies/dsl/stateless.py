@@ -14,6 +14,7 @@ from penstock.topologies.dsl.handle import Function, Handle
 from penstock.topologies.dsl.typed import row_function, selection
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
+from penstock.topologies.functions import takes_two
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operators.records import stateless
 
@@ -47,16 +48,17 @@ class StatelessMethods(Handle):
         )
 
     def map_values(
-        self, fn: Callable[[Any], Any] | Expression, *, value: Any = None, name: str | None = None
+        self, fn: Callable[[Any], Any] | Function | Expression, *, value: Any = None, name: str | None = None
     ) -> KStream:
-        """The values ``fn(value)``. A ``struct(…)`` becomes an instance of the Struct or dataclass that ``value`` names, and
+        """The values ``fn(value)``, or ``fn(key, value)`` of a function that must be given two arguments. A ``struct(…)``
+        becomes an instance of the Struct or dataclass that ``value`` names, and
         leaves null values null."""
         if isinstance(fn, StructOf):
             fn = selection(fn.fields, value)
         return self._then(
             "map-values",
             name,
-            lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction)),
+            lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction) or takes_two(f)),
             fn,
             value=value,
             gives="value",

@@ -70,6 +70,11 @@ class KStream(
                     f"a stream has no {name}: what is counted or windowed is of a key. Group it first: "
                     f"stream.group_by_key().{OF_GROUPED[name]}, or stream.group_by(fn)"
                 )
+            if name == "to_stream":
+                raise AttributeError(
+                    "this is a stream already; leave to_stream() out (panes of triggered(…) come as a stream, under Windowed "
+                    "keys: name others by select_key(fn, key=…))"
+                )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def process(

@@ -16,6 +16,7 @@ from penstock.topologies.dsl.table_handle import TableHandle
 from penstock.topologies.dsl.typed import result_serde, row_function, selection
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
+from penstock.topologies.functions import takes_two
 from penstock.topologies.operators.processors.processor import Processor
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec, TableMapValuesSpec
 from penstock.topologies.operators.tables.table_views import ComputedView
@@ -37,10 +38,11 @@ class TableOpMethods(TableHandle):
         return self._filtered("filter-not", fn, name, negate=True)
 
     def map_values(
-        self, fn: Callable[[Any], Any] | Expression, *, value: Any = None, name: str | None = None
+        self, fn: Callable[[Any], Any] | Function | Expression, *, value: Any = None, name: str | None = None
     ) -> KTable:
-        """The rows with ``fn(value)`` for value; ``None``: no row. Deletions pass without a call."""
-        return self._mapped("map-values", fn, value, name, with_key=False)
+        """The rows with ``fn(value)`` for value, or ``fn(key, value)`` of a function that must be given two arguments;
+        ``None``: no row. Deletions pass without a call."""
+        return self._mapped("map-values", fn, value, name, with_key=not isinstance(fn, Expression) and takes_two(fn))
 
     def map_values_with_key(self, fn: Function | Expression, *, value: Any = None, name: str | None = None) -> KTable:
         """The rows with ``fn(key, value)`` for value; ``None``: no row. Deletions pass without a call."""

@@ -82,15 +82,7 @@ class PatternMethods(Handle):
                 f"operator {name!r}: partial matches of this pattern may wait for ever, so its state would only grow; add "
                 ".within(…) to the pattern, or accept it by match(…, unbounded=True)"
             )
-        if max_partial_matches is not None and (type(max_partial_matches) is not int or max_partial_matches < 1):
-            raise TopologyError(
-                f"operator {name!r}: max_partial_matches={max_partial_matches!r} is no bound; give a number from 1 on, or "
-                "leave it out"
-            )
-        if when_full not in get_args(WhenFull):
-            raise TopologyError(
-                f"operator {name!r}: when_full={when_full!r} is unknown; use 'shut_down' or 'drop_oldest'"
-            )
+        _check_limit(max_partial_matches, when_full, name)
         flow = wiring.by_key(self._flow)
 
         def typed(condition: User) -> User:
@@ -117,6 +109,15 @@ class PatternMethods(Handle):
             timeouts=self._stream(behind._behind(name, port="timeouts", value=events)),
             late=self._stream(behind._behind(name, port="late")),
         )
+
+
+def _check_limit(most: Any, when_full: Any, name: str) -> None:
+    if most is not None and (type(most) is not int or most < 1):
+        raise TopologyError(
+            f"operator {name!r}: max_partial_matches={most!r} is no bound; give a number from 1 on, or leave it out"
+        )
+    if when_full not in get_args(WhenFull):
+        raise TopologyError(f"operator {name!r}: when_full={when_full!r} is unknown; use 'shut_down' or 'drop_oldest'")
 
 
 def events_by_stage(event: Serde[Any]) -> Serde[Any]:

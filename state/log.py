@@ -41,7 +41,11 @@ class Record(NamedTuple, Generic[K, V]):
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """The key of a windowed aggregate: the record's key and the window ``[start_ms, end_ms)``."""
+    """The key of a windowed aggregate: the record's key and the window.
+
+    The end is exclusive, ``[start_ms, end_ms)``, of tumbling, hopping, calendar and custom windows, of sessions with
+    ``bounds="gap"`` and of panes. It is the last instant inside, ``[start_ms, end_ms]``, of sliding windows and of sessions,
+    which end with their last record (Kafka Streams)."""
 
     key: K
     start_ms: int

@@ -27,7 +27,7 @@ class CallExecutor(Protocol):
 
 
 class InlineCallExecutor:
-    """One call after the other, in the task's own thread. Functions must be plain ones, and no time limit is kept."""
+    """One call after the other, in the task's own thread. Functions must be plain, and no time limit is kept."""
 
     def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """One answer per row."""

@@ -15,6 +15,7 @@ With ``columns`` tasks get their records as a native reader gives them, in colum
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -29,6 +30,7 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.typed_stores import store_facade
 from penstock.state.type_parameters import S
+from penstock.streams.driver_asker import DriverAsker
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
@@ -62,6 +64,8 @@ class TopologyTestDriver:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.application_id = application_id
         self.options = options or TaskOptions()
+        self._asker = DriverAsker(self.options.asker)
+        self.options = dataclasses.replace(self.options, asker=self._asker)
         self.changelogs: dict[str, list[Record]] = {}
         """What went to each changelog and journal topic, as bytes."""
         self._logged: dict[tuple[str, int], list[Record]] = {}
@@ -442,6 +446,7 @@ class TopologyTestDriver:
 
     def release(self) -> None:
         """Release the stores without a commit."""
+        self._asker.close()
         for task in self.tasks.values():
             task.close()
 

@@ -6,7 +6,6 @@ One per worker; it starts nothing before the first question.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from concurrent.futures import TimeoutError as CallTimeout
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from penstock.topologies.functions import is_async
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
 
@@ -68,7 +68,7 @@ class PooledCallExecutor:
 
     def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """One answer per row, in their order; at most ``question.concurrency`` are asked at a time."""
-        if inspect.iscoroutinefunction(question.fn):
+        if is_async(question.fn):
             return asyncio.run_coroutine_threadsafe(_ask_all(question, rows), self._running_loop()).result()
         calls = [self._submitted(question, row) for row in rows]
         answers: list[CallResult] = []

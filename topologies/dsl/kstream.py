@@ -52,6 +52,11 @@ class KStream(KStreamExtras[K, V]):
                     f"a stream has no {name}: what is counted or windowed is of a key. Group it first: "
                     f"stream.group_by_key().{OF_GROUPED[name]}, or stream.group_by(fn)"
                 )
+            if name == "to_stream":
+                raise AttributeError(
+                    "this is a stream already; leave to_stream() out (panes of triggered(…) come as a stream, under Windowed "
+                    "keys: name others by select_key(fn, key=…))"
+                )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     # -- record by record, under the same key ----------------------------------------------------------------
@@ -68,10 +73,25 @@ class KStream(KStreamExtras[K, V]):
         """The records for which ``fn(value)`` is true."""
         return KStream(stateless.filtered_by_value(self._flow, fn, name))
 
+    @overload
     def map_values(
         self, fn: Callable[[V], VR] | Expression, *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def map_values(
+        self, fn: Callable[[K, V], VR], *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]: ...
+
+    def map_values(
+        self,
+        fn: Callable[[V], VR] | Callable[[K, V], VR] | Expression,
+        *,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
     ) -> KStream[K, VR]:
-        """The values ``fn(value)``. A ``struct(…)`` becomes an instance of the Struct or dataclass that ``value`` names, and
+        """The values ``fn(value)``, or ``fn(key, value)`` of a function that must be given two arguments. A ``struct(…)`` becomes
+        an instance of the Struct or dataclass that ``value`` names, and
         leaves null values null."""
         return KStream(stateless.mapped_values(self._flow, fn, value, name))
 

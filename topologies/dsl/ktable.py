@@ -22,6 +22,7 @@ from penstock.topologies.dsl.internals.table_aggregates import regrouped
 from penstock.topologies.dsl.internals.table_flow import TableFlow
 from penstock.topologies.dsl.kgrouped_table import KGroupedTable
 from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.functions import takes_two
 from penstock.topologies.operators.processors.processor import Processor
 from penstock.topologies.operators.tables.suppress import Until, WhenFull
 from penstock.topologies.windows import Windows
@@ -82,15 +83,31 @@ class KTable(Handle[K, V]):
         """The rows for which ``fn(key, value)`` is false, as ``filter``."""
         return KTable(table_ops.filtered(self._rows, "filter-not", fn, name, negate=True))
 
+    @overload
     def map_values(
         self,
         fn: Callable[[V], VR | None] | Expression,
         *,
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
+    ) -> KTable[K, VR]: ...
+
+    @overload
+    def map_values(
+        self, fn: Callable[[K, V], VR | None], *, value: SerdeLike[VR] | None = None, name: str | None = None
+    ) -> KTable[K, VR]: ...
+
+    def map_values(
+        self,
+        fn: Callable[[V], VR | None] | Callable[[K, V], VR | None] | Expression,
+        *,
+        value: SerdeLike[VR] | None = None,
+        name: str | None = None,
     ) -> KTable[K, VR]:
-        """The rows with ``fn(value)`` for value; ``None``: no row. Deletions pass without a call."""
-        return KTable(table_ops.mapped(self._rows, "map-values", fn, value, name, with_key=False))
+        """The rows with ``fn(value)`` for value, or ``fn(key, value)`` of a function that must be given two arguments;
+        ``None``: no row. Deletions pass without a call."""
+        with_key = not isinstance(fn, Expression) and takes_two(fn)
+        return KTable(table_ops.mapped(self._rows, "map-values", fn, value, name, with_key=with_key))
 
     def map_values_with_key(
         self,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde, serde_of
 from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.topologies.functions import is_async
 from penstock.topologies.graph.topology import GraphBuilder
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND
 from penstock.topologies.operator_api.internal_names import REPARTITION
@@ -255,8 +256,13 @@ def as_emission(emission: Any, what: str) -> Emission:
     return cast(Emission, emission)
 
 
-def check_function(fn: Any, name: str) -> Callable[..., Any]:
-    """``fn`` if it can be called, or ``TopologyError``."""
+def check_function(fn: Any, name: str, *, awaited: bool = False) -> Callable[..., Any]:
+    """``fn`` if it can be called, or ``TopologyError``; so too of an ``async`` one, unless it is ``awaited``."""
     if not callable(fn):
         raise TopologyError(f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda")
+    if is_async(fn) and not awaited:
+        raise TopologyError(
+            f"operator {name!r}: {getattr(fn, '__name__', fn)!s:.100} is async, and nothing awaits it here; ask the world "
+            "outside by lookup(fn, answer=…), or give a plain function"
+        )
     return cast(Callable[..., Any], fn)

@@ -43,7 +43,7 @@ NO_TIME = -1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalCall:
-    """What an operator asks of the world outside, row by row: ``fn(*row)``, a plain function or a coroutine function.
+    """What an operator asks of the world outside, row by row: ``fn(*row)``, plain or ``async``.
     ``serde`` writes the answers to the journal. At most ``concurrency`` are asked at a time, each for ``timeout_s``."""
 
     fn: Callable[..., Any]

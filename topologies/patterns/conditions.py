@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.tree import Expression
+from penstock.topologies.functions import is_async
 
 
 class MatchContext(Protocol):
@@ -126,6 +127,8 @@ def user_condition(fn: Callable[..., Any] | Expression, where: str) -> User:
         return User(fn, iterative=False)
     if not callable(fn):
         raise TopologyError(f"{where}: a condition is a function of (event) or (event, ctx), not {fn!r:.100}")
+    if is_async(fn):
+        raise TopologyError(f"{where}: its condition is async, and nothing awaits it; give a plain function")
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):

@@ -79,7 +79,7 @@ def looked_up(
         raise TopologyError(f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0")
     serde = as_serde(answer, f"the answers of operator {name!r}")
     question = ExternalCall(
-        fn=check_function(fn, name), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
+        fn=check_function(fn, name, awaited=True), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
     )
     spec = LookupSpec(question=question, joiner=None if joiner is None else check_function(joiner, name))
     flow.wiring.add(name, spec, flow)

@@ -14,6 +14,7 @@ from penstock.topologies.dsl.typed import result_serde, row_function, selection
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Expression, StructOf
+from penstock.topologies.functions import takes_two
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operators.records import stateless
 
@@ -72,14 +73,14 @@ def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
 
 
 def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
-    """The values ``fn(value)``."""
+    """The values ``fn(value)``, or ``fn(key, value)`` of a function that must be given two arguments."""
     if isinstance(fn, StructOf):
         fn = selection(fn.fields, value)
     return then(
         flow,
         "map-values",
         name,
-        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction)),
+        lambda f: stateless.MapValuesSpec(fn=f, with_key=isinstance(f, ExpressionFunction) or takes_two(f)),
         fn,
         value=value,
         gives="value",

@@ -2,7 +2,8 @@
 
 On stream time a record waits until the operator's stream time has reached its timestamp + ``hold_ms``; one that is later
 than that already goes on at once (Kafka Streams, KStream–KTable join with a grace period). On watermarks it waits for the
-watermark to reach its timestamp; one behind the watermark goes on at once. Equal timestamps keep their order of arrival.
+watermark to reach its timestamp; one behind the watermark goes on at once. Equal timestamps keep their order of arrival
+(in Kafka Streams: that of keys).
 A record with a null key or a null value has no row to wait for: it goes on at once and does not move stream time.
 """
 

@@ -7,6 +7,7 @@ On stream time (Kafka Streams): the operator's stream time is the highest timest
 nobody is emitted with ``None`` once its timestamp + after + grace (a right one's: + before + grace) lies below stream
 time, with the record that moved it and before that one's own results, by timestamp, right side first, then key; one whose
 time for partners is over when it arrives is emitted at once. Late records still meet what is kept.
+(Kafka Streams looks for records without a partner once a second of the clock at most, so that they may come later.)
 
 On watermarks (Flink): a record below the watermark is late and dropped; records without a partner are emitted when the
 watermark has passed the last timestamp that a partner could have. Grace plays no part: the strategy's delay is that.

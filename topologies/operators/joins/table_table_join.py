@@ -2,6 +2,7 @@
 
 The other side's row is read where it lies, through its view; no side is copied. Semantics are those of Kafka Streams: the
 result's timestamp is the higher of the two rows'; a deletion deletes the result, or leaves what the kept side gives.
+Unlike there, two sides that a single record takes away at once tell their deletion.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from penstock.state.serdes.serde import BYTES, Serde, serde_of
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.typed_stores import KeyWindowStore, SessionStore, WindowStore, store_facade
 from penstock.state.type_parameters import KIn, KOut, S, VIn, VOut
+from penstock.topologies.functions import is_async
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.random_draws import Draws
@@ -273,6 +274,12 @@ def processor_spec(
     """The spec of a ``Processor`` class (or of a factory: then stores, ports and timers are read off an instance).
     ``name``: the operator's, by which its timers are kept; needed when it sets timers of keys."""
     like: Any = factory if isinstance(factory, type) else factory()
+    hooks = [hook for hook in dir(Processor) if not hook.startswith("_") and is_async(getattr(like, hook, None))]
+    if hooks:
+        raise TopologyError(
+            f"{like!r:.100} has an async {hooks[0]}, and nothing awaits it; ask the world outside by lookup(fn, answer=…), or "
+            "make it a plain method"
+        )
     keyed = "event" in like.timers or "processing" in like.timers
     if keyed and name is None:
         raise TopologyError(f"{like!r:.100} sets timers of keys, which are kept by its operator's name; give name=…")

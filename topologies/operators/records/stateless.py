@@ -149,11 +149,10 @@ class _MapOperator(Operator):
 
 
 def _as_pair(result: Any) -> tuple[Any, Any]:
-    try:
-        key, value = result
-    except (TypeError, ValueError) as exc:
-        raise TypeError(f"the function must return a (key, value) pair, not {result!r:.100}") from exc
-    return key, value
+    """A tuple or list of two; of a dict, a set or a text with two members nobody meant the members."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise TypeError(f"the function must return a (key, value) pair, not {result!r:.100}")
+    return result[0], result[1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

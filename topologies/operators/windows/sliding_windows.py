@@ -4,7 +4,7 @@ Windows are ``difference`` long, both ends inside, and exist where the data has 
 [t - difference, t], and the *right* window [t + 1, t + 1 + difference] as soon as it holds something. Records earlier
 than the difference have no left window of their own and share the window [0, difference]. A record goes into every window
 that there is around it; the windows that it calls into being take what they hold from their neighbours, so that nothing
-but aggregates is kept. Changed windows are emitted by start.
+but aggregates is kept. Changed windows are emitted by start (Kafka Streams has another order).
 
 A window closes when T is past its end + grace. A record is late when t + difference + grace < T, or when all windows that
 it would change have closed; in those that have not it counts. Windows keep a further two differences, because later

@@ -1,0 +1,33 @@
+"""Questions to the world outside, as the test driver puts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.streams.task.external_calls import CallExecutor, InlineCallExecutor
+from penstock.streams.worker.pooled_calls import PooledCallExecutor
+from penstock.topologies.functions import is_async
+from penstock.topologies.operator_api.operator import CallResult, ExternalCall
+
+
+class DriverAsker:
+    """Asks as the options say, and awaits ``async`` functions as a worker does."""
+
+    def __init__(self, asker: CallExecutor) -> None:
+        self._asker = asker
+        self._pooled: PooledCallExecutor | None = None
+
+    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+        """One answer per row."""
+        if not isinstance(self._asker, InlineCallExecutor) or not is_async(question.fn):
+            return self._asker.ask(question, rows)
+        if self._pooled is None:
+            self._pooled = PooledCallExecutor()
+        return self._pooled.ask(question, rows)
+
+    def close(self) -> None:
+        """Stop the event loop, if there is one."""
+        if self._pooled is not None:
+            self._pooled.close()
+            self._pooled = None

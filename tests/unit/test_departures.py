@@ -1,0 +1,198 @@
+"""Every entry of the page of departures, run: its input on our side, and the answer that the page says is ours.
+
+An entry names its test in its last line. What the other system answers is stated there, not run here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock.state.errors import TopologyError
+
+PAGE = (Path(__file__).parents[2] / "DEPARTURES.md").read_text()
+
+
+def answers(builder: ps.StreamsBuilder, *records: tuple[str, str | None, Any, int]) -> list[tuple[Any, Any, int]]:
+    """What comes out for records ``(topic, key, value, timestamp)``, one at a time."""
+    with ps.TopologyTestDriver(builder.build(), arrival_order=True) as driver:
+        for topic, key, value, ts in records:
+            driver.pipe(topic, key, value, ts)
+        return [(r.key, r.value, r.timestamp_ms) for r in driver.read("out")]
+
+
+def by_window(table: Any) -> Any:
+    """A windowed table's changes under ``key@start-end``."""
+    return table.to_stream(lambda w, v: f"{w.key}@{w.start_ms}-{w.end_ms}", key=str)
+
+
+def pair(left: Any, right: Any) -> str:
+    return f"{left}|{right}"
+
+
+def test_the_page_and_these_tests_name_each_other() -> None:
+    named = re.findall(r"^Test: `(test_\w+)`\.$", PAGE, re.MULTILINE)
+    here = [n for n in globals() if n.startswith("test_") and n != "test_the_page_and_these_tests_name_each_other"]
+    assert named == here
+    assert PAGE.count("\n### ") == len(named)
+
+
+# -- Kafka Streams ---------------------------------------------------------------------------------------------------
+
+
+def test_null_values_are_not_counted_in_windows() -> None:
+    b = ps.StreamsBuilder("nulls", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.tumbling(10, grace=0)).count()).to("out")
+    assert answers(b, ("in", "k", None, 1), ("in", "k", "v", 2)) == [("k@0-10", 1, 2)]
+
+
+def test_foreign_key_results_have_the_later_timestamp() -> None:
+    b = ps.StreamsBuilder("foreign", value=str)
+    b.table("l").join_foreign(b.table("r"), lambda k, v: "x", pair).to("out")
+    assert answers(b, ("l", "a", "A", 5), ("r", "x", "B", 3)) == [("a", "A|B", 5)]
+
+
+def test_negative_bounds_do_not_reach_over_the_epoch() -> None:
+    b = ps.StreamsBuilder("bounds", value=str)
+    b.stream("l").join(b.stream("r"), pair, before=4, after=-1, grace=0).to("out")
+    assert answers(b, ("l", "k", "L", 0), ("r", "k", "R", 0)) == []
+
+
+def test_sliding_windows_come_by_their_start() -> None:
+    b = ps.StreamsBuilder("sliding", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.sliding(5, grace=10)).count()).to("out")
+    found = answers(b, ("in", "k", "v", 10), ("in", "k", "v", 12), ("in", "k", "v", 11))
+    assert [key for key, _, _ in found[-4:]] == ["k@6-11", "k@7-12", "k@11-16", "k@12-17"]
+
+
+def test_a_null_key_in_a_left_join_with_grace_meets_nothing() -> None:
+    b = ps.StreamsBuilder("grace", value=str)
+    b.stream("in").left_join(b.table("rows", history=100), pair, grace=10).to("out")
+    assert answers(b, ("in", None, "v", 5)) == [(None, "v|None", 5)]
+
+
+def test_records_of_one_time_leave_a_grace_buffer_as_they_came() -> None:
+    b = ps.StreamsBuilder("ties", value=str)
+    b.stream("in").left_join(b.table("rows", history=100), pair, grace=10).to("out")
+    found = answers(b, ("in", "b", "first", 5), ("in", "a", "second", 5), ("in", "c", "later", 20))
+    assert [key for key, _, _ in found] == ["b", "a"]
+
+
+def test_records_that_meet_nobody_are_emitted_when_due() -> None:
+    b = ps.StreamsBuilder("due", value=str)
+    b.stream("l").left_join(b.stream("r"), pair, within=5, grace=0).to("out")
+    found = answers(b, ("l", "k", "x", 0), ("r", "q", "y", 6), ("l", "m", "z", 7), ("r", "q", "y", 13))
+    assert found == [("k", "x|None", 0), ("m", "z|None", 7)]
+
+
+def test_windows_are_emitted_on_close_however_far_time_jumps() -> None:
+    b = ps.StreamsBuilder("jump", value=str)
+    windows = b.stream("in").group_by_key().windowed_by(ps.tumbling("10s", grace=0))
+    by_window(windows.count(emission="on_close")).to("out")
+    assert answers(b, ("in", "k", "v", 1_000), ("in", "k", "v", 30_000)) == [("k@0-10000", 1, 1_000)]
+
+
+def test_joined_windows_are_kept_for_a_day_after_they_closed() -> None:
+    b = ps.StreamsBuilder("kept", value=str)
+    left, right = (
+        b.stream(topic).group_by_key().windowed_by(ps.tumbling("10s", grace=0)).count(emission="on_close")
+        for topic in ("l", "r")
+    )
+    by_window(left.join(right, pair, value=str)).to("out")
+    found = answers(
+        b, ("l", "k", "v", 1_000), ("l", "k", "v", 40_000_000), ("r", "k", "v", 1_500), ("r", "k", "v", 40_000_000)
+    )
+    assert found == [("k@0-10000", "1|1", 1_500)]
+
+
+def test_sliding_windows_may_be_one_instant_long() -> None:
+    b = ps.StreamsBuilder("instant", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.sliding(0, grace=0)).count()).to("out")
+    assert answers(b, ("in", "k", "v", 5), ("in", "k", "v", 5)) == [("k@5-5", 1, 5), ("k@5-5", 2, 5)]
+
+
+def test_a_tombstone_deletes_a_version_of_its_own_time() -> None:
+    b = ps.StreamsBuilder("versions", value=str)
+    b.stream("in").left_join(b.table("rows", history=100), pair).to("out")
+    assert answers(b, ("rows", "k", "row", 5), ("rows", "k", None, 5), ("in", "k", "v", 6)) == [("k", "v|None", 6)]
+
+
+def test_an_initial_aggregate_is_no_row() -> None:
+    b = ps.StreamsBuilder("initial", value=int)
+    total = b.table("in").group_by(lambda k, v: ("all", v))
+    totals = total.aggregate(int, lambda k, v, t: t + v, lambda k, v, t: t - v, value=int)
+    totals.group_by(lambda k, v: (str(v), v), key=str).count().to("out")
+    assert answers(b, ("in", "k", 1, 1)) == [("1", 1, 1)]
+
+
+def test_a_table_joined_with_itself_tells_deletions() -> None:
+    b = ps.StreamsBuilder("itself", value=int)
+    rows = b.table("in")
+    rows.join(rows.map_values(lambda v: -v), pair, value=str).to("out")
+    assert answers(b, ("in", "k", 1, 1), ("in", "k", None, 2))[-1] == ("k", None, 2)
+
+
+def test_cogroups_on_close_share_one_time() -> None:
+    b = ps.StreamsBuilder("closing", value=str)
+    first, second = (b.stream(topic).group_by_key() for topic in ("a", "b"))
+    both = first.cogroup(lambda k, v, t: t + v).cogroup(second, lambda k, v, t: t + v)
+    by_window(both.windowed_by(ps.tumbling(10, grace=0)).aggregate(str, value=str, emission="on_close")).to("out")
+    found = answers(b, ("b", "k", "y", 8), ("a", "k", "x", 10), ("b", "k", "z", 9))
+    assert found == [("k@0-10", "y", 8)]
+
+
+def test_no_stream_of_a_cogroup_lies_more_than_a_day_behind() -> None:
+    day_ms = 86_400_000
+    b = ps.StreamsBuilder("lag", value=str)
+    first, second = (b.stream(topic).group_by_key() for topic in ("a", "b"))
+    both = first.cogroup(lambda k, v, t: t + v).cogroup(second, lambda k, v, t: t + v)
+    by_window(both.windowed_by(ps.tumbling(10, grace=0)).aggregate(str, value=str)).to("out")
+    found = answers(
+        b, ("a", "k", "x", day_ms + 9), ("b", "k", "y", 9), ("a", "k", "x", day_ms + 10), ("b", "k", "z", 9)
+    )
+    assert [value for key, value, _ in found if key == "k@0-10"] == ["y"]
+
+
+# -- Flink -----------------------------------------------------------------------------------------------------------
+
+
+def test_sessions_end_with_their_last_record() -> None:
+    for bounds, expected in (("records", "k@0-5"), ("gap", "k@0-15")):
+        b = ps.StreamsBuilder("sessions", value=str)
+        sessions: Any = ps.session(10, grace=0, bounds=bounds)  # type: ignore[arg-type]  # one of the two
+        by_window(b.stream("in").group_by_key().windowed_by(sessions).count()).to("out")
+        assert answers(b, ("in", "k", "v", 0), ("in", "k", "v", 5))[-1][:2] == (expected, 2)
+
+
+def test_hopping_windows_begin_at_the_epoch() -> None:
+    for before_epoch, expected in ((False, ["k@0-10"]), (True, ["k@-5-5", "k@0-10"])):
+        b = ps.StreamsBuilder("hopping", value=str)
+        windows = ps.hopping(10, 5, grace=0, before_epoch=before_epoch)
+        by_window(b.stream("in").group_by_key().windowed_by(windows).count()).to("out")
+        assert [key for key, _, _ in answers(b, ("in", "k", "v", 2))] == expected
+
+
+def test_patterns_that_may_wait_for_ever_are_refused() -> None:
+    stream = ps.StreamsBuilder("patterns", value=str).stream("in")
+    endless = ps.pattern("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b")
+    with pytest.raises(TopologyError, match="may wait for ever"):
+        stream.match(endless)
+    stream.match(endless, unbounded=True)
+
+
+# -- Beam ------------------------------------------------------------------------------------------------------------
+
+
+def test_count_triggers_fire_at_each_record() -> None:
+    b = ps.StreamsBuilder("counts", value=str)
+    windows = b.stream("in").group_by_key().windowed_by(ps.global_window())
+    trigger = ps.triggers.repeatedly(ps.triggers.after_count(2))
+    panes = windows.triggered(trigger, accumulation="discarding").to_list(value=list)
+    panes.select_key(lambda w, v: w.key, key=str).to("out")
+    with ps.TopologyTestDriver(b.build()) as driver:
+        driver.pipe_all("in", [ps.Record("k", value, 1) for value in "xyz"])
+        assert [r.value for r in driver.read("out")] == [["x", "y"]]

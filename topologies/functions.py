@@ -1,0 +1,24 @@
+"""What can be told of a user's function before it is called."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+def is_async(fn: Any) -> bool:
+    """Whether a call gives what must be awaited: an ``async`` function, or an object with an ``async`` ``__call__``."""
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        return True
+    call = None if isinstance(fn, type) else getattr(type(fn), "__call__", None)  # noqa: B004  # what it is called by is asked, not whether it can be
+    return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
+
+
+def takes_two(fn: Any) -> bool:
+    """Whether it must be given two arguments by place, and no more. Of what has no signature nothing is known."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len([p for p in by_place if p.default is p.empty]) == 2

@@ -62,7 +62,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 class Ordering:
     """What places depend on beside the records. ``subtopologies``: topic → the sub-topology that reads it. ``cuts``:
     per task and topic, the offsets at which its ranges end. ``partition_times_ms``: the partitions' stream times at the
-    start, where there are any."""
+    start, where there are any, and ``began_ms`` the clock when their first records came (``CommitMetadata``)."""
 
     topology: ShippedTopology
     application_id: str
@@ -70,6 +70,7 @@ class Ordering:
     subtopologies: Mapping[str, int]
     cuts: Mapping[TaskId, Mapping[str, tuple[int, ...]]]
     partition_times_ms: Mapping[TopicPartition, int]
+    began_ms: Mapping[TopicPartition, int] = dataclasses.field(default_factory=dict)
 
 
 def chunk_of(batch: pa.RecordBatch, topic: str, partition: int) -> Chunk:
@@ -150,6 +151,7 @@ class _Placer:
         self._tp = tp
         self._policies = ordering.policies
         self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
+        self._began_ms = ordering.began_ms.get(tp, NO_TIME)
         task = TaskId(ordering.subtopologies[tp.topic], tp.partition)
         self._cuts = ordering.cuts.get(task, {}).get(tp.topic, ())
         self._range = 0
@@ -158,7 +160,7 @@ class _Placer:
 
     def place(self, chunk: Chunk) -> tuple[list[int], list[int]]:
         """Range and running maximum of each record."""
-        checked, self._time_ms, _ = check_timestamps(chunk, self._time_ms, self._policies, None)
+        checked, self._time_ms, _ = check_timestamps(chunk, self._time_ms, self._policies, None, self._began_ms)
         ranges: list[int] = []
         running: list[int] = []
         for offset, ms in zip(checked.offsets, checked.timestamps, strict=True):

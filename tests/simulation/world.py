@@ -17,10 +17,12 @@ from penstock.state.recovery.position import Position, decode_position, encode_p
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.changelog_marks import marked_topics
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.task import journal
@@ -36,6 +38,7 @@ TURN_MS = 20
 POLL_INTERVAL_MS = 3_000
 TURNS_MAX = 3_000
 IDLE_TURNS = 12
+PURGE_INTERVAL_MS = 60
 
 Row = tuple[bytes | None, bytes | None]
 
@@ -161,6 +164,7 @@ class World:
         commit_patience_ms: int = 0,
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
         epochs_grow: bool = False,
+        live: bool = False,
     ) -> None:
         self.topology = topology
         self.guarantee = guarantee
@@ -176,6 +180,7 @@ class World:
         self.commit_patience_ms = commit_patience_ms
         self.buffered_max_bytes = buffered_max_bytes
         self.epochs_grow = epochs_grow
+        self.live = live
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
@@ -240,7 +245,7 @@ class Node:
             guarantee=world.guarantee,
             commit_interval_ms=100,
             commit_patience_ms=world.commit_patience_ms,
-            task=TaskOptions(policies=world.policies, batch_max_records=5),
+            task=TaskOptions(policies=world.policies, batch_max_records=5, live=world.live),
             turn_min_records=2,
             turn_max_records=7,
             buffered_max_records=20,
@@ -261,9 +266,18 @@ class Node:
             self._committer,
             world.restoring or self.restoring,
             SimClock(log),
+            changelog_purger=self._purger(),
             say=self.said.append,
         )
         self.runtime.start()
+
+    def _purger(self) -> Purger:
+        admin = MemoryAdmin(self.world.log)
+
+        def refused(tp: TopicPartition, why: str) -> None:
+            raise AssertionError(f"{tp}: {why}")
+
+        return Purger(marked_topics(self.world.topology, APP), PURGE_INTERVAL_MS, admin.delete_before, refused)
 
     def _consumer(self) -> LogConsumer:
         return MemoryConsumer(self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS)

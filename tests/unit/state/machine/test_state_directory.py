@@ -25,7 +25,7 @@ from penstock.state.errors import (
     SettingsError,
     StateCorruptedError,
 )
-from penstock.state.machine import state_directory
+from penstock.state.machine import state_directory as directory
 from penstock.state.machine.state_directory import QUARANTINED_MAX, StateDirectory, safe_name
 
 
@@ -55,13 +55,13 @@ def test_a_name_is_one_folder_and_its_own(one: str, other: str) -> None:
 
 def test_the_layout_is_as_documented_and_private(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path / "state", "app/1")
-    state_directory.lock("0_3", timeout_s=0).release()
-    assert state_directory.database_path("0_3") == tmp_path / "state" / "app%2F1" / "0_3" / "rocksdb"
+    directory.lock("0_3", timeout_s=0).release()
+    assert directory.database_path("0_3") == tmp_path / "state" / "app%2F1" / "0_3" / "rocksdb"
     assert stat.S_IMODE((tmp_path / "state" / "app%2F1" / "0_3").stat().st_mode) == 0o700
-    assert state_directory.tasks() == []
-    state_directory.database_path("0_3").mkdir()
-    (state_directory.database_path("0_3") / "CURRENT").touch()
-    assert state_directory.tasks() == ["0_3"]
+    assert directory.tasks() == []
+    directory.database_path("0_3").mkdir()
+    (directory.database_path("0_3") / "CURRENT").touch()
+    assert directory.tasks() == ["0_3"]
 
 
 def test_a_folder_keeps_its_identity(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_volume_on_another_machine_gets_a_name_of_its_own(
         monkeypatch.setattr(socket, "gethostname", lambda: "another")
     else:
         (tmp_path / "machine-id").write_text("another\n")
-        monkeypatch.setattr(state_directory, "MACHINE_ID_FILES", (tmp_path / "machine-id",))
+        monkeypatch.setattr(directory, "MACHINE_ID_FILES", (tmp_path / "machine-id",))
     assert StateDirectory(tmp_path, "app").claim(cluster_id="c1", fingerprint="f1").process_uuid != first.process_uuid
 
 
@@ -202,12 +202,12 @@ def test_a_task_has_one_owner_until_it_dies(tmp_path: Path) -> None:
         assert child.stdout.readline() == b"held\n"
         directory = StateDirectory(tmp_path, "app")
         with pytest.raises(RetriableError, match=f"held by process {child.pid}, for 0.1 s"):
-            state_directory.lock("0_0", timeout_s=0.1)
-        state_directory.lock("0_1", timeout_s=0).release()
+            directory.lock("0_0", timeout_s=0.1)
+        directory.lock("0_1", timeout_s=0).release()
         child.send_signal(signal.SIGKILL)
-        with state_directory.lock("0_0", timeout_s=120), pytest.raises(RetriableError, match=f"process {os.getpid()}"):
-            state_directory.lock("0_0", timeout_s=0)
-        state_directory.lock("0_0", timeout_s=0).release()
+        with directory.lock("0_0", timeout_s=120), pytest.raises(RetriableError, match=f"process {os.getpid()}"):
+            directory.lock("0_0", timeout_s=0)
+        directory.lock("0_0", timeout_s=0).release()
     finally:
         child.kill()
         child.communicate()
@@ -215,26 +215,26 @@ def test_a_task_has_one_owner_until_it_dies(tmp_path: Path) -> None:
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path, "app")
-    state_directory.task_path("0_0").mkdir(parents=True)
+    directory.task_path("0_0").mkdir(parents=True)
     (tmp_path / "precious").write_text("keep me")
-    (state_directory.task_path("0_0") / "lock").symlink_to(tmp_path / "precious")
+    (directory.task_path("0_0") / "lock").symlink_to(tmp_path / "precious")
     with pytest.raises(EnvironmentFault, match="symbolic link"):
-        state_directory.lock("0_0", timeout_s=0)
+        directory.lock("0_0", timeout_s=0)
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
 def test_quarantine_keeps_the_files_and_the_reason_and_not_for_ever(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path, "app")
     for number in range(1, QUARANTINED_MAX + 3):
-        state_directory.database_path("0_0").mkdir(parents=True)
-        (state_directory.database_path("0_0") / "CURRENT").write_text(str(number))
-        place = state_directory.quarantine("0_0", f"reason {number}")
+        directory.database_path("0_0").mkdir(parents=True)
+        (directory.database_path("0_0") / "CURRENT").write_text(str(number))
+        place = directory.quarantine("0_0", f"reason {number}")
         assert place.name == f"rocksdb.quarantine-{number}"
         assert (place / "CURRENT").read_text() == str(number)
         assert (place / "reason.txt").read_text() == f"reason {number}\n"
-        assert not state_directory.database_path("0_0").exists()
-    assert len(list(state_directory.task_path("0_0").iterdir())) == QUARANTINED_MAX
-    assert state_directory.tasks() == []
+        assert not directory.database_path("0_0").exists()
+    assert len(list(directory.task_path("0_0").iterdir())) == QUARANTINED_MAX
+    assert directory.tasks() == []
 
 
 def test_what_is_not_there_cannot_be_quarantined(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ REVOKE_SESSION_PARTS = 3
 """The last commit before partitions are given up takes this part of a session at most: the whole group waits for it, and a
 member that takes longer than the session is none any more."""
 
+SILENT_CLOSE_S = 1.0
+"""For the abort of what is open, when a worker ends whose log does not answer; then a time-out does it."""
+
 FLUSH_APART_MAX_S = 1.0
 """Between the flushes of two tasks, or less where an interval has many of them."""
 
@@ -178,7 +181,9 @@ class Runtime:
         does their last records again."""
         try:
             with suppress(TaskMigratedError):
-                self._commit_all()
+                for unit in self._units.values():
+                    if unit.silence is None:  # else the log is away: what is not committed is done again
+                        unit.commit()
         finally:
             self.close()
 
@@ -188,6 +193,8 @@ class Runtime:
             closing.callback(self.consumer.close)
             closing.callback(self._assignment.close)
             for unit in self._units.values():
+                if unit.silence is not None:
+                    closing.enter_context(unit.committer.within(SILENT_CLOSE_S, self._clock.monotonic_s))
                 closing.callback(unit.committer.close)
 
     @property

@@ -57,7 +57,7 @@ def test_windows_of_long_ago_outlive_the_brokers_look(tmp_path: Path, monkeypatc
         first = started("one")
         write(5, 1_000)
         until("five are counted", lambda: len(counts()) == 5)
-        # Here brokers used to have the topic with a retention by the events' time.
+        # A changelog with a retention is empty by then, under a window that is open.
         time.sleep(10 * BROKER_LOOKS_MS / 1000)
         first.stop()
         second = started("two")

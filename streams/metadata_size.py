@@ -39,7 +39,7 @@ def check_metadata_size(topology: Topology, application_id: str, layout: TopicLa
                     f"what is committed with each position of sub-topology {sub.number} can take {size_bytes} bytes, and "
                     f"brokers keep {commit_metadata.LIMIT_CHARS} (offset.metadata.max.bytes): it has {len(worst.operators)} "
                     f"operators with a time of their own, {len(worst.changelogs)} stores and {_writers(worst)} tasks before "
-                    "it. Give them shorter names, split the topology with repartition(), or ask for fewer partitions upstream"
+                    "it. Shorten their names, split the topology with repartition(), or ask for fewer partitions upstream"
                 )
 
 
@@ -57,6 +57,7 @@ def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, la
         journal=_OFFSETS if needs_journal(topology, sub) and journal_topic(application_id, sub.number) else None,
         caught_up=[s.topic_name(application_id) for s in sources if s.bootstrap],
         first=_OFFSETS,
+        began_ms=_time(numbers),
     )
     for source in sources:
         writers = [

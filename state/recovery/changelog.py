@@ -24,8 +24,10 @@ from penstock.state.errors import IncompatibleError, TopologyError
 from penstock.state.stores.store import SEGMENTED, StoreSpec
 
 WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
-"""How much longer than the store a window's changelog keeps its records: a margin for clocks that
-disagree."""
+"""How much longer than the store a versioned table's changelog keeps what was before: a margin for clocks that disagree."""
+KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Brokers judge age by the records' own time, so that any limit would delete open windows of events of long ago. Workers
+delete up to an offset what no restore needs (``penstock.streams.changelog_marks``)."""
 REPARTITION_RETENTION_MS = -1
 """For ever: brokers judge age by the records' own time, so that any limit would delete records of the past before they
 are consumed. Consumed ones are purged by deleting records up to an offset, when asked."""
@@ -70,8 +72,8 @@ def _checked(topic: str) -> str:
 
 
 def expires(spec: StoreSpec) -> bool:
-    """Whether the store's changelog is one of its own from which the broker deletes what is older than its retention, so
-    that it may begin behind offset 0 and still hold the store."""
+    """Whether the store's changelog is one of its own from which is deleted what the store has let go, so that it may begin
+    behind offset 0 and still hold the store."""
     return spec.source_topic is None and spec.kind not in ("key_value", "versioned")
 
 
@@ -94,7 +96,7 @@ def changelog_configs(spec: StoreSpec) -> dict[str, str]:
     return {
         "cleanup.policy": "delete" if spec.kind == "list" else "compact,delete",
         **OWN_TIMES,
-        "retention.ms": str(spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS),
+        **KEPT_FOR_EVER,
     }
 
 

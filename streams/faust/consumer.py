@@ -155,7 +155,7 @@ class FaustConsumer:
     def _serve(self) -> None:
         while True:
             with self._change:
-                if not self._events:
+                if not self._events or not self._callbacks:  # told once it has subscribed
                     return
                 kind, partitions, served = self._events.popleft()
             try:

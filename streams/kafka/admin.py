@@ -11,6 +11,8 @@ import confluent_kafka
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -103,6 +105,19 @@ class KafkaAdmin:
 
         entries = answered(ask, f"reading the settings of topic {topic}", self._request_timeout_s)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+    def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """See the port."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+
+        def ask(left_s: float) -> None:
+            self._client.incremental_alter_configs([resource], request_timeout=left_s)[resource].result()
+
+        doing = f"setting {', '.join(f'{name}={value}' for name, value in config.items())} of topic {topic}"
+        answered(ask, doing, self._request_timeout_s)
 
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
         """See the port. Returns when the new topics can be described."""

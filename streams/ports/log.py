@@ -172,6 +172,9 @@ class LogAdmin(Protocol):
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's effective settings."""
 
+    def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Change these settings of a topic, and no others."""
+
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
         """Create what is missing; a topic that exists with the same partition count is fine, another count raises
         ``IncompatibleError``."""

@@ -68,9 +68,10 @@ class CommitGroup:
         except RESTARTABLE as exc:
             self.abort(exc)
         except RetriableError as exc:
-            self._unanswered["commit"], self._unanswered_s = exc, self._clock.monotonic_s()
             if self.committer.guarantee == "exactly_once":
                 self.abort(exc)
+            else:
+                self._note(exc)
         self.reopen_stale()
 
     def commit_now(self) -> bool:
@@ -124,11 +125,16 @@ class CommitGroup:
         cure."""
         if isinstance(cause, StateCorruptedError) and not self._damaged():
             raise cause  # of what the log holds
-        if not isinstance(cause, RetriableError):
+        if isinstance(cause, RetriableError):
+            self._note(cause)
+        else:
             self._aborts += 1
         if self._aborts > ABORTS_MAX or self.committer.guarantee == "at_most_once":
             raise cause
         self.roll_back()
+
+    def _note(self, silence: RetriableError) -> None:
+        self._unanswered["commit"], self._unanswered_s = silence, self._clock.monotonic_s()
 
     def roll_back(self) -> None:
         """Abort, whatever was the reason."""

@@ -31,6 +31,7 @@ from typing import Any
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
+from penstock.streams.changelog_marks import ChangelogMarks
 from penstock.streams.patience import Patience, Say
 from penstock.streams.ports.log import Fetched, LogConsumer
 from penstock.streams.rejoining import Rejoining
@@ -49,6 +50,9 @@ IDLE_POLL_S = 0.1
 REVOKE_SESSION_PARTS = 3
 """The last commit before partitions are given up takes this part of a session at most: the whole group waits for it, and a
 member that takes longer than the session is none any more."""
+
+SILENT_CLOSE_S = 1.0
+"""For the abort of what is open, when a worker ends whose log does not answer; then a time-out does it."""
 
 FLUSH_APART_MAX_S = 1.0
 """Between the flushes of two tasks, or less where an interval has many of them."""
@@ -92,7 +96,8 @@ class Runtime:
     partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
     has given the first assignment, before anything of it is taken; what it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
-    ``purger`` deletes what was read of repartition topics. ``say`` is given a line where the group or the log makes it wait.
+    ``purger`` deletes what was read of repartition topics, ``changelog_purger`` what no restore needs. ``say`` is given a
+    line where the group or the log makes it wait.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class Runtime:
         on_joined: Callable[[], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
+        changelog_purger: Purger | None = None,
         say: Say = lambda line: None,
     ) -> None:
         self.topology = topology
@@ -120,7 +126,8 @@ class Runtime:
         self._open_consumer = open_consumer
         self._clock = clock
         self._on_joined = on_joined
-        self._purger = purger
+        self._purgers = [p for p in (purger, changelog_purger) if p is not None]
+        self._marks = ChangelogMarks(application_id)
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
@@ -174,7 +181,9 @@ class Runtime:
         does their last records again."""
         try:
             with suppress(TaskMigratedError):
-                self._commit_all()
+                for unit in self._units.values():
+                    if unit.silence is None:  # else the log is away: what is not committed is done again
+                        unit.commit()
         finally:
             self.close()
 
@@ -184,6 +193,8 @@ class Runtime:
             closing.callback(self.consumer.close)
             closing.callback(self._assignment.close)
             for unit in self._units.values():
+                if unit.silence is not None:
+                    closing.enter_context(unit.committer.within(SILENT_CLOSE_S, self._clock.monotonic_s))
                 closing.callback(unit.committer.close)
 
     @property
@@ -233,8 +244,8 @@ class Runtime:
         except RetriableError as exc:
             self._rejoin(exc)
             return 0
-        if self._purger is not None:
-            self._purger.turn(self._clock.monotonic_s(), self._committed_positions)
+        for purger in self._purgers:
+            purger.turn(self._clock.monotonic_s(), self._deletable)
         self.records += done
         return done
 
@@ -381,8 +392,11 @@ class Runtime:
                     unit.abort(exc)
             self._flushed_s = self._clock.monotonic_s()
 
-    def _committed_positions(self) -> dict[TopicPartition, int]:
-        return {tp: offset for task in self.tasks.values() for tp, offset in task.committed_positions.items()}
+    def _deletable(self) -> dict[TopicPartition, int]:
+        """Before which offset the application's own topics may be deleted."""
+        settled = [u for u in self._units.values() if not u.broken and u.silence is None]
+        unneeded = self._marks.unneeded(task for unit in settled for task in unit.tasks.values())
+        return unneeded | {tp: at for task in self.tasks.values() for tp, at in task.committed_positions.items()}
 
     # -- the group -----------------------------------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.state.recovery.changelog import (
+    KEPT_FOR_EVER,
     REPARTITION_RETENTION_MS,
     changelog_configs,
     changelog_topic,
+    expires,
     journal_configs,
     journal_topic,
     repartition_configs,
@@ -191,9 +193,20 @@ def prepare_topics(
                     journal_topic(application_id, sub.number), tasks, replication_factor, journal_configs(retention)
                 )
             )
+    _keep_windows(topology, application_id, admin)
     admin.create_topics(wanted)
     # a windowed key is put where its inner key belongs, which takes the count of the user's topic too
     return dataclasses.replace(layout, topics={**layout.topics, **{t: counts[t] for t in written}})
+
+
+def _keep_windows(topology: Topology, application_id: str, admin: LogAdmin) -> None:
+    """Changelogs of windows that were made with a retention, or given one, are kept for ever too."""
+    topics = [changelog_topic(application_id, s) for s in topology.stores if s.changelog and expires(s)]
+    for topic in admin.partition_counts(topics):
+        config = admin.topic_config(topic)
+        other = {name: value for name, value in KEPT_FOR_EVER.items() if config.get(name, "-1") != value}
+        if other:
+            admin.set_topic_config(topic, other)
 
 
 def _longest_retention_ms(admin: LogAdmin, topics: list[str], of_new_ms: int) -> int:

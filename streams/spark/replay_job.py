@@ -238,6 +238,11 @@ def ordered_rows(
             for task in tasks
             for topic, (_, m) in plan.starts[task].items()
         },
+        began_ms={
+            TopicPartition(topic, task.partition): m.began_ms
+            for task in tasks
+            for topic, (_, m) in plan.starts[task].items()
+        },
     )
     placed = read_ranges(spark, source, ranges).mapInArrow(partial(placed_rows, ordering), ORDERED_SCHEMA)
     if plan.recomputed:

@@ -20,6 +20,7 @@ from penstock.streams.spark.written import sink_topics
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.journal import JournalEntry
 from penstock.topologies.graph.topology import Subtopology, Topology
+from penstock.topologies.operator_api.operator import NO_TIME
 
 START = "start"
 """``from``: where the application began to read each input, which need not be offset 0."""
@@ -91,7 +92,7 @@ def plan_replay(
         topics = [
             topology.source(n).topic_name(application_id) for n in topology.subtopologies[task.subtopology].sources
         ]
-        starts[task] = {t: _start(TopicPartition(t, task.partition), ranges, begins) for t in topics}
+        starts[task] = {t: _start(TopicPartition(t, task.partition), ranges, begins, known) for t in topics}
     bases: dict[tuple[TaskId, str], Manifest] = {}
     if savepoint is not None and saved_in is not None:
         bases = _bases(topology, ids, savepoint, saved_in)
@@ -221,10 +222,12 @@ def _start(
     tp: TopicPartition,
     ranges: Mapping[TopicPartition, tuple[int, int]],
     begins: Mapping[TopicPartition, CommittedInput],
+    known: Mapping[TopicPartition, CommittedInput],
 ) -> tuple[int, CommitMetadata]:
     if tp in begins:
         return begins[tp].offset, begins[tp].metadata
-    return (ranges[tp][0] if tp in ranges else 0), CommitMetadata()
+    began_ms = known[tp].metadata.began_ms if tp in known else NO_TIME
+    return (ranges[tp][0] if tp in ranges else 0), CommitMetadata(began_ms=began_ms)
 
 
 def _bases(

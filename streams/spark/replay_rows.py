@@ -70,7 +70,7 @@ class Ordered(Protocol):
 class Ordering:
     """What places depend on beside the records. ``subtopologies``: topic → the sub-topology that reads it. ``journals``:
     where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the
-    start, where there are any."""
+    start, where there are any, and ``began_ms`` the clock when their first records came (``CommitMetadata``)."""
 
     topology: ShippedTopology
     application_id: str
@@ -78,6 +78,7 @@ class Ordering:
     subtopologies: Mapping[str, int]
     journals: Ordered
     partition_times_ms: Mapping[TopicPartition, int]
+    began_ms: Mapping[TopicPartition, int] = dataclasses.field(default_factory=dict)
 
 
 def chunk_of(batch: pa.RecordBatch, topic: str, partition: int) -> Chunk:
@@ -158,6 +159,7 @@ class _Placer:
         self._tp = tp
         self._policies = ordering.policies
         self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
+        self._began_ms = ordering.began_ms.get(tp, NO_TIME)
         task = TaskId(ordering.subtopologies[tp.topic], tp.partition)
         self._cuts = [entry.offsets[tp.topic] for entry in ordering.journals.ordering(task)]
         self._range = 0
@@ -166,7 +168,7 @@ class _Placer:
 
     def place(self, chunk: Chunk) -> tuple[list[int], list[int]]:
         """Range and running maximum of each record."""
-        checked, self._time_ms, _ = check_timestamps(chunk, self._time_ms, self._policies, None)
+        checked, self._time_ms, _ = check_timestamps(chunk, self._time_ms, self._policies, None, self._began_ms)
         ranges: list[int] = []
         running: list[int] = []
         for offset, ms in zip(checked.offsets, checked.timestamps, strict=True):

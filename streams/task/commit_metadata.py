@@ -25,7 +25,8 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     next changelog offset by store, ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``,
     ``caught_up``: the bootstrap inputs whose writers have all said that they have caught up, ``heard``: of the others,
     the writers that have, ``first``: where the application began to read this input partition, ``form``: that of what
-    it holds (``Source.form``), if it is internal.
+    it holds (``Source.form``), if it is internal, ``began_ms``: the clock when the first record of this input
+    partition came, where policies judge timestamps by it.
     """
 
     version: int = msgspec.field(default=0, name="v")
@@ -40,6 +41,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     heard: dict[str, list[int]] = msgspec.field(default_factory=dict, name="h")
     first: int | None = msgspec.field(default=None, name="s")
     form: str = msgspec.field(default="", name="f")
+    began_ms: int = msgspec.field(default=NO_TIME, name="n")
 
 
 class _Version(msgspec.Struct):

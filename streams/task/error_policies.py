@@ -17,8 +17,9 @@ class Policies:
     over ``max_record_bytes``. ``timestamp``: negative, or more than ``future_timestamp_max_ms`` ahead.
 
     ``fail`` measures "ahead" by the clock, in live runs only. ``skip``, ``clamp`` and ``dead_letter`` measure it
-    against the partition's own stream time, so that a replay decides alike; the first record of a partition has
-    nothing to be measured against. ``clamp`` gives such a record the partition's stream time (a negative time: 0).
+    against the partition's own stream time, so that a replay decides alike. Records that come before there is one are
+    measured against the clock when the first of them came, which is committed, and which a replay reads. ``clamp`` gives
+    such a record the partition's stream time (0 before any).
     ``dead_letter`` sends the record's original bytes to ``dead_letter_topic``, with the error in its headers.
 
     A worker takes no ``deserialization`` or ``timestamp`` but ``fail`` for a topology with a table over its own topic, which

@@ -186,6 +186,7 @@ class Task:
         self._announced = not self._announces
         self._input = BatchInput(self._plan.stride, self._plan.names, self._sources, self._marked)
         self._partition_time_ms = dict(self._event_time.consumed_ms)
+        self._began_ms = {topic: m.began_ms for topic, (_, m) in self._start.items()}
         policies = self.options.policies
         self._commits = CommitWriter(self.id, self.application_id, policies.max_record_bytes, recorded)
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
@@ -267,9 +268,15 @@ class Task:
         chunk, unmade = with_event_times(chunk, source)
         # what this application wrote itself may lie ahead: its inputs were judged where they came in
         clock_ms = now_ms if self.options.live and not source.internal else None
-        checked, time, wrong = check_timestamps(
-            chunk, self._partition_time_ms[chunk.topic], self.options.policies, clock_ms
-        )
+        before_ms, began_ms = self._partition_time_ms[chunk.topic], self._began_ms[chunk.topic]
+        if (
+            began_ms == NO_TIME
+            and before_ms <= 0
+            and clock_ms is not None
+            and self.options.policies.timestamp != "fail"
+        ):
+            began_ms = self._began_ms[chunk.topic] = clock_ms
+        checked, time, wrong = check_timestamps(chunk, before_ms, self.options.policies, clock_ms, began_ms)
         self._partition_time_ms[chunk.topic] = time
         if source.watermark is not None or source.waits_for_writers:
             checked, unstated = with_marks(checked, source, wrong)
@@ -422,6 +429,7 @@ class Task:
                 heard=self._bootstrap.partly,
                 first=before.first if before.version else began,
                 form=self._source_specs[topic].form,
+                began_ms=self._began_ms[topic],
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, self.id.partition)] = asked = Committed(offset, commit_metadata.encode(noted))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from penstock.streams.ports.chunk import Chunk, ascending, highest, lowest
 from penstock.streams.task.error_policies import Policies
+from penstock.topologies.operator_api.operator import NO_TIME
 
 
 def check_timestamps(
-    chunk: Chunk, partition_time_ms: int, policies: Policies, now_ms: int | None
+    chunk: Chunk, partition_time_ms: int, policies: Policies, now_ms: int | None, began_ms: int = NO_TIME
 ) -> tuple[Chunk, int, dict[int, str]]:
     """The chunk with usable timestamps, the partition's stream time after it, and what is wrong by offset.
 
-    ``now_ms`` is the clock of a live run, ``None`` elsewhere. Records that are wrong take the partition's stream time
-    (0 before any), so that they keep a place in the order; with ``clamp`` that is all that happens to them. A stream
-    time of 0 tells nothing, as none does.
+    ``now_ms`` is the clock of a live run, ``None`` elsewhere; ``began_ms`` what it was when the partition's first record
+    came, as it was committed, where it is known: what comes before any stream time is measured against it. Records that
+    are wrong take the partition's stream time (0 before any), so that they keep a place in the order; with ``clamp`` that
+    is all that happens to them. A stream time of 0 tells nothing, as none does.
     """
     times = chunk.times
     if not len(times):
@@ -30,12 +32,13 @@ def check_timestamps(
     usable: list[int] = []
     wrong: dict[int, str] = {}
     time = partition_time_ms
+    first_base = None if began_ms == NO_TIME else began_ms
     for offset, ts in zip(chunk.offsets, chunk.timestamps, strict=True):
-        base = limit if by_clock else (time if time > 0 else None)
+        base = limit if by_clock else (time if time > 0 else first_base)
         if ts < 0:
             problem = f"timestamp {ts} ms is negative"
         elif base is not None and ts > base + ahead:
-            what = "the clock" if by_clock else "the partition's stream time"
+            what = "the clock" if by_clock else "the partition's stream time" if time > 0 else "the clock of that time"
             problem = f"timestamp {ts} ms is {ts - base} ms ahead of {what} ({base} ms); {ahead} ms are allowed"
         else:
             time = max(time, ts)

@@ -277,6 +277,11 @@ class MemoryAdmin:
         }
         return {**defaults, **found.spec.config}
 
+    def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """See the port."""
+        found = self._log.topic(topic)
+        found.spec = dataclasses.replace(found.spec, config={**found.spec.config, **config})
+
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
         """See the port."""
         for spec in topics:

@@ -22,6 +22,7 @@ from penstock.state.machine.state_directory import StateDirectory, TaskLock
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.streams.changelog_marks import marked_topics
 from penstock.streams.contact import Contact, StoppedError
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import (
@@ -69,6 +70,9 @@ SLOTS_MAX = 64
 TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
 TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
 """See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
+
+CHANGELOG_PURGE_INTERVAL_MS = 300_000
+"""As often as brokers look for what is too old."""
 
 PATIENCE_MAX_MS = 50
 """At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
@@ -276,6 +280,12 @@ class Worker:
             on_joined=lambda: check_no_fixed_workers(admin, s.application_id),
             open_reader=self._open_reader,
             purger=self._purger(admin),
+            changelog_purger=Purger(
+                marked_topics(self.topology, s.application_id),
+                CHANGELOG_PURGE_INTERVAL_MS,
+                admin.delete_before,
+                _report_purge,
+            ),
             say=_log.warning,
         )
         return runtime, restorer
@@ -457,4 +467,4 @@ class Worker:
 
 def _report_purge(tp: TopicPartition, why: str) -> None:
     # nothing is lost by it but space, and it is tried again
-    _log.warning("the records read of %s [%d] could not be deleted: %s", tp.topic, tp.partition, why)
+    _log.warning("records of %s [%d] that are needed no more could not be deleted: %s", tp.topic, tp.partition, why)

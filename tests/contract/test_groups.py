@@ -249,3 +249,19 @@ def test_topics_and_groups_are_found_by_how_their_names_begin(world: World) -> N
     assert admin.groups(prefix) == []
     world.consumer(f"{prefix}-g").commit({TopicPartition(f"{prefix}-a", 0): Committed(0, "")})
     assert admin.groups(prefix) == [f"{prefix}-g"]
+
+
+def test_settings_of_a_topic_are_changed_one_by_one(world: World) -> None:
+    name = topic(world, max_message_bytes="5000")
+    admin = world.admin()
+    admin.set_topic_config(name, {"retention.ms": "77", "cleanup.policy": "compact,delete"})
+
+    def changed() -> bool:
+        config = admin.topic_config(name)
+        return (config["retention.ms"], config["cleanup.policy"]) == ("77", "compact,delete")
+
+    until(changed)
+    admin.set_topic_config(name, {"retention.ms": "-1"})
+    until(lambda: admin.topic_config(name)["retention.ms"] == "-1")
+    config = admin.topic_config(name)
+    assert (config["cleanup.policy"], config["max.message.bytes"]) == ("compact,delete", "5000")

@@ -20,11 +20,13 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.changelog_marks import marked_topics
 from penstock.streams.lease import Lease, lease_s
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.task import journal
@@ -42,6 +44,7 @@ SKEW_MAX_MS = 500
 """How much the wall clocks of workers differ from the log's."""
 TURNS_MAX = 3_000
 IDLE_TURNS = 12
+PURGE_INTERVAL_MS = 60
 
 Row = tuple[bytes | None, bytes | None]
 
@@ -197,6 +200,7 @@ class World:
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
         late_polls: int = 0,
         epochs_grow: bool = False,
+        live: bool = False,
     ) -> None:
         self.late_polls = late_polls
         self.topology = topology
@@ -213,6 +217,7 @@ class World:
         self.commit_patience_ms = commit_patience_ms
         self.buffered_max_bytes = buffered_max_bytes
         self.epochs_grow = epochs_grow
+        self.live = live
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
@@ -278,7 +283,7 @@ class Node:
             guarantee=world.guarantee,
             commit_interval_ms=100,
             commit_patience_ms=world.commit_patience_ms,
-            task=TaskOptions(policies=world.policies, batch_max_records=5),
+            task=TaskOptions(policies=world.policies, batch_max_records=5, live=world.live),
             turn_min_records=2,
             turn_max_records=7,
             buffered_max_records=20,
@@ -299,9 +304,18 @@ class Node:
             self._committer,
             world.restoring or self.restoring,
             clock,
+            changelog_purger=self._purger(),
             say=self.said.append,
         )
         self.runtime.start()
+
+    def _purger(self) -> Purger:
+        admin = MemoryAdmin(self.world.log)
+
+        def refused(tp: TopicPartition, why: str) -> None:
+            raise AssertionError(f"{tp}: {why}")
+
+        return Purger(marked_topics(self.world.topology, APP), PURGE_INTERVAL_MS, admin.delete_before, refused)
 
     def _consumer(self) -> LogConsumer:
         return MemoryConsumer(

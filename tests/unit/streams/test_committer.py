@@ -7,6 +7,7 @@ import pytest
 from penstock.state.errors import RetriableError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.streams.runtime.commit_protocol import Committer, Guarantee
+from penstock.streams.runtime.runtime import SILENT_CLOSE_S
 from penstock.streams.testing.memory_clients import MemoryConsumer
 from penstock.streams.testing.memory_log import MemoryLog
 from penstock.streams.testing.memory_producer import MemoryProducer
@@ -59,6 +60,25 @@ class Silent(MemoryProducer):
     def _wait(self, timeout_s: float) -> dict[TopicPartition, int]:
         Silent.waited_s += timeout_s
         raise RetriableError("no answer")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_worker_that_waits_for_the_log_ends_at_once(guarantee: Guarantee, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = clicks_world(guarantee)
+    node = world.node("a")
+    while not any(t.uncommitted_records for t in node.runtime.tasks.values()):
+        node.turn()
+    monkeypatch.setattr(MemoryProducer, "flush", Silent.flush)
+    monkeypatch.setattr(MemoryProducer, "abort", Silent.abort)
+    monkeypatch.setattr(MemoryProducer, "init_transactions", Silent.abort)
+    monkeypatch.setattr(MemoryProducer, "_wait", Silent._wait, raising=False)
+    monkeypatch.setattr(Silent, "waited_s", 0.0)
+    while not node.said:
+        node.turn()
+    waited_s = Silent.waited_s
+    assert waited_s >= 30
+    node.runtime.stop()
+    assert Silent.waited_s - waited_s <= SILENT_CLOSE_S
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])

@@ -16,6 +16,24 @@ from penstock.streams.faust.consumer import Arrived, FaustConsumer
 TP = TopicPartition("in", 0)
 
 
+async def offered_before_it_subscribes() -> list[TopicPartition]:
+    group: Any = None  # of no use here
+    consumer, seen = FaustConsumer(group, lambda tp: False), list[TopicPartition]()
+    consumer.expect([TP], 1)
+    task = asyncio.create_task(consumer.offer("assign", [TP]))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(consumer.poll, 0, 0.001)
+    assert not task.done()
+    consumer.subscribe(["in"], on_assign=seen.extend, on_revoke=lambda tps: None, on_lost=lambda tps: None)
+    while not task.done():
+        await asyncio.to_thread(consumer.poll, 0, 0.001)
+    return seen
+
+
+def test_what_is_offered_to_a_worker_that_waits_to_join_again_is_told_later() -> None:
+    assert asyncio.run(offered_before_it_subscribes()) == [TP]
+
+
 class Host:
     """The run loop and Faust's loop in one test. ``committed``: where the next assignment begins."""
 

@@ -48,7 +48,7 @@ def test_few_operators_pass_and_many_are_refused_with_what_to_do() -> None:
     for number in (1, 20):
         check_metadata_size(counts(number), "app", layout_of(counts(number), 2))
     topology = counts(300)
-    with pytest.raises(TopologyError, match=r"300 stores .* shorter names.*split the topology"):
+    with pytest.raises(TopologyError, match=r"300 stores .* Shorten their names.*split the topology"):
         check_metadata_size(topology, "app", layout_of(topology, 2))
 
 

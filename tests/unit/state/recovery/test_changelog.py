@@ -39,7 +39,8 @@ def test_settings_follow_the_kind_of_store() -> None:
     assert changelog.changelog_configs(COUNTS) == {"cleanup.policy": "compact", **create}
     assert changelog.changelog_configs(WINDOWS) == {
         "cleanup.policy": "compact,delete",
-        "retention.ms": "90000000",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
         **create,
     }
     assert changelog.journal_configs(-1) == {"cleanup.policy": "delete", "retention.ms": "-1", **create}

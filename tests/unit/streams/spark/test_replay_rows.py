@@ -66,15 +66,21 @@ def taken(feed: Feed) -> list[tuple[str, int]]:
 Placed = list[tuple[int, int, str, int]]
 
 
-def spark_order(log: dict[str, list[int]], cuts: Sequence[JournalEntry]) -> Placed:
+def spark_order(
+    log: dict[str, list[int]],
+    cuts: Sequence[JournalEntry],
+    policies: Policies | None = None,
+    began_ms: dict[TopicPartition, int] | None = None,
+) -> Placed:
     """Range, running maximum, topic and offset of every record, sorted."""
     ordering = Ordering(
         topology=ship(merged),
         application_id="app",
-        policies=Policies(),
+        policies=policies or Policies(),
         subtopologies=dict.fromkeys(TOPICS, 0),
         journals=GivenJournals({TaskId(0, 0): tuple(cuts)}),
         partition_times_ms={TopicPartition("a", 0): -1},
+        began_ms=began_ms or {},
     )
     batches = [
         pa.record_batch(
@@ -96,6 +102,14 @@ def spark_order(log: dict[str, list[int]], cuts: Sequence[JournalEntry]) -> Plac
         columns = (batch.column(c).to_pylist() for c in ("range", "running_max_ms", "topic", "offset"))
         rows += zip(*columns, strict=True)
     return sorted(rows)
+
+
+def test_first_records_are_judged_by_the_clock_that_the_application_noted() -> None:
+    first = TOPICS[0]
+    log = {t: [2**62, 5_000] if t == first else [] for t in TOPICS}
+    noted = {TopicPartition(first, 0): 4_000}
+    assert [ms for _, ms, _, _ in spark_order(log, [], Policies(timestamp="clamp"), noted)] == [0, 5_000]
+    assert [ms for _, ms, _, _ in spark_order(log, [], Policies(timestamp="clamp"))] == [2**62, 2**62]
 
 
 logs = st.fixed_dictionaries({t: st.lists(st.integers(0, 12), max_size=15) for t in TOPICS})

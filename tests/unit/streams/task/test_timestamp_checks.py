@@ -44,6 +44,19 @@ def test_without_a_clock_fail_takes_any_future() -> None:
     assert check_timestamps(chunk(0, NOW, 10 * NOW), -1, Policies(), None)[1:] == (10 * NOW, {})
 
 
+@pytest.mark.parametrize("policy", ["skip", "dead_letter", "clamp"])
+def test_what_comes_before_any_stream_time_is_measured_by_the_clock_of_then(policy: TimestampErrorPolicy) -> None:
+    """Whatever the clock says now: it is committed, so that restarts and replays decide alike."""
+    given = chunk(2**62, NOW + HOUR + 1, NOW + HOUR, NOW + 2 * HOUR, 2**62)
+    for clock in (None, 0, 10 * NOW):
+        checked, time, wrong = check_timestamps(given, -1, policies(policy), clock, NOW)
+        assert checked.timestamps == [0, 0, NOW + HOUR, NOW + 2 * HOUR, NOW + 2 * HOUR]
+        assert time == NOW + 2 * HOUR
+        assert list(wrong) == ([] if policy == "clamp" else [0, 1, 4])
+        assert policy == "clamp" or "the clock of that time" in wrong[0]
+    assert check_timestamps(chunk(2**62), -1, policies(policy), NOW)[1:] == (2**62, {}), "without it, nothing tells"
+
+
 @pytest.mark.parametrize("policy", ["skip", "dead_letter"])
 def test_skip_and_dead_letter_measure_by_stream_time_and_not_by_the_clock(policy: TimestampErrorPolicy) -> None:
     given = chunk(1_000, 1_000 + HOUR, 1_000 + 2 * HOUR + 1, 1_000 + 2 * HOUR)

@@ -39,6 +39,7 @@ from typing import Any, Literal
 from penstock.state.errors import PenstockError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
+from penstock.streams.fixed_fence import FencedPositions
 from penstock.streams.lease import Lease
 from penstock.streams.ports.log import (
     AbortableError,
@@ -79,6 +80,8 @@ class Committer:
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
     ``open_reader`` (a consumer that only reads) keep changelogs right under at-least-once: see ``Lease``, ``Strangers``.
+    ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
+    producer was opened, and raises if the tasks are not to be had.
     """
 
     def __init__(
@@ -94,6 +97,8 @@ class Committer:
         yields: bool = False,
         lease: Lease | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
+        positions: FencedPositions | None = None,
+        on_open: Callable[[], None] | None = None,
     ) -> None:
         self.guarantee = guarantee
         self.consumer = consumer
@@ -109,6 +114,8 @@ class Committer:
         self._stale: list[Task] = []
         self._proved_ms: int | None = None
         self._lease = lease
+        self._positions = positions
+        self._on_open = on_open or (lambda: None)
         self._strangers: Strangers | None = None
         if guarantee == "at_least_once" and open_reader is not None:
             self._strangers = Strangers(open_reader, self._ask, self._send_now)
@@ -129,16 +136,25 @@ class Committer:
                     raise
             self._producer = producer
             self._in_transaction = False
+            try:
+                if self._positions is not None:
+                    self._positions.open()
+                self._on_open()
+            except BaseException:
+                self.retire()
+                raise
 
     def retire(self) -> None:
         """Give the producer up; what it has open ends by fencing or by its time-out."""
         if self._producer is not None:
             self._producer.close()
+        if self._positions is not None:
+            self._positions.close()
         self._producer = None
         self._in_transaction = False
 
     def _ready(self) -> LogProducer:
-        if self._producer is None and self._yields and self.guarantee == "exactly_once":
+        if self._producer is None and self._yields:
             raise ProducerRetiredError("the producer of these fixed partitions was retired; see who owns them first")
         self.open()
         assert self._producer is not None
@@ -261,15 +277,18 @@ class Committer:
         if not offsets:
             return
         if self._lease is None:
-            self.consumer.commit(offsets)
+            self._commit_once(offsets)
             return
-        if self.consumer.group_metadata() != self._fence():
+        if self._positions is None and self.consumer.group_metadata() != self._fence():
             raise TaskMigratedError(
                 "the group membership has changed since the tasks were assigned; discard uncommitted work and join again"
             )
         asked_s = self._lease.now_s()
-        self.consumer.commit(offsets)
+        self._commit_once(offsets)
         self._lease.grant(asked_s)
+
+    def _commit_once(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        (self.consumer if self._positions is None else self._positions).commit(offsets)
 
     @property
     def waits_for_log(self) -> bool:
@@ -327,7 +346,7 @@ class Committer:
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""
-        self.consumer.commit({tp: Committed(offset, "") for tp, offset in offsets.items()})
+        self._commit_positions({tp: Committed(offset, "") for tp, offset in offsets.items()})
 
     def finish_ahead(self, tasks: Sequence[Task], now_ms: int = 0) -> None:
         """At-most-once: process what is buffered, whose positions are committed, and send what it made; there is nothing

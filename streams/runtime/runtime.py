@@ -76,8 +76,9 @@ OpenCommitter = Callable[["Runtime", int | None], Committer]
 
 class Runtime:
     """See the module. ``open_consumer`` makes the group's consumer (again after a rejoin); ``open_committer(runtime,
-    partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
-    has given the first assignment, before anything of it is taken; what it raises ends the loop.
+    partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined(partitions, afresh)`` is
+    called when the group has given partitions, before anything of them is taken; ``afresh``: the first time, and after a
+    loss. What it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
     ``purger`` deletes what was read of repartition topics."""
 
@@ -91,7 +92,7 @@ class Runtime:
         open_committer: OpenCommitter,
         restoring: Restoring,
         clock: Clock,
-        on_joined: Callable[[], None] | None = None,
+        on_joined: Callable[[Sequence[TopicPartition], bool], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
     ) -> None:
@@ -105,6 +106,7 @@ class Runtime:
         self._open_consumer = open_consumer
         self._clock = clock
         self._on_joined = on_joined
+        self._afresh = True
         self._purger = purger
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
@@ -134,7 +136,7 @@ class Runtime:
     def start(self) -> None:
         """Open the producers (fencing older ones), then join the group or take the fixed partitions."""
         for unit in self._units.values():
-            if self.options.guarantee != "at_most_once":
+            if self.options.guarantee != "at_most_once" or self.options.partitions is not None:
                 unit.committer.open()
         if self.options.partitions is None:
             self._join()
@@ -346,8 +348,8 @@ class Runtime:
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.fence = self.consumer.group_metadata()
         if self._on_joined is not None:
-            self._on_joined()
-            self._on_joined = None
+            self._on_joined(partitions, self._afresh)
+            self._afresh = False
         self._assignment.take(partitions)
 
     def _open_task(self, task_id: TaskId, backend: StateBackend, start: Start) -> Task:
@@ -395,6 +397,7 @@ class Runtime:
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""
+        self._afresh = True
         self._leave(partitions)
         for unit in self._units.values():
             unit.roll_back()

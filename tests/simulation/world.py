@@ -20,6 +20,7 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
 from penstock.streams.lease import Lease, lease_s
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
@@ -33,6 +34,7 @@ from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
 from penstock.topologies.graph.topology import Topology
 
 APP = "app"
@@ -285,6 +287,7 @@ class Node:
             partitions=fixed,
         )
         self.producers: list[MemoryProducer] = []
+        inputs = [TopicPartition(t, p) for t in world.topology.source_topics(APP) for p in range(world.partitions)]
         self.runtime = Runtime(
             world.topology,
             APP,
@@ -294,7 +297,10 @@ class Node:
             self._committer,
             world.restoring or self.restoring,
             clock,
+            on_joined=FixedFence(inputs, self._marks, self._fixed_producer, 30).on_joined,
         )
+        if fixed is not None:
+            mark_fixed(self._marks(), [tp for tp in inputs if tp.partition in fixed])
         self.runtime.start()
 
     def _consumer(self) -> LogConsumer:
@@ -303,7 +309,7 @@ class Node:
         )
 
     def _committer(self, runtime: Runtime, partition: int | None) -> Committer:
-        transactional_id = f"{APP}-{self.name}" if partition is None else f"{APP}-p{partition}"
+        transactional_id = f"{APP}-{self.name}" if partition is None else fixed_id(APP, partition)
 
         def open_producer() -> LogProducer:
             eos = self.world.guarantee == "exactly_once"
@@ -315,8 +321,10 @@ class Node:
             self.producers.append(made)
             return made
 
-        lease = None
-        if partition is None and self.world.guarantee == "at_least_once":
+        lease = positions = None
+        if partition is not None and self.world.guarantee != "exactly_once":
+            positions = FencedPositions(lambda: self._fixed_producer(partition), APP, 10)
+        if self.world.guarantee == "at_least_once":
             lease = Lease(lease_s(POLL_INTERVAL_MS), SimClock(self.world.log).monotonic_s)
         return Committer(
             self.world.guarantee,
@@ -328,7 +336,15 @@ class Node:
             yields=partition is not None,
             lease=lease,
             open_reader=lambda: MemoryConsumer(self.world.log, "reader"),
+            positions=positions,
+            on_open=None if partition is None else lambda: check_no_group_members(MemoryAdmin(self.world.log), APP),
         )
+
+    def _fixed_producer(self, partition: int) -> MemoryProducer:
+        return MemoryProducer(self.world.log, transactional_id=fixed_id(APP, partition))
+
+    def _marks(self) -> MemoryConsumer:
+        return MemoryConsumer(self.world.log, presence_group(APP))
 
     def _step(self, step: CommitStep) -> None:
         self.steps.append(step)

@@ -52,7 +52,10 @@ class CommitGroup:
 
     def commit(self) -> None:
         """Commit, or mend what keeps it from committing."""
-        if self.broken or not self.owns():
+        if self.broken:
+            return
+        at_least_once = self.committer.guarantee == "at_least_once"
+        if at_least_once and any(t.uncommitted_records for t in self.tasks.values()) and not self.owns():
             return
         try:
             self.commit_now()

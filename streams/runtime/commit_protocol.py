@@ -79,7 +79,7 @@ class Committer:
     to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
-    ``open_reader`` (a consumer that only reads) keep changelogs right under at-least-once: see ``Lease``, ``Strangers``.
+    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``Strangers``.
     ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
     producer was opened, and raises if the tasks are not to be had.
     """
@@ -117,8 +117,9 @@ class Committer:
         self._positions = positions
         self._on_open = on_open or (lambda: None)
         self._strangers: Strangers | None = None
-        if guarantee == "at_least_once" and open_reader is not None:
-            self._strangers = Strangers(open_reader, self._ask, self._send_now)
+        if open_reader is not None:
+            answers = guarantee == "at_least_once"
+            self._strangers = Strangers(open_reader, self._ask, self._send_now, answers=answers)
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
 
@@ -279,7 +280,8 @@ class Committer:
         if self._lease is None:
             self._commit_once(offsets)
             return
-        if self._positions is None and self.consumer.group_metadata() != self._fence():
+        compares = self._positions is None and self._lease.stable_token
+        if compares and self.consumer.group_metadata() != self._fence():
             raise TaskMigratedError(
                 "the group membership has changed since the tasks were assigned; discard uncommitted work and join again"
             )

@@ -27,7 +27,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from penstock.state.errors import RetriableError, StateCorruptedError, TaskMigratedError
+from penstock.state.errors import (
+    EnvironmentFault,
+    IncompatibleError,
+    RetriableError,
+    StateCorruptedError,
+    TaskMigratedError,
+    UserError,
+)
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
 from penstock.streams.ports.log import Fetched, LogConsumer
@@ -39,6 +46,7 @@ from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.topic_watch import TopicWatch
 from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
@@ -80,7 +88,7 @@ class Runtime:
     called when the group has given partitions, before anything of them is taken; ``afresh``: the first time, and after a
     loss. What it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
-    ``purger`` deletes what was read of repartition topics."""
+    ``purger`` deletes what was read of repartition topics; ``topic_watch`` ends the loop when a topic was made again."""
 
     def __init__(
         self,
@@ -95,6 +103,7 @@ class Runtime:
         on_joined: Callable[[Sequence[TopicPartition], bool], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
+        topic_watch: TopicWatch | None = None,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -108,6 +117,7 @@ class Runtime:
         self._on_joined = on_joined
         self._afresh = True
         self._purger = purger
+        self._topic_watch = topic_watch
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
@@ -186,6 +196,8 @@ class Runtime:
     def step(self) -> int:
         """One turn; returns how many input records were processed."""
         self._assignment.take_restored()
+        if self._topic_watch is not None:
+            self._topic_watch.turn(self._clock.monotonic_s())
         try:
             for unit in self._units.values():
                 unit.recover()
@@ -334,10 +346,10 @@ class Runtime:
                 try:
                     unit.committer.refresh(task)
                     task.backend.flush()
-                    with suppress(RetriableError):
-                        unit.committer.look_for_strangers(task)
                 except StateCorruptedError as exc:
                     unit.abort(exc)
+                else:
+                    _look(unit, task)
             self._flushed_s = self._clock.monotonic_s()
 
     def _committed_positions(self) -> dict[TopicPartition, int]:
@@ -420,6 +432,16 @@ class Runtime:
 
     def _unit_of(self, task_id: TaskId) -> CommitGroup:
         return self._units[None if self.options.partitions is None else task_id.partition]
+
+
+def _look(unit: CommitGroup, task: Task) -> None:
+    """What cannot be asked now is asked in the next round."""
+    try:
+        unit.committer.look_for_strangers(task)
+    except IncompatibleError:
+        raise
+    except (RetriableError, EnvironmentFault, UserError):
+        pass  # a broker that has just come back may not know all topics
 
 
 def _buffered(task: Task) -> int:

@@ -44,6 +44,7 @@ from penstock.streams.runtime.topic_setup import (
 )
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
 from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.topic_watch import TopicWatch
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
     check_no_fixed_workers,
@@ -287,6 +288,7 @@ class Worker:
             on_joined=self._when_joined(admin, layout),
             open_reader=self._open_reader,
             purger=self._purger(admin),
+            topic_watch=TopicWatch(self._identity[1], admin.ask_topic_ids),
         )
         return runtime, restorer
 
@@ -356,7 +358,8 @@ class Worker:
         config = self._producer_config(own_id if exactly else None)
         lease = positions = None
         if s.guarantee == "at_least_once":
-            lease = Lease(lease_s(s.session_timeout_ms), self._clock.monotonic_s)
+            classic = {**s.common, **s.consumer}.get("group.protocol", "classic") != "consumer"
+            lease = Lease(lease_s(s.session_timeout_ms), self._clock.monotonic_s, stable_token=classic)
         if partition is not None and not exactly:
             fencing = self._producer_config(own_id)
             timeout_s = s.transaction_timeout_ms / 1000

@@ -34,6 +34,7 @@ from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.streams.topic_watch import TopicWatch
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
 from penstock.topologies.graph.topology import Topology
 
@@ -217,6 +218,9 @@ class World:
         """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return MemoryAdmin(self.log).topic_ids(topics)
+
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
         """Input from outside, by key."""
         for i, (key, value, at) in enumerate(rows):
@@ -298,6 +302,9 @@ class Node:
             world.restoring or self.restoring,
             clock,
             on_joined=FixedFence(inputs, self._marks, self._fixed_producer, 30).on_joined,
+            topic_watch=TopicWatch(
+                world.topic_ids(list(log.topics)), lambda topics: lambda: world.topic_ids(topics), 1.0
+            ),
         )
         if fixed is not None:
             mark_fixed(self._marks(), [tp for tp in inputs if tp.partition in fixed])

@@ -98,12 +98,12 @@ class CommitGroup:
         self._unanswered_s = None
         return True
 
-    def prove(self) -> None:
+    def prove(self, young_ms: int) -> None:
         """See ``Committer.prove``. While the log does not answer, what was proved last stands."""
         if self.broken:
             return
         try:
-            self.committer.prove(list(self.tasks.values()), self._clock.now_ms())
+            self.committer.prove(list(self.tasks.values()), self._clock.now_ms(), young_ms)
             self._aborts = 0
         except RESTARTABLE as exc:
             self.abort(exc)

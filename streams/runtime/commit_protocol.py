@@ -225,7 +225,7 @@ class Committer:
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
-        self._proved_ms = now_ms
+        self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks who commits
         self._on_step("committed")
         damage: StateCorruptedError | None = None
         for task, work in works:
@@ -303,11 +303,12 @@ class Committer:
         except PenstockError:
             return False  # the commit raises it where it is dealt with
 
-    def prove(self, tasks: Sequence[Task], now_ms: int) -> None:
-        """Ask the log whether these tasks are still this producer's: commit one of the last positions once more, which only
-        the owner can. ``now_ms``: the wall clock before this call. Nothing to ask inside a transaction, whose commit proves
-        it, or with nothing committed. Errors as of ``commit``."""
-        if self._in_transaction or self.guarantee == "at_most_once":
+    def prove(self, tasks: Sequence[Task], now_ms: int, young_ms: int = 0) -> None:
+        """Ask the log whether these tasks are still this producer's, unless that was proved less than ``young_ms`` ago:
+        commit one of the last positions once more, which only the owner can. ``now_ms``: the wall clock before this call.
+        Nothing to ask inside a transaction, whose commit proves it, or with nothing committed. Errors as of ``commit``."""
+        young = self._proved_ms is not None and 0 <= now_ms - self._proved_ms < young_ms
+        if young or self._in_transaction or self.guarantee == "at_most_once":
             return
         own = {
             TopicPartition(topic, task.id.partition): position

@@ -334,14 +334,13 @@ class Runtime:
         now_s, interval_s = self._clock.monotonic_s(), self.options.state_flush_interval_ms / 1000
         if not self._to_flush and now_s - self._last_flush_s >= interval_s:
             self._last_flush_s = now_s
-            for idle in self._units.values():
-                idle.prove()
             self._to_flush = [(u, t.id) for u in self._units.values() for t in u.tasks.values() if t.stores]
             self._flush_apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._to_flush), 1))
         elif now_s - self._flushed_s < self._flush_apart_s:
             return
         if self._to_flush:
             unit, task_id = self._to_flush.pop(0)
+            unit.prove(self.options.state_flush_interval_ms)
             if (task := unit.tasks.get(task_id)) is not None and not unit.broken:
                 try:
                     unit.committer.refresh(task)

@@ -97,7 +97,7 @@ def test_fixed_worker_ends_when_it_wakes_up_beside_the_group(kafka: str, tmp_pat
     """It had nothing to do when it was frozen, and was not a member of anything for a while."""
     app = Application(kafka, f"beside-{guarantee.replace('_', '-')}", tmp_path, guarantee)
     app.add_lines(100)
-    with app.process("first", partitions=range(PARTITIONS)) as first:
+    with app.process("first", partitions=list(range(PARTITIONS))) as first:
         app.wait()
         first.signal(signal.SIGSTOP)
         time.sleep(SESSION_TIMEOUT_MS / 1000 + 2)

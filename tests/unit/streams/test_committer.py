@@ -35,3 +35,15 @@ def test_who_was_fenced_gives_way_only_where_no_group_tells_who_owns_what(yields
     else:
         committer.abort([])
     assert len(opened) == (2 if yields else 3)
+
+
+def test_commit_without_positions_proves_no_ownership() -> None:
+    """The broker checks the membership with the positions only."""
+    log = MemoryLog()
+    consumer = MemoryConsumer(log, "group")
+    committer = Committer(
+        "exactly_once", consumer, lambda: MemoryProducer(log, transactional_id="id"), lambda: "group", lambda *_: b""
+    )
+    committer._ready()
+    assert committer.commit([], 5)
+    assert committer._proved_ms is None

@@ -1,6 +1,6 @@
 """Part of the build of a wheel (hatchling calls it): the compiled part goes in, where there is one.
 
-``PENSTOCK_NATIVE_WHEEL`` names a wheel that maturin has built of ``native/``. Then the result is for that wheel's platform;
+``NATIVE_WHEEL`` names a wheel that maturin has built of ``native/``. Then the result is for that wheel's platform;
 else it is for every platform, and works without the compiled part.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.utils import parse_wheel_filename
 
-ENV = "PENSTOCK_NATIVE_WHEEL"
+ENV = "NATIVE_WHEEL"
 
 
 class CompiledPart(BuildHookInterface[Any]):

@@ -19,10 +19,12 @@ def lease_s(session_timeout_ms: int) -> float:
 
 
 class Lease:
-    """``monotonic_s``: a clock that goes on while the process is stopped."""
+    """``monotonic_s``: a clock that goes on while the process is stopped. ``stable_token``: the membership token changes
+    with assignments only; in the brokers' own group protocol its epoch grows without them."""
 
-    def __init__(self, duration_s: float, monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, duration_s: float, monotonic_s: Callable[[], float], *, stable_token: bool = True) -> None:
         self.now_s = monotonic_s
+        self.stable_token = stable_token
         self._duration_s = duration_s
         self._granted_s: float | None = None
 

@@ -11,6 +11,10 @@ before it commits. It asks the group first, since it may itself be the one that 
 that is no longer the owner. A restore under at-least-once stops at the committed end. What lies behind it the next owner
 answers at its first commit, and changelogs are looked at now and then where no commit is due.
 
+The same number tells, under every guarantee, that a changelog has lost records which were committed: its end went back, as
+after an unclean election or when the topic was made again. Nothing is committed then, for no restore could give the state
+again, and the worker ends with ``IncompatibleError``.
+
 A version that a stranger has written into a versioned store and that the owner does not have stays in the log: there is no
 record that takes a version back.
 """
@@ -20,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.state.errors import RetriableError
+from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, to_changelog_columns
 from penstock.state.stores.store import PackedPuts, Puts, StateBackend, StoreSpec
@@ -38,14 +42,20 @@ ROUNDS_MAX = 10
 
 class Strangers:
     """See the module. ``open_reader``: a consumer that only reads; ``ask`` the group; ``send`` records and wait, which gives
-    where they end."""
+    where they end. ``answers``: others' records may be there, as under at-least-once."""
 
     def __init__(
         self,
         open_reader: Callable[[], LogConsumer],
         ask: Callable[[], None],
         send: Callable[[Output], Mapping[TopicPartition, int]],
+        *,
+        answers: bool,
     ) -> None:
+        self._answers = answers
+        self._short: dict[tuple[TaskId, str], int] = {}
+        """Changelogs that were seen to end too early, with where they should end: the end for readers of committed records
+        may come a little later than the answer to a commit."""
         self._open_reader = open_reader
         self._ask = ask
         self._send = send
@@ -53,13 +63,18 @@ class Strangers:
         """Where changelogs were seen to end that nothing was written to, by store."""
 
     def look(self, task: Task, consumer: LogConsumer) -> None:
-        """Between commits: if others have written to the changelogs of idle stores, have the next commit answer them."""
+        """Between commits: if others have written to the changelogs of idle stores, have the next commit answer them. Raises
+        ``IncompatibleError`` for one that ends too early, as it did the last time."""
         for name, state in task.stores.items():
             known = task.changelog_end(name)
             if known is None or not state.spec.changelog or state.spec.source_topic is not None:
                 continue
             end = consumer.watermarks(changelog_of(task, state.spec))[1]
-            if end > known:
+            if end < self._short.pop((task.id, name), 0):
+                raise _lost(changelog_of(task, state.spec), end, known)
+            if end < known:
+                self._short[task.id, name] = known
+            elif end > known and self._answers:
                 self._seen.setdefault(task.id, {})[name] = end
                 task.uncommitted_records += 1
 
@@ -68,6 +83,10 @@ class Strangers:
     ) -> Mapping[TopicPartition, int]:
         """In a commit, after its records were acknowledged and end so. Returns where the changelogs end then; what was
         looked at is among the works' changelogs."""
+        for task, work in works:
+            require_whole(task, work, ends)
+        if not self._answers:
+            return ends
         out = dict(ends)
         for task, work in works:
             found = with_strangers(task, work, ends, self._seen.pop(task.id, {}))
@@ -98,6 +117,22 @@ class Strangers:
 def changelog_of(task: Task, spec: StoreSpec) -> TopicPartition:
     """The changelog partition of a store."""
     return TopicPartition(changelog_topic(task.application_id, spec), task.id.partition)
+
+
+def require_whole(task: Task, work: CommitWork, ends: Mapping[TopicPartition, int]) -> None:
+    """Raises ``IncompatibleError`` where this commit's records were written before the end of the last one's."""
+    for spec, output in work.changelogs:
+        known, tp = task.changelog_end(spec.name), changelog_of(task, spec)
+        if known is not None and ends[tp] - len(output) < known:
+            raise _lost(tp, ends[tp] - len(output), known)
+
+
+def _lost(tp: TopicPartition, end: int, known: int) -> IncompatibleError:
+    return IncompatibleError(
+        f"{tp.topic} [{tp.partition}] ended at {end}, but the last commit wrote it up to {known}: the topic was made again "
+        "or has lost records, and no restore would give the state again. Stop the application, delete its changelog topics "
+        "and state folder, and reset the group's positions to the begin, so that the stores are built again"
+    )
 
 
 def with_strangers(

@@ -134,7 +134,7 @@ def with_native(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "out")],
         cwd=ROOT,
-        env={**os.environ, "PENSTOCK_NATIVE_WHEEL": str(native)},
+        env={**os.environ, "NATIVE_WHEEL": str(native)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -25,6 +25,7 @@ from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
 from penstock.streams.ports.log import Committed, Deletion, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
+from penstock.streams.topic_watch import Asked
 
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
@@ -72,6 +73,27 @@ class KafkaAdmin:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """See the port."""
         return {name: str(found.topic_id) for name, found in self._described(topics).items()}
+
+    def ask_topic_ids(self, topics: Sequence[str]) -> Asked:
+        """The same without waiting: see ``TopicWatch``."""
+        try:
+            asked = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=self._request_timeout_s)
+        except (KafkaException, SystemError):
+            return dict
+
+        def answer() -> dict[str, str] | None:
+            if not all(future.done() for future in asked.values()):
+                return None
+            out: dict[str, str] = {}
+            for name, future in asked.items():
+                try:
+                    out[name] = str(future.result().topic_id)
+                except KafkaException as exc:
+                    if not says(exc, _ABSENT):
+                        return {}
+            return out
+
+        return answer
 
     def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         names = sorted(set(topics))

@@ -59,7 +59,10 @@ class CommitGroup:
 
     def commit(self) -> None:
         """Commit, or mend what keeps it from committing."""
-        if self.broken or not self.owns():
+        if self.broken:
+            return
+        at_least_once = self.committer.guarantee == "at_least_once"
+        if at_least_once and any(t.uncommitted_records for t in self.tasks.values()) and not self.owns():
             return
         try:
             committed = self.commit_now()
@@ -101,12 +104,12 @@ class CommitGroup:
         self._unanswered.pop("ownership", None)
         return True
 
-    def prove(self) -> None:
+    def prove(self, young_ms: int) -> None:
         """See ``Committer.prove``. While the log does not answer, what was proved last stands."""
         if self.broken:
             return
         try:
-            self.committer.prove(list(self.tasks.values()), self._clock.now_ms())
+            self.committer.prove(list(self.tasks.values()), self._clock.now_ms(), young_ms)
             self._aborts = 0
         except RESTARTABLE as exc:
             self.abort(exc)

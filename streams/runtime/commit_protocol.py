@@ -39,6 +39,7 @@ from typing import Any, Literal
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
+from penstock.streams.fixed_fence import FencedPositions
 from penstock.streams.lease import Lease
 from penstock.streams.ports.log import (
     AbortableError,
@@ -85,7 +86,9 @@ class Committer:
     to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
-    ``open_reader`` (a consumer that only reads) keep changelogs right under at-least-once: see ``Lease``, ``Strangers``.
+    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``Strangers``.
+    ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
+    producer was opened, and raises if the tasks are not to be had.
     ``epochs_grow``: the group's epoch may grow between taking the token and using it, although this is still a member; so
     what is refused for that is tried again, at most ``STALE_MAX`` times in a row.
     """
@@ -104,6 +107,8 @@ class Committer:
         lease: Lease | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         epochs_grow: bool = False,
+        positions: FencedPositions | None = None,
+        on_open: Callable[[], None] | None = None,
     ) -> None:
         self.guarantee = guarantee
         self.consumer = consumer
@@ -122,9 +127,12 @@ class Committer:
         self._stale: list[Task] = []
         self._proved_ms: int | None = None
         self._lease = lease
+        self._positions = positions
+        self._on_open = on_open or (lambda: None)
         self._strangers: Strangers | None = None
-        if guarantee == "at_least_once" and open_reader is not None:
-            self._strangers = Strangers(open_reader, self._ask, self._send_now)
+        if open_reader is not None:
+            answers = guarantee == "at_least_once"
+            self._strangers = Strangers(open_reader, self._ask, self._send_now, answers=answers)
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
 
@@ -163,16 +171,25 @@ class Committer:
                     raise
             self._producer = producer
             self._in_transaction = False
+            try:
+                if self._positions is not None:
+                    self._positions.open()
+                self._on_open()
+            except BaseException:
+                self.retire()
+                raise
 
     def retire(self) -> None:
         """Give the producer up; what it has open ends by fencing or by its time-out."""
         if self._producer is not None:
             self._producer.close()
+        if self._positions is not None:
+            self._positions.close()
         self._producer = None
         self._in_transaction = False
 
     def _ready(self) -> LogProducer:
-        if self._producer is None and self._yields and self.guarantee == "exactly_once":
+        if self._producer is None and self._yields:
             raise ProducerRetiredError("the producer of these fixed partitions was retired; see who owns them first")
         self.open()
         assert self._producer is not None
@@ -234,8 +251,9 @@ class Committer:
         works: list[tuple[Task, CommitWork]] = []
         try:
             return self._commit_busy(busy, works, now_ms)
-        except RetriableError:
-            if self.guarantee != "exactly_once":  # it is tried again, with what comes meanwhile
+        except (RetriableError, TaskMigratedError) as exc:
+            # it did not take place: it is tried again with what comes meanwhile, or the tasks are given up
+            if self.guarantee != "exactly_once" or isinstance(exc, TaskMigratedError):
                 for task, work in works:
                     task.abandon_commit(work)
             raise
@@ -261,7 +279,7 @@ class Committer:
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
-        self._proved_ms = now_ms
+        self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks who commits
         self._on_step("committed")
         damage: StateCorruptedError | None = None
         for task, work in works:
@@ -314,15 +332,19 @@ class Committer:
         if not offsets:
             return
         if self._lease is None:
-            self.consumer.commit(offsets)
+            self._commit_once(offsets)
             return
-        if self.consumer.group_metadata() != self._fence():
+        compares = self._positions is None and self._lease.stable_token
+        if compares and self.consumer.group_metadata() != self._fence():
             raise TaskMigratedError(
                 "the group membership has changed since the tasks were assigned; discard uncommitted work and join again"
             )
         asked_s = self._lease.now_s()
-        self.consumer.commit(offsets)
+        self._commit_once(offsets)
         self._lease.grant(asked_s)
+
+    def _commit_once(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        (self.consumer if self._positions is None else self._positions).commit(offsets)
 
     @property
     def waits_for_log(self) -> bool:
@@ -335,11 +357,12 @@ class Committer:
         except PenstockError:
             return False  # the commit raises it where it is dealt with
 
-    def prove(self, tasks: Sequence[Task], now_ms: int) -> None:
-        """Ask the log whether these tasks are still this producer's: commit one of the last positions once more, which only
-        the owner can. ``now_ms``: the wall clock before this call. Nothing to ask inside a transaction, whose commit proves
-        it, or with nothing committed. Errors as of ``commit``."""
-        if self._in_transaction or self.guarantee == "at_most_once":
+    def prove(self, tasks: Sequence[Task], now_ms: int, young_ms: int = 0) -> None:
+        """Ask the log whether these tasks are still this producer's, unless that was proved less than ``young_ms`` ago:
+        commit one of the last positions once more, which only the owner can. ``now_ms``: the wall clock before this call.
+        Nothing to ask inside a transaction, whose commit proves it, or with nothing committed. Errors as of ``commit``."""
+        young = self._proved_ms is not None and 0 <= now_ms - self._proved_ms < young_ms
+        if young or self._in_transaction or self.guarantee == "at_most_once":
             return
         own = {
             TopicPartition(topic, task.id.partition): position
@@ -380,7 +403,7 @@ class Committer:
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""
-        self.consumer.commit({tp: Committed(offset, "") for tp, offset in offsets.items()})
+        self._commit_positions({tp: Committed(offset, "") for tp, offset in offsets.items()})
 
     def finish_ahead(self, tasks: Sequence[Task], now_ms: int = 0) -> None:
         """At-most-once: process what is buffered, whose positions are committed, and send what it made; there is nothing

@@ -28,7 +28,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
+from penstock.state.errors import (
+    EnvironmentFault,
+    IncompatibleError,
+    PenstockError,
+    RetriableError,
+    StateCorruptedError,
+    TaskMigratedError,
+    UserError,
+)
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
 from penstock.streams.changelog_marks import ChangelogMarks
@@ -43,6 +51,7 @@ from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.topic_watch import TopicWatch
 from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
@@ -93,12 +102,12 @@ OpenCommitter = Callable[["Runtime", int | None], Committer]
 
 class Runtime:
     """See the module. ``open_consumer`` makes the group's consumer (again after a rejoin); ``open_committer(runtime,
-    partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined`` is called when the group
-    has given the first assignment, before anything of it is taken; what it raises ends the loop.
+    partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined(partitions, afresh)`` is
+    called when the group has given partitions, before anything of them is taken; ``afresh``: the first time, and after a
+    loss. What it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
-    ``purger`` deletes what was read of repartition topics, ``changelog_purger`` what no restore needs. ``say`` is given a
-    line where the group or the log makes it wait.
-    """
+    ``purger`` deletes what was read of repartition topics, ``changelog_purger`` what no restore needs; ``topic_watch`` ends
+    the loop when a topic was made again. ``say`` is given a line where the group or the log makes it wait."""
 
     def __init__(
         self,
@@ -110,11 +119,12 @@ class Runtime:
         open_committer: OpenCommitter,
         restoring: Restoring,
         clock: Clock,
-        on_joined: Callable[[], None] | None = None,
+        on_joined: Callable[[Sequence[TopicPartition], bool], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
         changelog_purger: Purger | None = None,
         say: Say = lambda line: None,
+        topic_watch: TopicWatch | None = None,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -128,6 +138,8 @@ class Runtime:
         self._on_joined = on_joined
         self._purgers = [p for p in (purger, changelog_purger) if p is not None]
         self._marks = ChangelogMarks(application_id)
+        self._afresh = True
+        self._topic_watch = topic_watch
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
@@ -158,7 +170,7 @@ class Runtime:
     def start(self) -> None:
         """Open the producers (fencing older ones), then join the group or take the fixed partitions."""
         for unit in self._units.values():
-            if self.options.guarantee != "at_most_once":
+            if self.options.guarantee != "at_most_once" or self.options.partitions is not None:
                 unit.committer.open()
         if self.options.partitions is None:
             self._join()
@@ -219,6 +231,8 @@ class Runtime:
 
     def step(self) -> int:
         """One turn; returns how many input records were processed."""
+        if self._topic_watch is not None:
+            self._topic_watch.turn(self._clock.monotonic_s())
         try:
             if self.rejoining.due_s is not None and not self._join_again():
                 return 0
@@ -374,22 +388,21 @@ class Runtime:
         now_s, interval_s = self._clock.monotonic_s(), self.options.state_flush_interval_ms / 1000
         if not self._to_flush and now_s - self._last_flush_s >= interval_s:
             self._last_flush_s = now_s
-            for idle in self._units.values():
-                idle.prove()
             self._to_flush = [(u, t.id) for u in self._units.values() for t in u.tasks.values() if t.stores]
             self._flush_apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._to_flush), 1))
         elif now_s - self._flushed_s < self._flush_apart_s:
             return
         if self._to_flush:
             unit, task_id = self._to_flush.pop(0)
+            unit.prove(self.options.state_flush_interval_ms)
             if (task := unit.tasks.get(task_id)) is not None and not unit.broken:
                 try:
                     unit.committer.refresh(task)
                     task.backend.flush()
-                    with suppress(RetriableError):
-                        unit.committer.look_for_strangers(task)
                 except StateCorruptedError as exc:
                     unit.abort(exc)
+                else:
+                    _look(unit, task)
             self._flushed_s = self._clock.monotonic_s()
 
     def _deletable(self) -> dict[TopicPartition, int]:
@@ -403,8 +416,8 @@ class Runtime:
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.fence = self.consumer.group_metadata()
         if self._on_joined is not None:
-            self._on_joined()
-            self._on_joined = None
+            self._on_joined(partitions, self._afresh)
+            self._afresh = False
         self._take(partitions)
 
     def _take(self, partitions: Sequence[TopicPartition]) -> None:
@@ -463,6 +476,7 @@ class Runtime:
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""
+        self._afresh = True
         self._leave(partitions)
         for unit in self._units.values():
             unit.roll_back()
@@ -498,6 +512,16 @@ class Runtime:
 
     def _unit_of(self, task_id: TaskId) -> CommitGroup:
         return self._units[None if self.options.partitions is None else task_id.partition]
+
+
+def _look(unit: CommitGroup, task: Task) -> None:
+    """What cannot be asked now is asked in the next round."""
+    try:
+        unit.committer.look_for_strangers(task)
+    except IncompatibleError:
+        raise
+    except (RetriableError, EnvironmentFault, UserError):
+        pass  # a broker that has just come back may not know all topics
 
 
 def _buffered(task: Task) -> int:

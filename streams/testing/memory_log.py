@@ -108,6 +108,10 @@ class PartitionLog:
             if last[entry.key] != offset or (entry.value is None and entry.written_ms < tombstones_before_ms):
                 self._entries[offset - self.first] = LogEntry(None, None, entry.timestamp_ms, control=True)
 
+    def truncate(self, offset: int) -> None:
+        """What an unclean election does: records from this offset on are gone."""
+        del self._entries[max(offset - self.first, 0) :]
+
     def delete_before(self, offset: int) -> None:
         """What retention does."""
         offset = min(max(offset, self.first), self.end)
@@ -188,6 +192,10 @@ class MemoryLog:
                 f"topic {spec.name} has {len(there.partitions)} partitions, the topology needs {spec.partitions}; "
                 "delete the topic if it may go, or use another application_id"
             )
+
+    def make_again(self, name: str) -> None:
+        """Delete a topic and create it as it was created first, without its records."""
+        self.create(self.topics.pop(name).spec)
 
     def topic(self, name: str) -> Topic:
         """A topic that exists. Raises ``UnknownTopicError``."""

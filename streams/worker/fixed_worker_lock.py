@@ -3,16 +3,18 @@
 Only a group has generations to fence by, so one application is run either way, never both. Workers with fixed partitions
 join a group of their own, ``<application.id>-fixed``, from which they read nothing: the brokers keep its members for as
 long as they live. Each side makes itself known first and then looks for the other, so that of two that start at once at
-least one gives up.
+least one gives up. That is for who starts; those who run are kept apart by ``penstock.streams.fixed_fence``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TopicPartition
+from penstock.streams.fixed_fence import mark_fixed
 from penstock.streams.ports.log import LogAdmin, LogConsumer
 
 JOIN_LIMIT_S = 60.0
@@ -44,11 +46,14 @@ def check_no_fixed_workers(admin: LogAdmin, application_id: str) -> None:
 
 class FixedWorkerPresence:
     """Membership that says: a worker with fixed partitions is alive. ``consumer`` is one of ``presence_group``, and is
-    closed with this; ``topic`` is any that exists: nothing of it is read."""
+    closed with this; ``topic`` is any that exists: nothing of it is read. ``look`` is called after each time that the
+    membership began again, as after a freeze, and raises if this worker has to end."""
 
-    def __init__(self, consumer: LogConsumer, topic: str) -> None:
+    def __init__(self, consumer: LogConsumer, topic: str, look: Callable[[], None]) -> None:
         self._consumer = consumer
         self._topic = topic
+        self._look = look
+        self._look_due = False
         self._joined = False
         self._kept_s = 0.0
 
@@ -65,7 +70,12 @@ class FixedWorkerPresence:
                 )
             self._consumer.poll(1, 0.1)
 
+    def mark(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note that these are run fixed, for a group that takes them over."""
+        mark_fixed(self._consumer, partitions)
+
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self._look_due = self._joined
         self._joined = True
         self._consumer.assign_at(dict.fromkeys(partitions, 0))
         self._consumer.pause(partitions)
@@ -76,6 +86,10 @@ class FixedWorkerPresence:
         if now_s - self._kept_s >= KEEP_INTERVAL_S:
             self._kept_s = now_s
             self._consumer.poll(1, 0.0)
+            if self._look_due:
+                with suppress(RetriableError):  # looks again at the next turn
+                    self._look()
+                    self._look_due = False
 
     def close(self) -> None:
         """Leave."""

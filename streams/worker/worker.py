@@ -24,6 +24,7 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.changelog_marks import marked_topics
 from penstock.streams.contact import Contact, StoppedError
+from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import (
     admin_config,
@@ -51,6 +52,7 @@ from penstock.streams.runtime.topic_setup import (
 )
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
 from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.topic_watch import TopicWatch
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
     check_no_fixed_workers,
@@ -274,10 +276,10 @@ class Worker:
             layout,
             self._options(),
             self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
-            lambda rt, partition: self._committer(rt, partition, prefix),
+            lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
             self._clock,
-            on_joined=lambda: check_no_fixed_workers(admin, s.application_id),
+            on_joined=self._when_joined(admin, layout),
             open_reader=self._open_reader,
             purger=self._purger(admin),
             changelog_purger=Purger(
@@ -287,6 +289,7 @@ class Worker:
                 _report_purge,
             ),
             say=_log.warning,
+            topic_watch=TopicWatch(self._identity[1], admin.ask_topic_ids),
         )
         return runtime, restorer
 
@@ -316,7 +319,7 @@ class Worker:
             [presence_group(s.application_id)],
         )
         if self._partitions is not None:
-            self._join_fixed(admin)
+            self._join_fixed(admin, layout)
         return layout, admin.cluster_id()
 
     def _changelogs(self) -> list[str]:
@@ -384,20 +387,19 @@ class Worker:
         """A consumer outside the group, for stores' changelogs and looks at the log."""
         return self._new_consumer(f"{self.settings.application_id}-restore")
 
-    def _committer(self, runtime: Runtime, partition: int | None, prefix: str) -> Committer:
+    def _committer(self, runtime: Runtime, partition: int | None, prefix: str, admin: KafkaAdmin) -> Committer:
         s = self.settings
-        transactional_id = prefix if partition is None else f"{s.application_id}-p{partition}"
-        config = producer_config(
-            s.bootstrap_servers,
-            {**s.common, **s.producer},
-            transactional_id=transactional_id if s.guarantee == "exactly_once" else None,
-            transaction_timeout_ms=s.transaction_timeout_ms,
-            swift=s.latency == "low",
-            queue_max_bytes=s.queues_bytes()[1],
-        )
-        lease = None
-        if s.guarantee == "at_least_once" and partition is None:
-            lease = Lease(lease_s(s.session_timeout_ms), self._clock.monotonic_s)
+        exactly = s.guarantee == "exactly_once"
+        own_id = prefix if partition is None else fixed_id(s.application_id, partition)
+        config = self._producer_config(own_id if exactly else None)
+        lease = positions = None
+        if s.guarantee == "at_least_once":
+            classic = {**s.common, **s.consumer}.get("group.protocol", "classic") != "consumer"
+            lease = Lease(lease_s(s.session_timeout_ms), self._clock.monotonic_s, stable_token=classic)
+        if partition is not None and not exactly:
+            fencing = self._producer_config(own_id)
+            timeout_s = s.transaction_timeout_ms / 1000
+            positions = FencedPositions(lambda: KafkaProducer(fencing, native="off"), s.application_id, timeout_s)
         return Committer(
             s.guarantee,
             runtime.consumer,
@@ -410,7 +412,41 @@ class Worker:
             lease=lease,
             open_reader=self._open_reader,
             epochs_grow=self._epochs_grow,
+            positions=positions,
+            on_open=None if partition is None else lambda: check_no_group_members(admin, s.application_id),
         )
+
+    def _producer_config(self, transactional_id: str | None) -> dict[str, Any]:
+        s = self.settings
+        return producer_config(
+            s.bootstrap_servers,
+            {**s.common, **s.producer},
+            transactional_id=transactional_id,
+            transaction_timeout_ms=s.transaction_timeout_ms,
+            swift=s.latency == "low",
+            queue_max_bytes=s.queues_bytes()[1],
+        )
+
+    def _when_joined(self, admin: KafkaAdmin, layout: TopicLayout) -> Callable[[Sequence[TopicPartition], bool], None]:
+        """What a worker of the group does before it takes partitions."""
+        s = self.settings
+        fence = FixedFence(
+            self._inputs(layout),
+            lambda: self._new_consumer(presence_group(s.application_id)),
+            lambda p: KafkaProducer(self._producer_config(fixed_id(s.application_id, p)), native="off"),
+            s.transaction_timeout_ms * 3 / 1000,
+        )
+
+        def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
+            if afresh:
+                check_no_fixed_workers(admin, s.application_id)
+            fence.on_joined(given, afresh)
+
+        return joined
+
+    def _inputs(self, layout: TopicLayout) -> list[TopicPartition]:
+        topics = self.topology.source_topics(self.settings.application_id)
+        return [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in range(layout.tasks[sub])]
 
     def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:
         """The position record of a store after a commit; ``at_ms``: when it was known to be at the log's end."""
@@ -436,14 +472,21 @@ class Worker:
 
     # -- start checks --------------------------------------------------------------------------------------------
 
-    def _join_fixed(self, admin: KafkaAdmin) -> None:
+    def _join_fixed(self, admin: KafkaAdmin, layout: TopicLayout) -> None:
         """Be seen by workers that would join the group, then look again for those that have."""
         application_id = self.settings.application_id
         if self._presence is not None:
             self._presence.close()  # of an attempt that was not answered
+        topics = self.topology.source_topics(application_id)
         consumer = self._new_consumer(presence_group(application_id))
-        self._presence = FixedWorkerPresence(consumer, next(iter(self.topology.source_topics(application_id))))
+        self._presence = FixedWorkerPresence(
+            consumer, next(iter(topics)), lambda: check_no_group_members(admin, application_id)
+        )
         self._presence.join()
+        fixed = self._partitions or ()
+        self._presence.mark(
+            [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in fixed if p < layout.tasks[sub]]
+        )
         check_no_group_members(admin, application_id)
 
     def _check_partitions(self, layout: TopicLayout) -> None:

@@ -21,6 +21,7 @@ from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.streams.changelog_marks import marked_topics
+from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
 from penstock.streams.lease import Lease, lease_s
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
@@ -35,6 +36,8 @@ from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.streams.topic_watch import TopicWatch
+from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
 from penstock.topologies.graph.topology import Topology
 
 APP = "app"
@@ -222,6 +225,9 @@ class World:
         """What gives the nodes that are made next their stores, instead of the model."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        return MemoryAdmin(self.log).topic_ids(topics)
+
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
         """Input from outside, by key."""
         for i, (key, value, at) in enumerate(rows):
@@ -295,6 +301,7 @@ class Node:
         self.producers: list[MemoryProducer] = []
         self.said: list[str] = []
         """The lines of its log."""
+        inputs = [TopicPartition(t, p) for t in world.topology.source_topics(APP) for p in range(world.partitions)]
         self.runtime = Runtime(
             world.topology,
             APP,
@@ -306,7 +313,13 @@ class Node:
             clock,
             changelog_purger=self._purger(),
             say=self.said.append,
+            on_joined=FixedFence(inputs, self._marks, self._fixed_producer, 30).on_joined,
+            topic_watch=TopicWatch(
+                world.topic_ids(list(log.topics)), lambda topics: lambda: world.topic_ids(topics), 1.0
+            ),
         )
+        if fixed is not None:
+            mark_fixed(self._marks(), [tp for tp in inputs if tp.partition in fixed])
         self.runtime.start()
 
     def _purger(self) -> Purger:
@@ -323,7 +336,7 @@ class Node:
         )
 
     def _committer(self, runtime: Runtime, partition: int | None) -> Committer:
-        transactional_id = f"{APP}-{self.name}" if partition is None else f"{APP}-p{partition}"
+        transactional_id = f"{APP}-{self.name}" if partition is None else fixed_id(APP, partition)
 
         def open_producer() -> LogProducer:
             eos = self.world.guarantee == "exactly_once"
@@ -335,8 +348,10 @@ class Node:
             self.producers.append(made)
             return made
 
-        lease = None
-        if partition is None and self.world.guarantee == "at_least_once":
+        lease = positions = None
+        if partition is not None and self.world.guarantee != "exactly_once":
+            positions = FencedPositions(lambda: self._fixed_producer(partition), APP, 10)
+        if self.world.guarantee == "at_least_once":
             lease = Lease(lease_s(POLL_INTERVAL_MS), SimClock(self.world.log).monotonic_s)
         return Committer(
             self.world.guarantee,
@@ -349,7 +364,15 @@ class Node:
             lease=lease,
             open_reader=lambda: MemoryConsumer(self.world.log, "reader"),
             epochs_grow=self.world.epochs_grow,
+            positions=positions,
+            on_open=None if partition is None else lambda: check_no_group_members(MemoryAdmin(self.world.log), APP),
         )
+
+    def _fixed_producer(self, partition: int) -> MemoryProducer:
+        return MemoryProducer(self.world.log, transactional_id=fixed_id(APP, partition))
+
+    def _marks(self) -> MemoryConsumer:
+        return MemoryConsumer(self.world.log, presence_group(APP))
 
     def _step(self, step: CommitStep) -> None:
         self.steps.append(step)

@@ -6,8 +6,10 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from penstock.streams.runtime.commit_protocol import Guarantee
 from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
 
 FROZEN_S = 14.0
@@ -86,6 +88,31 @@ def test_what_a_woken_worker_wrote_at_least_once_does_not_become_state(kafka: st
         app.add_lines(100)
         app.wait()
         third.stop()
+    last = {word: found[-1] for word, found in app.counts().items()}
+    assert {word: n for word, n in last.items() if n < app.wanted[word]} == {}
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_fixed_worker_ends_when_it_wakes_up_beside_the_group(kafka: str, tmp_path: Path, guarantee: Guarantee) -> None:
+    """It had nothing to do when it was frozen, and was not a member of anything for a while."""
+    app = Application(kafka, f"beside-{guarantee.replace('_', '-')}", tmp_path, guarantee)
+    app.add_lines(100)
+    with app.process("first", partitions=list(range(PARTITIONS))) as first:
+        app.wait()
+        first.signal(signal.SIGSTOP)
+        time.sleep(SESSION_TIMEOUT_MS / 1000 + 2)
+        with app.process("second") as second:
+            app.add_lines(100)
+            app.wait()
+            first.signal(signal.SIGCONT)
+            app.feed("the fixed worker ends", lambda: not first.alive)
+            assert first.wait() == 1
+            assert "fixed partitions" in first.said
+            app.add_lines(100)
+            app.wait()
+            second.stop()
+    if guarantee == "exactly_once":
+        app.assert_exact()
     last = {word: found[-1] for word, found in app.counts().items()}
     assert {word: n for word, n in last.items() if n < app.wanted[word]} == {}
 

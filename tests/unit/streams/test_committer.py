@@ -99,3 +99,15 @@ def test_a_member_gives_its_partitions_up_within_a_third_of_its_session_whatever
     first.runtime._on_revoke([TopicPartition(topic, task.id.partition) for task in tasks for topic in task.topics])
     assert 0 < Silent.waited_s <= first.runtime.options.session_timeout_ms / 1000 / 3
     assert not first.runtime.tasks
+
+
+def test_commit_without_positions_proves_no_ownership() -> None:
+    """The broker checks the membership with the positions only."""
+    log = MemoryLog()
+    consumer = MemoryConsumer(log, "group")
+    committer = Committer(
+        "exactly_once", consumer, lambda: MemoryProducer(log, transactional_id="id"), lambda: "group", lambda *_: b""
+    )
+    committer._ready()
+    assert committer.commit([], 5)
+    assert committer._proved_ms is None

@@ -309,3 +309,21 @@ def test_interrupted_restore_keeps_the_age_of_its_oldest_part(tmp_path: Path, mo
     state = opener().open(TASK, [SPEC], reached(log.end))
     assert keys_of(state) == [*(b"k%02d" % i for i in range(40)), b"last"]
     state.close()
+
+
+def test_what_lies_behind_the_last_commit_is_not_restored_at_least_once(tmp_path: Path) -> None:
+    """Nobody knows whether a stale worker wrote it; the next owner does its input again."""
+    bench = Bench(tmp_path)
+    for key, value in [(b"a", b"new"), (b"b", b"new"), (b"a", b"stale"), (b"c", b"stale")]:
+        bench.log.append(CHANGELOG, LogEntry(key, value, 1))
+    opener = TaskOpener(
+        APP,
+        bench.directory,
+        MemoryAdmin(bench.log),
+        lambda: MemoryConsumer(bench.log, "restore"),
+        lambda: 1_000,
+        committed_only=True,
+    )
+    state = opener.open(TASK, [SPEC], reached(2))
+    assert [(k, v[8:]) for k, v in state.backend.range("s", None, None)] == [(b"a", b"new"), (b"b", b"new")]
+    state.close()

@@ -1,0 +1,146 @@
+"""What the brokers refuse to a worker with fixed partitions that is no longer their owner.
+
+Such a worker is in no group that could have generations, so each of its partitions has a transactional id,
+``<application.id>-p<partition>``, whose epoch is the generation: whoever opens it last is the owner, and the commits of all
+before are refused. Under exactly-once that is the producer's own. Under the other guarantees the positions alone are
+committed in transactions (``FencedPositions``), which cost a few requests for each commit.
+
+A worker of the application's group opens those ids too when it is given partitions that were once run fixed
+(``FixedFence``), so that a fixed worker that was frozen or cut off meanwhile is refused. Such partitions are known by a
+mark: a position committed in the group of the fixed workers. The other way round a group worker is refused by its
+generation. A fixed worker looks for members of the group only after it has opened its ids: who joins later opens them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from penstock.state.errors import PenstockError, RetriableError
+from penstock.state.log import TopicPartition
+from penstock.streams.ports.log import (
+    AbortableError,
+    Committed,
+    LogConsumer,
+    LogProducer,
+    ProducerRetiredError,
+    UnknownOutcomeError,
+)
+
+RUN_FIXED = "run fixed"
+FENCED = "fenced"
+"""What a mark says: fixed workers have run the partition, since then the group has fenced them."""
+
+
+def fixed_id(application_id: str, partition: int) -> str:
+    """The transactional id of a fixed partition."""
+    return f"{application_id}-p{partition}"
+
+
+class FencedPositions:
+    """Commits positions of one fixed partition, as long as nobody has opened its id since."""
+
+    def __init__(self, open_producer: Callable[[], LogProducer], group: str, timeout_s: float) -> None:
+        self._open_producer = open_producer
+        self._group = group
+        self._timeout_s = timeout_s
+        self._producer: LogProducer | None = None
+
+    def open(self) -> None:
+        """Become the owner; waits for a commit of the one before to end."""
+        if self._producer is None:
+            producer = self._open_producer()
+            try:
+                producer.init_transactions(self._timeout_s * 3)
+            except BaseException:
+                producer.close()
+                raise
+            self._producer = producer
+
+    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Raises ``TaskMigratedError`` when another worker is the owner, ``RetriableError`` when nothing was committed,
+        ``ProducerRetiredError`` when that is not known: see who the owner is before this is opened again."""
+        if self._producer is None:
+            raise ProducerRetiredError("the producer that commits the positions of these fixed partitions was retired")
+        try:
+            self._producer.begin()
+            self._producer.send_offsets(offsets, self._group, self._timeout_s)
+        except RetriableError:
+            self._abort()
+            raise
+        except AbortableError as exc:
+            self.close()
+            raise ProducerRetiredError(f"{exc}; the positions were not committed") from exc
+        try:
+            self._producer.commit(self._timeout_s)
+        except (AbortableError, RetriableError, UnknownOutcomeError) as exc:
+            self.close()
+            raise ProducerRetiredError(f"{exc}; whether the positions were committed is to be seen") from exc
+
+    def _abort(self) -> None:
+        assert self._producer is not None
+        try:
+            self._producer.abort(self._timeout_s)
+        except PenstockError:
+            self.close()
+
+    def close(self) -> None:
+        """Give the producer up; what it has open ends by its time-out."""
+        if self._producer is not None:
+            self._producer.close()
+        self._producer = None
+
+
+def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition]) -> None:
+    """Note that these are run fixed. ``consumer``: of the group of fixed workers."""
+    consumer.commit({tp: Committed(0, RUN_FIXED) for tp in partitions})
+
+
+class FixedFence:
+    """For a worker of the group: refuses the commits of whoever ran its partitions fixed. ``partitions``: all inputs of the
+    application; ``open_consumer`` makes a consumer of the group of fixed workers; ``open_producer`` a producer with the id
+    of a fixed partition."""
+
+    def __init__(
+        self,
+        partitions: Sequence[TopicPartition],
+        open_consumer: Callable[[], LogConsumer],
+        open_producer: Callable[[int], LogProducer],
+        timeout_s: float,
+    ) -> None:
+        self._partitions = partitions
+        self._open_consumer = open_consumer
+        self._open_producer = open_producer
+        self._timeout_s = timeout_s
+        self._marked: set[TopicPartition] = set()
+
+    def on_joined(self, given: Sequence[TopicPartition], afresh: bool) -> None:
+        """These partitions were given, and their positions not read yet. ``afresh``: this worker was not a member before.
+        While the group has members no fixed worker starts, so that marks are looked for only then."""
+        if afresh:
+            self._marked = self._read_marks()
+        due = {tp.partition for tp in given} & {tp.partition for tp in self._marked}
+        if not due:
+            return
+        for partition in sorted(due):
+            producer = self._open_producer(partition)
+            try:
+                producer.init_transactions(self._timeout_s)
+            finally:
+                producer.close()
+        done = {tp for tp in self._marked if tp.partition in due}
+        self._marked -= done
+        consumer = self._open_consumer()
+        try:
+            with suppress(PenstockError):  # a fixed worker is still a member there: fenced again by whoever joins next
+                consumer.commit({tp: Committed(0, FENCED) for tp in sorted(done)})
+        finally:
+            consumer.close()
+
+    def _read_marks(self) -> set[TopicPartition]:
+        consumer = self._open_consumer()
+        try:
+            marks = consumer.committed(self._partitions)
+        finally:
+            consumer.close()
+        return {tp for tp, mark in marks.items() if mark is not None and mark.metadata != FENCED}

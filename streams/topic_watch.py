@@ -1,0 +1,61 @@
+"""Whether the topics of an application are still those that it began with.
+
+A topic that is deleted and made again has the same name and other records: offsets mean nothing in it. So the ids that the
+cluster gave are compared now and then while a worker runs, without waiting for the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.state.errors import IncompatibleError
+
+INTERVAL_S = 5.0
+Asked = Callable[[], Mapping[str, str] | None]
+"""A question under way: ``None`` while it is, then the ids of the topics that exist; empty when nobody answered."""
+
+
+class TopicWatch:
+    """``ids``: by topic, as of the start; ``ask`` begins to ask for those of topics."""
+
+    def __init__(
+        self, ids: Mapping[str, str], ask: Callable[[Sequence[str]], Asked], interval_s: float = INTERVAL_S
+    ) -> None:
+        self._ids = dict(ids)
+        self._ask = ask
+        self._interval_s = interval_s
+        self._asked: Asked | None = None
+        self._asked_s: float | None = None
+        self._absent: set[str] = set()
+
+    def turn(self, now_s: float) -> None:
+        """To be called again and again. Raises ``IncompatibleError`` when a topic is another one, or is twice not there: a
+        broker that has just started may not know all of them."""
+        if self._asked is not None:
+            found = self._asked()
+            if found is not None:
+                self._asked = None
+                self._compare(found)
+        elif self._asked_s is None or now_s - self._asked_s >= self._interval_s:
+            self._asked_s = now_s
+            self._asked = self._ask(sorted(self._ids))
+
+    def _compare(self, found: Mapping[str, str]) -> None:
+        if not found:
+            return
+        absent = self._ids.keys() - found.keys()
+        for topic in sorted(absent & self._absent):
+            raise IncompatibleError(f"topic {topic} was deleted while it is in use; {_REMEDY}")
+        self._absent = absent
+        for topic, topic_id in found.items():
+            if topic_id != self._ids.get(topic, topic_id):
+                raise IncompatibleError(
+                    f"topic {topic} was deleted and made again while it is in use: its id was {self._ids[topic]} and is "
+                    f"{topic_id}, so that offsets mean nothing in it; {_REMEDY}"
+                )
+
+
+_REMEDY = (
+    "stop the application. If the topic is its input, reset the group's positions; if it is one of its own, delete its "
+    "changelog topics and state folder too, so that the stores are built again"
+)

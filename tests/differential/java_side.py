@@ -25,11 +25,12 @@ class JavaSide:
         # what Kafka Streams keeps on disk is gone after each run; in memory that is several times as fast
         self._folder = tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None)
         options = (*OPTIONS, f"-Djava.io.tmpdir={self._folder.name}", *options)
+        self._errors = Path(self._folder.name, "errors")
         self._process = subprocess.Popen(
             java_command(project, "differential.Main", *options),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors.open("w"),
             text=True,
             encoding="utf-8",
         )
@@ -43,7 +44,9 @@ class JavaSide:
     def _read(self) -> Any:
         line = self._pipes[1].readline()
         if not line:
-            raise RuntimeError(f"the Java side ended with code {self._process.wait()}; run it by hand to see why")
+            raise RuntimeError(
+                f"the Java side ended with code {self._process.wait()}:\n{self._errors.read_text()[-4000:]}"
+            )
         return json.loads(line)
 
     def ask(self, runs: Sequence[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Random programs on Kafka Streams itself and on Penstock: every answer is the same, or a known departure."""
+"""Random programs on other systems themselves and on Penstock: every answer is the same, or a known departure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from tests.differential.__main__ import SEEDS, verdicts_of
+from tests.differential.__main__ import SEEDS, SYSTEMS, verdicts_of
 from tests.differential.functions import FUNCTIONS
 from tests.differential.java_side import JavaSide
-from tests.differential.kafka_streams_side import KAFKA_STREAMS, KINDS
+from tests.differential.kinds.patterns import CONDITIONS
 from tests.differential.processors import PROCESSORS
 from tests.differential.report import lines
 
@@ -18,16 +18,24 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(shutil.which("mvn") is None, reason="no mvn, which builds the other side; install Maven"),
 ]
+KINDS_MIN = {"kafka_streams": 120, "flink_cep": 40}
+NAMES = {
+    "kafka_streams": {"functions": sorted(FUNCTIONS), "processors": sorted(PROCESSORS)},
+    "flink_cep": {"conditions": sorted(CONDITIONS)},
+}
 
 
-def test_every_answer_is_that_of_kafka_streams() -> None:
-    verdicts = list(verdicts_of(list(KINDS), range(SEEDS), os.cpu_count() or 1))
-    report = "\n".join(lines(KAFKA_STREAMS, verdicts, every_kind=False))
+@pytest.mark.parametrize("project", SYSTEMS)
+def test_every_answer_is_the_other_systems(project: str) -> None:
+    system = SYSTEMS[project]
+    verdicts = list(verdicts_of(system, system.kinds, range(SEEDS), os.cpu_count() or 1))
+    report = "\n".join(lines(system, verdicts, every_kind=False))
     print(report)
-    assert len(verdicts) >= 120
+    assert len(verdicts) >= KINDS_MIN[project]
     assert [v.kind for v in verdicts if v.unexplained_count] == [], report
 
 
-def test_both_sides_know_the_same_functions_and_processors() -> None:
-    with JavaSide(KAFKA_STREAMS.project) as java:
-        assert java.knows == {"functions": sorted(FUNCTIONS), "processors": sorted(PROCESSORS)}
+@pytest.mark.parametrize("project", SYSTEMS)
+def test_both_sides_know_the_same_names(project: str) -> None:
+    with JavaSide(project) as java:
+        assert java.knows == NAMES[project]

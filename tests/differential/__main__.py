@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatchcase
+from itertools import repeat
+from pathlib import Path
 
 from tests.differential.flink_cep_side import FLINK_CEP
-from tests.differential.java_side import JavaSide
 from tests.differential.judge import System, Verdict, judged
 from tests.differential.kafka_streams_side import KAFKA_STREAMS
-from tests.differential.maven import CannotBuild, java_command
+from tests.differential.maven import CannotBuild
+from tests.differential.other_side import OtherSide, command_of, scratch_folder
 from tests.differential.report import lines, unseen
 
 SEEDS = 30
@@ -24,22 +26,22 @@ SEEDS_FOR_ALL = 100
 """With so many of all kinds, every departure shows."""
 SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP)}
 """By the folder of their Java program."""
-_JAVA: dict[str, JavaSide] = {}
-"""This process's Java processes, by project."""
+_SIDES: dict[str, OtherSide] = {}
+"""This process's other sides, by project."""
 
 
-def verdict_of(project: str, kind: str, seeds: range) -> Verdict:
-    """Judge one kind, with this process's Java side."""
-    if project not in _JAVA:
-        _JAVA[project] = JavaSide(project)
-    return judged(SYSTEMS[project], _JAVA[project], kind, SYSTEMS[project].runs_of(kind, seeds))
+def verdict_of(project: str, kind: str, seeds: range, folder: Path) -> Verdict:
+    """Judge one kind, with this process's other side."""
+    if project not in _SIDES:
+        _SIDES[project] = OtherSide(project, folder)
+    return judged(SYSTEMS[project], _SIDES[project], kind, SYSTEMS[project].runs_of(kind, seeds))
 
 
 def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int) -> Iterator[Verdict]:
-    """Judge kinds in several processes, each with a Java process of its own; in the order of the kinds."""
-    java_command(system.project, "differential.Main")  # built once, before all of them ask
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(verdict_of, [system.project] * len(kinds), kinds, [seeds] * len(kinds))
+    """Judge kinds in several processes, each with an other side of its own; in the order of the kinds."""
+    command_of(system.project)  # built once, before all of them ask
+    with scratch_folder() as folder, ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(verdict_of, repeat(system.project), kinds, repeat(seeds), repeat(Path(folder)))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.differential.departures import Departure, explanation
 from tests.differential.inputs import Entry, Run
-from tests.differential.java_side import JavaSide
+from tests.differential.other_side import OtherSide
 from tests.differential.outcomes import Outcome, same
 from tests.differential.shrink import shrunk
 
@@ -59,7 +59,7 @@ class Verdict:
     unexplained_count: int = 0
 
 
-def judged(system: System, java: JavaSide, kind: str, runs: Sequence[Run]) -> Verdict:
+def judged(system: System, java: OtherSide, kind: str, runs: Sequence[Run]) -> Verdict:
     """Play all runs of a kind on both sides; shrink what nothing explains."""
     java.ask([system.question(run) for run in runs])
     ours = [system.play(run) for run in runs]
@@ -81,7 +81,7 @@ def judged(system: System, java: JavaSide, kind: str, runs: Sequence[Run]) -> Ve
     return verdict
 
 
-def _smallest(system: System, java: JavaSide, run: Run) -> Difference:
+def _smallest(system: System, java: OtherSide, run: Run) -> Difference:
     needed = len(run.input) - system.tail
 
     def differs(inputs: Sequence[list[Entry]]) -> list[bool]:
@@ -93,7 +93,7 @@ def _smallest(system: System, java: JavaSide, run: Run) -> Difference:
     return Difference(least, ours, theirs)
 
 
-def both(system: System, java: JavaSide, runs: Sequence[Run]) -> Iterable[tuple[Outcome, Outcome]]:
+def both(system: System, java: OtherSide, runs: Sequence[Run]) -> Iterable[tuple[Outcome, Outcome]]:
     """Penstock's outcome and the other side's, of each run."""
     java.ask([system.question(run) for run in runs])
     ours = [system.play(run) for run in runs]

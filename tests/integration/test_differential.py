@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from tests.differential.__main__ import SEEDS, SYSTEMS, verdicts_of
 from tests.differential.functions import FUNCTIONS
-from tests.differential.java_side import JavaSide
 from tests.differential.kinds.patterns import CONDITIONS
+from tests.differential.other_side import OtherSide
 from tests.differential.processors import PROCESSORS
 from tests.differential.report import lines
 
@@ -36,6 +37,6 @@ def test_every_answer_is_the_other_systems(project: str) -> None:
 
 
 @pytest.mark.parametrize("project", SYSTEMS)
-def test_both_sides_know_the_same_names(project: str) -> None:
-    with JavaSide(project) as java:
-        assert java.knows == NAMES[project]
+def test_both_sides_know_the_same_names(project: str, tmp_path: Path) -> None:
+    with OtherSide(project, tmp_path) as other:
+        assert other.knows == NAMES[project]

@@ -1,4 +1,4 @@
-"""The other side: a long-lived Java process that plays runs and answers with what they put out."""
+"""The other side: a long-lived process, most often of Java, that plays runs and answers with what they put out."""
 
 from __future__ import annotations
 
@@ -15,19 +15,29 @@ from tests.differential.outcomes import Outcome, outcome_of
 
 TMPFS = Path("/dev/shm")
 OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""Of the process: many short topologies, so that compiling them well does not pay."""
+"""Of a Java process: many short topologies, so that compiling them well does not pay."""
 
 
-class JavaSide:
-    """A Java program of this folder that answers JSON lines. ``ask`` sends, ``answer`` waits; answers come in order."""
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for sides. In memory, where the machine has that: what Kafka Streams keeps on disk is gone after each run,
+    and its stores open several times as fast."""
+    return tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None)
 
-    def __init__(self, project: str, *options: str) -> None:
-        # what Kafka Streams keeps on disk is gone after each run; in memory that is several times as fast
-        self._folder = tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None)
-        options = (*OPTIONS, f"-Djava.io.tmpdir={self._folder.name}", *options)
-        self._errors = Path(self._folder.name, "errors")
+
+def command_of(project: str, *options: str) -> list[str]:
+    """The command of a program of this folder, which is built first if it has to be. Raises ``CannotBuild``."""
+    return java_command(project, "differential.Main", *OPTIONS, *options)
+
+
+class OtherSide:
+    """A program of this folder that answers JSON lines. ``ask`` sends, ``answer`` waits; answers come in order. ``folder``
+    is for what it keeps on disk, and stays the caller's to remove."""
+
+    def __init__(self, project: str, folder: Path) -> None:
+        own = tempfile.mkdtemp(dir=folder)
+        self._errors = Path(own, "errors")
         self._process = subprocess.Popen(
-            java_command(project, "differential.Main", *options),
+            command_of(project, f"-Djava.io.tmpdir={own}"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors.open("w"),
@@ -45,7 +55,7 @@ class JavaSide:
         line = self._pipes[1].readline()
         if not line:
             raise RuntimeError(
-                f"the Java side ended with code {self._process.wait()}:\n{self._errors.read_text()[-4000:]}"
+                f"the other side ended with code {self._process.wait()}:\n{self._errors.read_text()[-4000:]}"
             )
         return json.loads(line)
 
@@ -59,7 +69,7 @@ class JavaSide:
         """What the oldest unanswered question's runs put out."""
         return [outcome_of(run) for run in self._read()["runs"]]
 
-    def __enter__(self) -> JavaSide:
+    def __enter__(self) -> OtherSide:
         return self
 
     def __exit__(
@@ -69,4 +79,3 @@ class JavaSide:
             pipe.close()
         self._process.terminate()
         self._process.wait()
-        self._folder.cleanup()

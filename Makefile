@@ -37,7 +37,7 @@ demo: java venv ## run the main job on real Kafka and Spark, check every answer,
 test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
 	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
-differential: java venv ## random programs on Kafka Streams, FlinkCEP and Penstock: the same answers? (SEEDS=100 KINDS='table*')
+differential: java venv ## random programs on Kafka Streams, FlinkCEP, Beam and Penstock: the same answers? (SEEDS=100 KINDS='table*')
 	@$(BIN)/python -m tests.differential $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) \
 	  $(if $(KINDS),--kinds $(foreach kind,$(KINDS),'$(kind)')) $(ARGS)
 

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import repeat
 from pathlib import Path
 
+from tests.differential.beam_side import BEAM
 from tests.differential.flink_cep_side import FLINK_CEP
 from tests.differential.judge import System, Verdict, judged
 from tests.differential.kafka_streams_side import KAFKA_STREAMS
@@ -24,8 +25,8 @@ from tests.differential.report import lines, unseen
 SEEDS = 30
 SEEDS_FOR_ALL = 100
 """With so many of all kinds, every departure shows."""
-SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP)}
-"""By the folder of their Java program."""
+SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP, BEAM)}
+"""By the folder of their program."""
 _SIDES: dict[str, OtherSide] = {}
 """This process's other sides, by project."""
 

@@ -75,7 +75,7 @@ def _mapped(outcome: Outcome, change: Callable[[list[Row]], list[Row]]) -> Outco
 
 
 def _text(row: Row) -> str:
-    return repr([row["k"], row.get("w"), row["v"], row["ts"]])
+    return repr([row.get("k"), row.get("w"), row["v"], row["ts"]])
 
 
 def any_order_at_once(run: Run, outcome: Outcome) -> Outcome:

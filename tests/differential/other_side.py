@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from tests.differential.maven import java_command
+from tests.differential.maven import beam_command, java_command
 from tests.differential.outcomes import Outcome, outcome_of
 
 TMPFS = Path("/dev/shm")
@@ -25,7 +25,10 @@ def scratch_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def command_of(project: str, *options: str) -> list[str]:
-    """The command of a program of this folder, which is built first if it has to be. Raises ``CannotBuild``."""
+    """The command of a program of this folder, which is built first if it has to be; ``options``: of a Java process.
+    Raises ``CannotBuild``."""
+    if project == "beam":
+        return beam_command()
     return java_command(project, "differential.Main", *OPTIONS, *options)
 
 

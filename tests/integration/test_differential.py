@@ -15,18 +15,30 @@ from tests.differential.other_side import OtherSide
 from tests.differential.processors import PROCESSORS
 from tests.differential.report import lines
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which("mvn") is None, reason="no mvn, which builds the other side; install Maven"),
-]
-KINDS_MIN = {"kafka_streams": 120, "flink_cep": 40}
+pytestmark = pytest.mark.integration
+KINDS_MIN = {"kafka_streams": 120, "flink_cep": 40, "beam": 40}
 NAMES = {
     "kafka_streams": {"functions": sorted(FUNCTIONS), "processors": sorted(PROCESSORS)},
     "flink_cep": {"conditions": sorted(CONDITIONS)},
+    "beam": {
+        "triggers": ["after_all", "after_any", "after_count", "after_each", "after_watermark", "default", "repeatedly"]
+    },
 }
 
 
-@pytest.mark.parametrize("project", SYSTEMS)
+PROJECTS = [
+    pytest.param(
+        project,
+        marks=pytest.mark.skipif(
+            project != "beam" and shutil.which("mvn") is None,
+            reason="no mvn, which builds the other side; install Maven",
+        ),
+    )
+    for project in SYSTEMS
+]
+
+
+@pytest.mark.parametrize("project", PROJECTS)
 def test_every_answer_is_the_other_systems(project: str) -> None:
     system = SYSTEMS[project]
     verdicts = list(verdicts_of(system, system.kinds, range(SEEDS), os.cpu_count() or 1))
@@ -36,7 +48,7 @@ def test_every_answer_is_the_other_systems(project: str) -> None:
     assert [v.kind for v in verdicts if v.unexplained_count] == [], report
 
 
-@pytest.mark.parametrize("project", SYSTEMS)
+@pytest.mark.parametrize("project", PROJECTS)
 def test_both_sides_know_the_same_names(project: str, tmp_path: Path) -> None:
     with OtherSide(project, tmp_path) as other:
         assert other.knows == NAMES[project]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatchcase
 from itertools import repeat
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from tests.differential.beam_side import BEAM
@@ -24,7 +25,7 @@ from tests.differential.report import lines, unseen
 
 SEEDS = 30
 SEEDS_FOR_ALL = 100
-"""With so many of all kinds, every departure shows."""
+"""With so many of all kinds, departures that do not show are told."""
 SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP, BEAM)}
 """By the folder of their program."""
 _SIDES: dict[str, OtherSide] = {}
@@ -34,7 +35,8 @@ _SIDES: dict[str, OtherSide] = {}
 def verdict_of(project: str, kind: str, seeds: range, folder: Path) -> Verdict:
     """Judge one kind, with this process's other side."""
     if project not in _SIDES:
-        _SIDES[project] = OtherSide(project, folder)
+        side = _SIDES[project] = OtherSide(project, folder)
+        Finalize(side, side.end, exitpriority=1)  # a pool's processes end without atexit
     return judged(SYSTEMS[project], _SIDES[project], kind, SYSTEMS[project].runs_of(kind, seeds))
 
 
@@ -46,7 +48,7 @@ def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a table for each system; 1 when something is unexplained, or a departure was not met by many seeds."""
+    """Print a table for each system; 1 when something is unexplained. Departures that many seeds did not meet are told."""
     asked = _parser().parse_args(arguments)
     seeds = range(asked.first, asked.first + asked.seeds)
     found, wrong = False, False
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         stale = unseen(system, verdicts) if asked.kinds == ["*"] and asked.seeds >= SEEDS_FOR_ALL else []
         for name in stale:
             print(f"departure {name!r} was not met; take it out of the known ones if it is none any more")
-        wrong |= bool(stale) or any(v.unexplained_count for v in verdicts)
+        wrong |= any(v.unexplained_count for v in verdicts)
     if not found:
         known = ", ".join(kind for name in asked.systems for kind in SYSTEMS[name].kinds)
         print(f"no kind is called {' or '.join(asked.kinds)}; there are: {known}", file=sys.stderr)

@@ -141,7 +141,7 @@ def without_outdated(run: Run, outcome: Outcome) -> Outcome:
     def current(sink: str, row: Row) -> bool:
         key = (sink, repr(row["k"]))
         latest[key] = max(latest.get(key, 0), row["ts"])
-        return row["ts"] >= latest[key]
+        return bool(row["ts"] >= latest[key])
 
     return _filtered(outcome, current)
 

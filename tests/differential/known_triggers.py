@@ -13,7 +13,7 @@ def has_late_elements(run: Run) -> bool:
         if "watermark" in entry:
             watermark = entry["watermark"]
         elif any(ts < watermark for ts, _ in entry["elements"]):
-            return run.nodes[0]["allowed_lateness"] != "unlimited"
+            return bool(run.nodes[0]["allowed_lateness"] != "unlimited")
     return False
 
 

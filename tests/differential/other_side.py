@@ -21,7 +21,7 @@ OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:aut
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder for sides. In memory, where the machine has that: what Kafka Streams keeps on disk is gone after each run,
     and its stores open several times as fast."""
-    return tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None)
+    return tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None, ignore_cleanup_errors=True)
 
 
 def command_of(project: str, *options: str) -> list[str]:
@@ -72,13 +72,17 @@ class OtherSide:
         """What the oldest unanswered question's runs put out."""
         return [outcome_of(run) for run in self._read()["runs"]]
 
+    def end(self) -> None:
+        """End the process."""
+        for pipe in self._pipes:
+            pipe.close()
+        self._process.terminate()
+        self._process.wait()
+
     def __enter__(self) -> OtherSide:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for pipe in self._pipes:
-            pipe.close()
-        self._process.terminate()
-        self._process.wait()
+        self.end()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from apache_beam.transforms import trigger, window
 from apache_beam.transforms.core import Windowing
@@ -21,12 +23,12 @@ FOREVER_S = 10**9
 class StoppedClock:
     """Processing time, which stands still."""
 
-    def time(self):
+    def time(self) -> int:
         """The time in seconds."""
         return 0
 
 
-def window_of(spec):
+def window_of(spec: dict[str, Any]) -> Any:
     """The window of a description."""
     kind = spec["type"]
     if kind == "fixed":
@@ -38,7 +40,7 @@ def window_of(spec):
     return window.GlobalWindows()
 
 
-def trigger_of(spec):
+def trigger_of(spec: dict[str, Any]) -> Any:
     """The trigger of a description."""
     kind = spec["type"]
     if kind == "default":
@@ -54,7 +56,7 @@ def trigger_of(spec):
     return made(*map(trigger_of, spec["triggers"]))
 
 
-def steps_of(run):
+def steps_of(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What each entry of the input put out."""
     windows = window_of(run["window"])
     lateness = FOREVER_S if run["allowed_lateness"] == "unlimited" else run["allowed_lateness"]
@@ -85,14 +87,14 @@ def steps_of(run):
 COMBINERS = {"earliest": "EARLIEST", "latest": "LATEST", "end_of_window": "EOW"}
 
 
-def fired(driver, state, watermark):
+def fired(driver: Any, state: Any, watermark: Any) -> Iterator[Any]:
     """The panes of the timers that are due, and of those that they set."""
     while due := state.get_and_clear_timers(watermark):
         for of, (name, domain, ts, _) in due:
             yield from driver.process_timer(of, name, domain, ts, state)
 
 
-def row_of(pane):
+def row_of(pane: Any) -> dict[str, Any]:
     """A pane as the comparison reads it."""
     [of] = pane.windows
     info = pane.pane_info
@@ -110,7 +112,7 @@ def row_of(pane):
     }
 
 
-def outcome(run):
+def outcome(run: dict[str, Any]) -> dict[str, Any]:
     """What a run put out, and the error that ended it."""
     steps = []
     try:
@@ -121,7 +123,7 @@ def outcome(run):
     return {"steps": steps}
 
 
-def main():
+def main() -> None:
     """Say that it is ready, then answer until there are no more questions."""
     print(json.dumps({"triggers": sorted(KINDS)}), flush=True)
     for line in sys.stdin:

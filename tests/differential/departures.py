@@ -176,10 +176,12 @@ def is_late(run: Run) -> bool:
 
 
 def is_as_late_as_grace(run: Run) -> bool:
-    """The same, or behind it by exactly that."""
+    """The same, or behind it by exactly that; records without key or value do not move a join's time."""
     grace_ms = min(node["grace_ms"] for node in run.nodes if "grace_ms" in node)
     now = -1
     for entry in _records(run):
+        if entry["k"] is None or entry["v"] is None:
+            continue
         if now >= 0 and entry["ts"] < now and entry["ts"] <= now - grace_ms:
             return True
         now = max(now, entry["ts"])

@@ -219,8 +219,7 @@ DEPARTURES: tuple[Departure, ...] = (
 
 PENDING: dict[str, str] = {
     "versioned_*": "a join finds a key's newest version whatever its age; null values do not move the buffer's time",
-    "streams_left_*": "records without key or value do not move a join's time",
-    "streams_outer_*": "records without key or value do not move a join's time",
+    "streams_*": "records without key or value do not move a join's time",
     "tables_inner_windowed_on_close": "windowed tables keep their rows long enough to be joined",
     "cogroup_tumbling*": "one stream time for each input of a windowed cogroup",
     "cogroup_hopping": "one stream time for each input of a windowed cogroup",

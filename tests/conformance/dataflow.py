@@ -54,7 +54,8 @@ class Dataflow:
         if "id" in node:
             self._handles[node["id"]] = made
             upstream = node.get("in") or node.get("left")
-            self._kinds.setdefault(node["id"], self._kinds.get(upstream or "", ""))
+            # streams that are merged have no windows
+            self._kinds.setdefault(node["id"], self._kinds.get(upstream, "") if isinstance(upstream, str) else "")
 
     def _in(self, node: Node, name: str = "in") -> Any:
         if node[name] not in self._handles:

@@ -11,59 +11,78 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatchcase
+from itertools import repeat
+from multiprocessing.util import Finalize
+from pathlib import Path
 
-from tests.differential.java_side import JavaSide
-from tests.differential.judge import Verdict, judged
-from tests.differential.kafka_streams_side import KAFKA_STREAMS, KINDS, runs_of
-from tests.differential.maven import CannotBuild, java_command
+from tests.differential.beam_side import BEAM
+from tests.differential.flink_cep_side import FLINK_CEP
+from tests.differential.judge import System, Verdict, judged
+from tests.differential.kafka_streams_side import KAFKA_STREAMS
+from tests.differential.maven import CannotBuild
+from tests.differential.other_side import OtherSide, command_of, scratch_folder
 from tests.differential.report import lines, unseen
 
 SEEDS = 30
 SEEDS_FOR_ALL = 100
-"""With so many of all kinds, every departure shows."""
-_JAVA: dict[str, JavaSide] = {}
-"""This process's Java processes, by project."""
+"""With so many of all kinds, departures that do not show are told."""
+SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP, BEAM)}
+"""By the folder of their program."""
+_SIDES: dict[str, OtherSide] = {}
+"""This process's other sides, by project."""
 
 
-def verdict_of(kind: str, seeds: range) -> Verdict:
-    """Judge one kind, with this process's Java side."""
-    project = KAFKA_STREAMS.project
-    if project not in _JAVA:
-        _JAVA[project] = JavaSide(project)
-    return judged(KAFKA_STREAMS, _JAVA[project], kind, runs_of(kind, seeds))
+def verdict_of(project: str, kind: str, seeds: range, folder: Path) -> Verdict:
+    """Judge one kind, with this process's other side."""
+    if project not in _SIDES:
+        side = _SIDES[project] = OtherSide(project, folder)
+        Finalize(side, side.end, exitpriority=1)  # a pool's processes end without atexit
+    return judged(SYSTEMS[project], _SIDES[project], kind, SYSTEMS[project].runs_of(kind, seeds))
 
 
-def verdicts_of(kinds: Sequence[str], seeds: range, workers: int) -> Iterator[Verdict]:
-    """Judge kinds in several processes, each with a Java process of its own; in the order of the kinds."""
-    java_command(KAFKA_STREAMS.project, "differential.Main")  # built once, before all of them ask
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(verdict_of, kinds, [seeds] * len(kinds))
+def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int) -> Iterator[Verdict]:
+    """Judge kinds in several processes, each with an other side of its own; in the order of the kinds."""
+    command_of(system.project)  # built once, before all of them ask
+    with scratch_folder() as folder, ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(verdict_of, repeat(system.project), kinds, repeat(seeds), repeat(Path(folder)))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 when something is unexplained, or a departure was not met by many seeds of all kinds."""
+    """Print a table for each system; 1 when something is unexplained. Departures that many seeds did not meet are told."""
+    asked = _parser().parse_args(arguments)
+    seeds = range(asked.first, asked.first + asked.seeds)
+    found, wrong = False, False
+    for system in (SYSTEMS[name] for name in asked.systems):
+        kinds = [kind for kind in system.kinds if any(fnmatchcase(kind, pattern) for pattern in asked.kinds)]
+        if not kinds:
+            continue
+        found = True
+        try:
+            verdicts = list(verdicts_of(system, kinds, seeds, asked.workers))
+        except CannotBuild as exc:
+            print(exc, file=sys.stderr)
+            return 2
+        print("\n".join(lines(system, verdicts, every_kind=asked.every_kind)), end="\n\n")
+        stale = unseen(system, verdicts) if asked.kinds == ["*"] and asked.seeds >= SEEDS_FOR_ALL else []
+        for name in stale:
+            print(f"departure {name!r} was not met; take it out of the known ones if it is none any more")
+        wrong |= any(v.unexplained_count for v in verdicts)
+    if not found:
+        known = ", ".join(kind for name in asked.systems for kind in SYSTEMS[name].kinds)
+        print(f"no kind is called {' or '.join(asked.kinds)}; there are: {known}", file=sys.stderr)
+        return 2
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make differential", description=__doc__)
+    parser.add_argument("--systems", nargs="*", default=list(SYSTEMS), choices=list(SYSTEMS), help="compare with these")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many random programs of each kind")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
     parser.add_argument("--kinds", nargs="*", default=["*"], help="names or patterns of kinds")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--every-kind", action="store_true", help="also list kinds without any difference")
-    asked = parser.parse_args(arguments)
-    kinds = [kind for kind in KINDS if any(fnmatchcase(kind, pattern) for pattern in asked.kinds)]
-    if not kinds:
-        print(f"no kind is called {' or '.join(asked.kinds)}; there are: {', '.join(KINDS)}", file=sys.stderr)
-        return 2
-    try:
-        verdicts = list(verdicts_of(kinds, range(asked.first, asked.first + asked.seeds), asked.workers))
-    except CannotBuild as exc:
-        print(exc, file=sys.stderr)
-        return 2
-    for line in lines(KAFKA_STREAMS, verdicts, every_kind=asked.every_kind):
-        print(line)
-    stale = unseen(KAFKA_STREAMS, verdicts) if asked.kinds == ["*"] and asked.seeds >= SEEDS_FOR_ALL else []
-    for name in stale:
-        print(f"departure {name!r} was not met; take it out of known.py if it is none any more")
-    return 1 if stale or any(v.unexplained_count for v in verdicts) else 0
+    return parser
 
 
 if __name__ == "__main__":

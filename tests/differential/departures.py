@@ -1,7 +1,8 @@
-"""Where Kafka Streams and Penstock are known to answer differently, and why, as data.
+"""Where another system and Penstock are known to answer differently, and why, as data.
 
-A departure says for which kinds it holds and explains a difference in one of two ways: ``seen_as`` is what is left of an
-outcome when the departure is looked past, the same for both sides; or ``where`` says for which inputs anything may differ.
+A departure says for which kinds it holds and explains a difference in one of three ways: ``seen_as`` is what is left of
+an outcome when the departure is looked past; ``where`` says for which inputs anything may differ; ``between`` says which
+two outcomes may stand beside each other.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from tests.differential.outcomes import Outcome, Step, same
 
 See = Callable[[Run, Outcome], Outcome]
 Where = Callable[[Run], bool]
+Between = Callable[[Run, Outcome, Outcome], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Departure:
-    """``cause``: whose fault it is, or that both are right and Penstock chose otherwise. ``whose``: the side that
-    ``seen_as`` changes, where only one has what is looked past."""
+    """``cause``: the system whose fault it is, or ``choice``: both are right, and Penstock chose otherwise. ``whose``: the
+    side that ``seen_as`` changes, where only one has what is looked past."""
 
     name: str
     kinds: tuple[str, ...]
-    cause: Literal["Kafka Streams", "choice"]
+    cause: str
     reason: str
     seen_as: See | None = None
     where: Where | None = None
-    whose: Literal["both", "Kafka Streams", "Penstock"] = "both"
+    between: Between | None = None
+    whose: Literal["both", "other", "Penstock"] = "both"
 
     def covers(self, kind: str) -> bool:
         """Whether it holds for a kind."""
@@ -41,7 +44,7 @@ class Departure:
         if self.seen_as is None:
             return ours, theirs
         return (
-            self.seen_as(run, ours) if self.whose != "Kafka Streams" else ours,
+            self.seen_as(run, ours) if self.whose != "other" else ours,
             self.seen_as(run, theirs) if self.whose != "Penstock" else theirs,
         )
 
@@ -51,6 +54,8 @@ def explanation(known: Iterable[Departure], run: Run, ours: Outcome, theirs: Out
     held = [d for d in known if d.covers(run.kind)]
     for departure in held:
         if departure.where is not None and departure.where(run):
+            return departure.name
+        if departure.between is not None and departure.between(run, ours, theirs):
             return departure.name
         if departure.seen_as is not None and same(*departure.seen(run, ours, theirs)):
             return departure.name
@@ -70,7 +75,7 @@ def _mapped(outcome: Outcome, change: Callable[[list[Row]], list[Row]]) -> Outco
 
 
 def _text(row: Row) -> str:
-    return repr([row["k"], row.get("w"), row["v"], row["ts"]])
+    return repr([row.get("k"), row.get("w"), row["v"], row["ts"]])
 
 
 def any_order_at_once(run: Run, outcome: Outcome) -> Outcome:
@@ -136,7 +141,7 @@ def without_outdated(run: Run, outcome: Outcome) -> Outcome:
     def current(sink: str, row: Row) -> bool:
         key = (sink, repr(row["k"]))
         latest[key] = max(latest.get(key, 0), row["ts"])
-        return row["ts"] >= latest[key]
+        return bool(row["ts"] >= latest[key])
 
     return _filtered(outcome, current)
 
@@ -167,6 +172,30 @@ def is_late(run: Run) -> bool:
         if entry["ts"] < now - min(graces, default=0):
             return True
         now = max(now, entry["ts"])
+    return False
+
+
+def is_as_late_as_grace(run: Run) -> bool:
+    """The same, or behind it by exactly that; records without key or value do not move a join's time."""
+    grace_ms = min(node["grace_ms"] for node in run.nodes if "grace_ms" in node)
+    now = -1
+    for entry in _records(run):
+        if entry["k"] is None or entry["v"] is None:
+            continue
+        if now >= 0 and entry["ts"] < now and entry["ts"] <= now - grace_ms:
+            return True
+        now = max(now, entry["ts"])
+    return False
+
+
+def deletes_at_the_time_of_the_row(run: Run) -> bool:
+    """Some row is deleted with its own timestamp."""
+    times: set[tuple[str, str, int]] = set()
+    for entry in _records(run):
+        place = (entry["topic"], repr(entry["k"]), entry["ts"])
+        if entry["v"] is None and place in times:
+            return True
+        times.add(place)
     return False
 
 

@@ -77,6 +77,8 @@ def random_input(kind: Kind, topics: list[str], rng: Random) -> list[Entry]:
         topic = rng.choice(topics)
         serial += 1
         key, value = _key(kind, topic, taste, rng), _value(kind, taste, rng, serial)
+        if kind.nulls_ahead and (key is None or value is None) and rng.random() < 0.5:
+            ts += rng.randint(10, 100)
         entries.append({"topic": topic, "k": key, "v": value, "ts": ts})
     return entries + (_end(topics, now_ms) if kind.ends else [])
 

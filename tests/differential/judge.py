@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.differential.departures import Departure, explanation
 from tests.differential.inputs import Entry, Run
-from tests.differential.java_side import JavaSide
+from tests.differential.other_side import OtherSide
 from tests.differential.outcomes import Outcome, same
 from tests.differential.shrink import shrunk
 
@@ -20,16 +20,20 @@ SHRUNK_MAX = 3
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """What Penstock is compared with. ``question``: a run as the other side reads it; ``play``: Penstock's answer;
-    ``case``: a run and its right answer in the conformance format."""
+    """What Penstock is compared with, by the Java program of a folder (``project``). ``runs_of``: a kind's runs, by seed.
+    ``question``: a run as the other side reads it. ``play``: Penstock's answer. ``case``: a run and its right answer in the
+    conformance format. ``tail``: how many entries at the end of each input are needed whatever is left out."""
 
     name: str
     project: str
-    question: Callable[[Any], dict[str, Any]]
-    play: Callable[[Any], Outcome]
-    case: Callable[[Any, Outcome], dict[str, Any]]
+    kinds: tuple[str, ...]
+    runs_of: Callable[[str, range], list[Run]]
+    question: Callable[[Run], dict[str, Any]]
+    play: Callable[[Run], Outcome]
+    case: Callable[[Run, Outcome], dict[str, Any]]
     departures: tuple[Departure, ...]
     pending: dict[str, str]
+    tail: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Verdict:
     unexplained_count: int = 0
 
 
-def judged(system: System, java: JavaSide, kind: str, runs: Sequence[Run]) -> Verdict:
+def judged(system: System, java: OtherSide, kind: str, runs: Sequence[Run]) -> Verdict:
     """Play all runs of a kind on both sides; shrink what nothing explains."""
     java.ask([system.question(run) for run in runs])
     ours = [system.play(run) for run in runs]
@@ -77,17 +81,19 @@ def judged(system: System, java: JavaSide, kind: str, runs: Sequence[Run]) -> Ve
     return verdict
 
 
-def _smallest(system: System, java: JavaSide, run: Run) -> Difference:
+def _smallest(system: System, java: OtherSide, run: Run) -> Difference:
+    needed = len(run.input) - system.tail
+
     def differs(inputs: Sequence[list[Entry]]) -> list[bool]:
-        some = [dataclasses.replace(run, input=entries) for entries in inputs]
+        some = [dataclasses.replace(run, input=entries + run.input[needed:]) for entries in inputs]
         return [unexplained(system, r, *pair) for r, pair in zip(some, both(system, java, some), strict=True)]
 
-    least = dataclasses.replace(run, input=shrunk(run.input, differs))
+    least = dataclasses.replace(run, input=shrunk(run.input[:needed], differs) + run.input[needed:])
     [(ours, theirs)] = both(system, java, [least])
     return Difference(least, ours, theirs)
 
 
-def both(system: System, java: JavaSide, runs: Sequence[Run]) -> Iterable[tuple[Outcome, Outcome]]:
+def both(system: System, java: OtherSide, runs: Sequence[Run]) -> Iterable[tuple[Outcome, Outcome]]:
     """Penstock's outcome and the other side's, of each run."""
     java.ask([system.question(run) for run in runs])
     ours = [system.play(run) for run in runs]

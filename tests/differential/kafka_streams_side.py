@@ -50,6 +50,8 @@ def case_of(run: Run, theirs: Outcome) -> dict[str, Any]:
 KAFKA_STREAMS = System(
     name="Kafka Streams",
     project="kafka_streams",
+    kinds=tuple(KINDS),
+    runs_of=runs_of,
     question=_question,
     play=lambda run: play(run.nodes, run.input),
     case=case_of,

@@ -20,7 +20,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Where a record's left window is also the right window of an earlier record, Kafka Streams tells it twice, and "
         "suppress lets it go twice.",
         seen_as=d.last_at_once,
-        whose="Kafka Streams",
+        whose="other",
     ),
     Departure(
         "right windows of late records",
@@ -73,8 +73,8 @@ DEPARTURES: tuple[Departure, ...] = (
         ("streams_*",),
         "choice",
         "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
-        "each side's rows by that side's time, and whole segments.",
-        where=d.is_late,
+        "each side's rows by that side's time, and one millisecond less than it takes records.",
+        where=d.is_as_late_as_grace,
     ),
     Departure(
         "released at once",
@@ -106,7 +106,15 @@ DEPARTURES: tuple[Departure, ...] = (
         "A versioned table's stream of changes has only changes of its newest rows. Kafka Streams also tells rows that are "
         "older than what it has told before.",
         seen_as=d.without_outdated,
-        whose="Kafka Streams",
+        whose="other",
+    ),
+    Departure(
+        "deletions lost in versioned tables",
+        ("versions_*", "versioned_*", "tables_*_versioned"),
+        "Kafka Streams",
+        "A deletion with the timestamp of the row that it deletes is a version, too. Kafka Streams forgets it, and takes an "
+        "older row that comes later as the newest.",
+        where=d.deletes_at_the_time_of_the_row,
     ),
     Departure(
         "rows that are not there deleted",
@@ -120,7 +128,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A row that is not there is not deleted again. Kafka Streams tells such tombstones.",
         seen_as=d.without_idle_changes,
-        whose="Kafka Streams",
+        whose="other",
     ),
     Departure(
         "rows told again",
@@ -211,8 +219,7 @@ DEPARTURES: tuple[Departure, ...] = (
 
 PENDING: dict[str, str] = {
     "versioned_*": "a join finds a key's newest version whatever its age; null values do not move the buffer's time",
-    "streams_left_*": "records without key or value do not move a join's time",
-    "streams_outer_*": "records without key or value do not move a join's time",
+    "streams_*": "records without key or value do not move a join's time",
     "tables_inner_windowed_on_close": "windowed tables keep their rows long enough to be joined",
     "cogroup_tumbling*": "one stream time for each input of a windowed cogroup",
     "cogroup_hopping": "one stream time for each input of a windowed cogroup",

@@ -1,4 +1,4 @@
-"""The Java programs of this folder: built with Maven once, and again when their sources change."""
+"""The other systems' programs: built with Maven once, and again when their sources change; Beam's Python is installed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from penstock.streams.kafka.embedded.java import find_java
 
 HERE = Path(__file__).parent
 BUILT = HERE.parents[1] / "var" / "differential"
+
+
+BEAM_VERSION = "2.77.0"
 
 
 class CannotBuild(Exception):
@@ -33,6 +37,29 @@ def java_command(project: str, main: str, *options: str) -> list[str]:
     return [str(find_java().path), *options, "-cp", path, main]
 
 
+def beam_command(*, version: str = BEAM_VERSION) -> list[str]:
+    """The command that runs Beam's side: Beam has a Python environment of its own, as its dependencies are many. Raises
+    ``CannotBuild``."""
+    folder = BUILT / f"beam-{version}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = folder / "installed"
+        if not stamp.exists():
+            _run([sys.executable, "-m", "venv", "--clear", str(folder)])
+            _run([str(folder / "bin" / "pip"), "install", "--quiet", f"apache-beam=={version}"])
+            stamp.write_text(version)
+    return [str(folder / "bin" / "python"), str(HERE / "beam" / "main.py")]
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise CannotBuild(
+            f"{' '.join(command)} failed (it fetches packages from PyPI or Maven Central):\n{done.stdout}"
+        )
+
+
 def _digest(project: Path) -> str:
     files = sorted(p for p in project.rglob("*") if p.suffix in (".java", ".xml"))
     return hashlib.sha256(b"\0".join(str(p.name).encode() + p.read_bytes() for p in files)).hexdigest()
@@ -48,6 +75,4 @@ def _build(project: Path, folder: Path) -> None:
     shutil.rmtree(folder / "classes", ignore_errors=True)
     command = [maven, "-q", "-B", "-f", str(project / "pom.xml"), f"-Dbuild.folder={folder}", "compile"]
     command += ["dependency:build-classpath", f"-Dmdep.outputFile={folder / 'classpath.txt'}"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        raise CannotBuild(f"mvn could not build {project} (it fetches libraries from Maven Central):\n{done.stdout}")
+    _run(command)

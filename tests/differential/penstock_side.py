@@ -20,9 +20,6 @@ class Described(Dataflow):
     """A description as a topology: the conformance format's nodes, and ``process``, branches with ids, and aggregations
     that emit ``per_commit``."""
 
-    def _add(self, node: Node) -> None:
-        super()._add({**node, "in": tuple(node["in"])} if isinstance(node.get("in"), list) else node)
-
     def _process(self, node: Node) -> Any:
         kind = node["processor"]
         if "reads" in node:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tests.conformance.compare import shown
+from tests.conformance.compare import Row, shown
 from tests.differential.judge import Difference, System, Verdict
 from tests.differential.outcomes import Outcome, Step
 
@@ -65,7 +66,18 @@ def _step(outcome: Outcome, index: int) -> str:
     if index >= len(outcome.steps):
         return f"failed: {outcome.error}" if index == len(outcome.steps) else ""
     step: Step = outcome.steps[index]
-    return "; ".join(f"{sink}: {', '.join(map(shown, rows))}" for sink, rows in step.items()) or "nothing"
+    return "; ".join(f"{sink}: {', '.join(map(_shown, rows))}" for sink, rows in step.items()) or "nothing"
+
+
+def _shown(row: Row) -> str:
+    return shown({**row, "v": _brief(row["v"])})
+
+
+def _brief(value: Any) -> Any:
+    """A match by the numbers of its events."""
+    if isinstance(value, dict) and value and all(isinstance(v, list) for v in value.values()):
+        return {stage: [event["id"] for event in events] for stage, events in value.items()}
+    return value
 
 
 def unseen(system: System, verdicts: Sequence[Verdict]) -> list[str]:

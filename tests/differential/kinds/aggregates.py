@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.kinds.kind import (
     WINDOWS,
     Node,
@@ -28,7 +30,7 @@ def _fold(name: str, of: str, **fields: object) -> Node:
     return node("aggregate", "made", of, fn=fn, **functions, **fields)
 
 
-def _kept(type_: str, emit: str = "on_update") -> dict[str, object]:
+def _kept(type_: str, emit: str = "on_update") -> dict[str, Any]:
     """How long Kafka Streams is to keep windows where its default is too short: sessions are
     forgotten that a record in time can still reach, and windows that wait for their close are lost when time jumps over
     them."""

@@ -35,6 +35,7 @@ for _type in ("inner", "left", "outer"):
             join("made", "stream_stream", _type, "s", "t", **_span),
             sink("made"),
             ends=True,
+            nulls_ahead=True,
         )
         kind(
             f"streams_{_type}_{_name}_all_there",
@@ -183,6 +184,7 @@ for _type in ("inner", "left"):
         sink("made"),
         null_keys=False,
         ends=True,
+        nulls_ahead=True,
     )
     kind(
         f"versioned_{_type}_filtered",

@@ -21,7 +21,8 @@ class Kind:
     (``wall_from_start``) is read before the first. ``null_keys``, ``null_values``, ``late``: some records have none, or
     come behind later ones. ``pieces``: values may be several, parted by points. ``records_max``: of one input. ``rocksdb``:
     every seed runs on RocksDB stores in Kafka Streams, whose stores in memory forget sooner. ``start_ms``: no record is
-    earlier. ``ends``: the input ends with records so late in time that everything is due."""
+    earlier. ``ends``: the input ends with records so late in time that everything is due. ``nulls_ahead``: some records
+    without key or value are far ahead of the others."""
 
     name: str
     draw: Draw
@@ -37,6 +38,7 @@ class Kind:
     start_ms: int = 0
     ends: bool = False
     wall_from_start: bool = True
+    nulls_ahead: bool = False
 
 
 def kind(name: str, *nodes: Node, **options: Any) -> None:

@@ -1,0 +1,110 @@
+"""The known departures of Penstock's patterns from FlinkCEP's, and what is not decided yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+from tests.conformance.compare import Row
+from tests.differential.departures import Departure, without_times
+from tests.differential.inputs import Run
+from tests.differential.outcomes import Outcome
+from tests.differential.play_patterns import play
+
+
+def key_by_key(run: Run, outcome: Outcome) -> Outcome:
+    """Without the order among keys of what one watermark puts out."""
+    steps = [{sink: sorted(rows, key=_key) for sink, rows in step.items()} for step in outcome.steps]
+    return Outcome(steps, outcome.error)
+
+
+def event_by_event(run: Run, outcome: Outcome) -> Outcome:
+    """Without the order among the matches that one event completes."""
+    steps = [
+        {sink: sorted(rows, key=lambda row: (row["ts"], repr(row["v"]))) for sink, rows in step.items()}
+        for step in outcome.steps
+    ]
+    return Outcome(steps, outcome.error)
+
+
+def _key(row: Row) -> str:
+    """The key that each event carries."""
+    return str(row["v"]["key"] if "id" in row["v"] else _events(row)[0]["key"])
+
+
+def _events(row: Row) -> list[dict[str, Any]]:
+    return [event for events in row["v"].values() for event in events]
+
+
+def without_times_in_any_order(run: Run, outcome: Outcome) -> Outcome:
+    """Without timestamps, and without the order of what one watermark puts out."""
+    return event_by_event(run, without_times(run, outcome))
+
+
+def several_at_once(run: Run) -> bool:
+    """Without a skip strategy two matches of one first event are completed by one event."""
+    pattern = {**run.nodes[0]["pattern"], "skip": {"strategy": "no_skip"}}
+    outcome = play(dataclasses.replace(run, nodes=[{"pattern": pattern}]))
+    found = Counter((_events(row)[0]["id"], row["ts"]) for sink, row in outcome.flat() if sink == "matches")
+    return any(count > 1 for count in found.values())
+
+
+def has_all_of_ours(run: Run, ours: Outcome, theirs: Outcome) -> bool:
+    """Neither side failed, and the other side has all that Penstock has, and more."""
+    if ours.error is not None or theirs.error is not None:
+        return False
+    pairs = zip(ours.steps, theirs.steps, strict=True)
+    return all(_counted(mine) <= _counted(other) for mine, other in pairs)
+
+
+def _counted(step: dict[str, list[Row]]) -> Counter[str]:
+    return Counter(repr((sink, row["v"], row["ts"])) for sink, rows in step.items() for row in rows)
+
+
+DEPARTURES: tuple[Departure, ...] = (
+    Departure(
+        "order among keys",
+        ("*",),
+        "choice",
+        "What one watermark completes comes in order of time, whatever the key. Flink goes key by key, in the "
+        "order in which its timers happen to stand.",
+        seen_as=key_by_key,
+    ),
+    Departure(
+        "order among the matches of one event",
+        ("*",),
+        "choice",
+        "Matches that one event completes come in a fixed order. Flink keeps partial matches in a heap, which "
+        "orders those of one start in no particular way.",
+        seen_as=event_by_event,
+    ),
+    Departure(
+        "times of matches that no event completes",
+        ("not_*_at_end", "not_at_end_*", "skip_*", "random*"),
+        "choice",
+        "A match that ends with what did not come, or waits for an earlier one, has a time that follows from its "
+        "events. Flink gives it the watermark's or the next event's, and the end of time at the end.",
+        seen_as=without_times_in_any_order,
+    ),
+    Departure(
+        "which of several matches is the first",
+        ("skip_*", "random*"),
+        "choice",
+        "Of several matches with one first event that one event completes, the skip strategy takes the first and "
+        "drops others. Which is first is fixed here, and an accident of Flink's heap.",
+        where=several_at_once,
+    ),
+    Departure(
+        "repeated groups",
+        ("group_at_begin", "group_of_loops"),
+        "Flink",
+        "A repeated group of one stage is that stage repeated. Flink gives the same match twice, and takes a later "
+        "event than the next one behind a group, where it does neither behind a repeated stage.",
+        between=has_all_of_ours,
+    ),
+)
+"""Where the two differ for good."""
+
+PENDING: dict[str, str] = {}
+"""As in ``known.py``."""

@@ -40,7 +40,7 @@ from penstock.streams.spark.frames.writing import WriteResult, write_topic
 from penstock.streams.spark.places import absolute
 from penstock.streams.spark.replay_plan import SAVEPOINT
 from penstock.streams.spark.savepoint import Savepoint, SavepointRepository
-from penstock.streams.spark.shipping import TopologyRef, ship
+from penstock.streams.spark.shipping import TopologyRef, ship, ship_value
 from penstock.streams.topology_loading import load_topology
 
 Point = datetime | Mapping[int, int] | str | None
@@ -134,8 +134,8 @@ class Application:
             ranges=self._ranges(topic, since, as_of, partitions),
             topology=ship(self.topology),
             application_id=self.application_id,
-            key=key,
-            value=value,
+            key=ship_value(key),
+            value=ship_value(value),
             only=None if columns is None else tuple(columns),
         )
 

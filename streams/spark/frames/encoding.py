@@ -13,15 +13,15 @@ import msgspec
 import orjson
 import pyarrow as pa
 
-from penstock.state.errors import SerdeError, SettingsError
+from penstock.state.errors import SerdeError
 from penstock.state.log import Windowed
 from penstock.state.serdes.partitioner import partition_for
-from penstock.state.serdes.serde import JSON, Serde, serde_of
+from penstock.state.serdes.serde import JSON, Serde
 from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.streams.spark.frames.decoding import WINDOW_END, WINDOW_START
-from penstock.streams.spark.frames.request import serdes_of
+from penstock.streams.spark.frames.request import chosen_serdes, serdes_of
 from penstock.streams.spark.frames.topic_columns import HEADERS
-from penstock.streams.spark.shipping import ShippedTopology
+from penstock.streams.spark.shipping import ShippedTopology, ShippedValue
 
 ENCODED_SCHEMA = (
     "place int, timestamp_ms long, key binary, value binary, headers array<struct<key: string, value: binary>>"
@@ -46,18 +46,14 @@ class Form:
     partitions: int
     topology: ShippedTopology | None
     application_id: str
-    key: Any
-    value: Any
+    key: ShippedValue | None
+    value: ShippedValue | None
     now_ms: int
 
     def serdes(self) -> tuple[Serde[Any], Serde[Any]]:
         """Of keys and values. Raises ``SettingsError`` where they are not known."""
         known = None if self.topology is None else serdes_of(self.topology.load(), self.application_id, self.topic)
-        if known is None and (self.key is None or self.value is None):
-            raise SettingsError(f"the topology does not know {self.topic}; give key= and value=, its serdes")
-        key = serde_of(self.key) if known is None or self.key is not None else known[0]
-        value = serde_of(self.value) if known is None or self.value is not None else known[1]
-        return key, value
+        return chosen_serdes(self.topic, known, self.key, self.value)
 
 
 def encode_rows(form: Form, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

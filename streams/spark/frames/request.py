@@ -27,7 +27,7 @@ from penstock.streams.spark.compact_executor import CompactTarget, to_entries
 from penstock.streams.spark.frames.reading import binary, read_range
 from penstock.streams.spark.frames.store_columns import StoreColumns
 from penstock.streams.spark.frames.topic_columns import TopicColumns
-from penstock.streams.spark.shipping import ShippedTopology
+from penstock.streams.spark.shipping import ShippedTopology, ShippedValue
 from penstock.topologies.graph.topology import Topology
 
 OPTION = "request"
@@ -59,20 +59,14 @@ class TopicRequest(_Carried):
     ranges: Mapping[int, tuple[int, int]]
     topology: ShippedTopology | None
     application_id: str
-    key: Any
-    value: Any
+    key: ShippedValue | None
+    value: ShippedValue | None
     only: tuple[str, ...] | None
 
     @cached_property
     def _columns(self) -> TopicColumns:
         known = None if self.topology is None else serdes_of(self.topology.load(), self.application_id, self.topic)
-        if known is None and (self.key is None or self.value is None):
-            raise SettingsError(
-                f"the topology neither reads nor writes {self.topic}, so its serdes are not known; give key= and value="
-            )
-        key = serde_of(self.key) if known is None or self.key is not None else known[0]
-        value = serde_of(self.value) if known is None or self.value is not None else known[1]
-        return TopicColumns(key, value, self.only)
+        return TopicColumns(*chosen_serdes(self.topic, known, self.key, self.value), self.only)
 
     @property
     def schema(self) -> pa.Schema:
@@ -233,6 +227,22 @@ def serdes_of(topology: Topology, application_id: str, topic: str) -> tuple[Serd
             if topic in (sink.topics or (sink.topic_name(application_id),)) and not sink.packs:
                 return sink.key_serde, sink.value_serde
     return None
+
+
+def chosen_serdes(
+    topic: str,
+    known: tuple[Serde[Any], Serde[Any]] | None,
+    key: ShippedValue | None,
+    value: ShippedValue | None,
+) -> tuple[Serde[Any], Serde[Any]]:
+    """What was given, else what is known. Raises ``SettingsError`` where neither says it."""
+    given = [None if like is None else serde_of(like.load()) for like in (key, value)]
+    found = [serde or (None if known is None else known[i]) for i, serde in enumerate(given)]
+    if found[0] is None or found[1] is None:
+        raise SettingsError(
+            f"the topology neither reads nor writes {topic}, so its serdes are not known; give key= and value="
+        )
+    return found[0], found[1]
 
 
 def store_of(topology: Topology, name: str) -> StoreSpec:

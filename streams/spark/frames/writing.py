@@ -32,7 +32,7 @@ from penstock.streams.spark.cluster import Connection, open_cluster
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.frames.encoding import ENCODED_SCHEMA, Form, encode_rows
 from penstock.streams.spark.replay_rows import to_headers
-from penstock.streams.spark.shipping import TopologyRef, ship
+from penstock.streams.spark.shipping import TopologyRef, ship, ship_value
 from penstock.streams.spark.slots import spread
 
 _TRANSACTION_MS = 900_000
@@ -91,7 +91,8 @@ def write_topic(
     with open_cluster(connection, f"penstock-write-{job}") as cluster:
         partitions = cluster.require_counts([topic])[topic]
     shipped = None if topology is None else ship(topology)
-    form = Form(topic, partitions, shipped, application_id, key, value, time.time_ns() // 1_000_000)
+    likes = ship_value(key), ship_value(value)
+    form = Form(topic, partitions, shipped, application_id, *likes, time.time_ns() // 1_000_000)
     form.serdes()
     what = _Job(job, topic, connection.bootstrap_servers, dict(connection.client))
     coded = frame.mapInArrow(partial(encode_rows, form), ENCODED_SCHEMA)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,7 +33,7 @@ def _sales(application_id: str) -> Topology:
     builder = ps.StreamsBuilder("sales", key=str, value=Sale)
     sales = builder.stream(f"{application_id}.in")
     sales.group_by_key().aggregate(float, lambda k, v, total: total + v.amount, value=float, name="totals")
-    windows = ps.tumbling("1m", grace="1000d")
+    windows = ps.tumbling("1m", grace="4000d")
     counts = sales.group_by_key().windowed_by(windows).count(name="per-minute")
     counts.to_stream().to(f"{application_id}.out")
     return builder.build()
@@ -105,27 +103,30 @@ def test_topics_stores_and_changelogs_are_what_the_application_wrote_and_holds(
     assert {r["partition"] for r in one.collect()} == {1}
 
 
-@pytest.fixture
-def module(live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module that holds the application's topology."""
-    name = f"sales_{live.application_id.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text(
-        f"from tests.integration.spark.test_frames import _sales\ntopology = _sales({live.application_id!r})\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield f"{tmp_path}/{name}.py"
-    sys.modules.pop(name, None)
+MODULE = """
+import msgspec
+import penstock as ps
+
+class Sale(msgspec.Struct):
+    amount: float
+
+builder = ps.StreamsBuilder("sales", key=str, value=Sale)
+builder.stream("{topic}").group_by_key().count(name="counts")
+topology = builder.build()
+"""
 
 
 def test_the_data_source_reads_by_its_options(
-    spark: SparkSession, connection: Connection, live: Live, module: str
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path
 ) -> None:
-    live.create(2, live.topic("in"), live.topic("out"))
+    module = tmp_path / "sold.py"
+    module.write_text(MODULE.format(topic=live.topic("in")))
+    live.create(2, live.topic("in"))
     live.produce(live.topic("in"), rows(0, 50))
     reader = (
         register(spark)
         .read.format("penstock")
-        .option("topology", module)
+        .option("topology", str(module))
         .option("application_id", live.application_id)
         .option("bootstrap_servers", live.bootstrap_servers)
         .option("topic", live.topic("in"))

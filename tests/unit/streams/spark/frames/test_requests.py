@@ -27,7 +27,7 @@ from penstock.streams.spark.frames.request import (
     serdes_of,
     unpacked,
 )
-from penstock.streams.spark.shipping import ship
+from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.topologies.graph.topology import Topology
@@ -120,7 +120,7 @@ def test_a_topic_is_read_by_the_serdes_of_the_topology_in_its_range(world: World
     assert wanted.parts == [1] and [r["offset"] for r in rows(wanted)] == [2, 3, 4]
     assert serdes_of(counted(), APP, "out") == (ps.serde_of(str), ps.serde_of(int))
     with pytest.raises(SettingsError, match="neither reads nor writes other"):
-        _ = TopicRequest(NOWHERE, "other", {}, ship(counted), APP, None, str, None).schema
+        _ = TopicRequest(NOWHERE, "other", {}, ship(counted), APP, None, ship_value(str), None).schema
 
 
 def test_a_request_travels_after_it_was_used_and_shows_no_secret(world: World) -> None:

@@ -72,7 +72,7 @@ def test_the_commands_on_spark_are_ones_and_verify_compares_outputs() -> None:
     lines = [line.split("#")[0].split() for d in ("README.md", "OPERATING.md") for line in indented(d)]
     given = [words[1:] for words in lines if words[:1] == ["penstock"] and "topology" in str(words[2:3])]
     parsed = {words[0]: build_parser(words).parse_args(words) for words in given}
-    assert {"worker", "compact", "replay", "verify"} <= set(parsed)
+    assert {"worker", "compact", "replay", "verify", "lake"} <= set(parsed)
     assert parsed["verify"].guarantee == "exactly_once", "at least once, only stores are compared"
 
 

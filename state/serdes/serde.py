@@ -244,7 +244,14 @@ _typed_json_once = functools.cache(typed_json)
 """So that sources which mean the same type are seen to be the same."""
 
 
-def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OptionalSerde(Serde[tuple[Any]]):
+    """What ``optional`` makes of ``inner``."""
+
+    inner: Serde[Any]
+
+
+def optional(inner: Serde[Any]) -> OptionalSerde:
     """The serde of ``(value,)`` and ``(None,)``: where a null is a value of its own and not an absence. One byte, 1 or 0,
     before the value's."""
     write, read = inner.serialize, inner.deserialize
@@ -259,7 +266,13 @@ def optional(inner: Serde[Any]) -> Serde[tuple[Any]]:
             )
         return (None,) if data[0] == 0 else (read(data[1:]),)
 
-    return Serde(f"optional({inner.name})", serialize, deserialize, immutable=inner.immutable)
+    return OptionalSerde(
+        name=f"optional({inner.name})",
+        serialize=serialize,
+        deserialize=deserialize,
+        immutable=inner.immutable,
+        inner=inner,
+    )
 
 
 SerdeName: TypeAlias = Literal["bytes", "string", "int", "int32", "float", "json"]

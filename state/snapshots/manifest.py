@@ -58,6 +58,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ``segment_ms`` is that of the store's keys, 0 for kinds without segments.
     ``input_offsets`` (topic, partition, next offset) are known when a task made the snapshot, or a job that
     consumed the inputs itself. ``files`` ascend and are disjoint, and the first one begins with the position.
+    ``oldest_ms`` and ``newest_ms``: the entries' timestamps, ``None`` where there are none. ``dropped``: the deletions
+    that it took in, in making.
     """
 
     application_id: str
@@ -74,6 +76,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     segment_ms: NonNegativeInt
     files: tuple[SnapshotFile, ...]
     input_offsets: tuple[tuple[str, int, int], ...] | None = None
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    dropped: NonNegativeInt = 0
 
     @property
     def of(self) -> StorePartition:

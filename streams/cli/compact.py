@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.streams.cli.spark_options import Given
+
+_LOOK_AGAIN_S = 5.0
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
     from penstock.streams.cli.client_options import above_zero
+    from penstock.streams.cli.schedule import add_every
     from penstock.streams.cli.spark_options import add_common
 
     parser = subparsers.add_parser("compact", help="make snapshots of an application's stores from their changelogs")
@@ -36,21 +43,49 @@ def register(subparsers: Any) -> None:
         metavar="N",
         help="savepoints that stay with their snapshots, beside pinned ones (default: 3)",
     )
+    add_every(parser)
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="where another compaction of this application runs: wait for its end (default: leave it to that one)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compact, and say what was done."""
+    """Compact, once or again and again, unless another process does."""
     from penstock.state.errors import SettingsError
-    from penstock.streams.cli.spark_options import inputs_of, require_spark, say, show
+    from penstock.streams.cli.schedule import repeated
+    from penstock.streams.cli.spark_options import inputs_of, require_spark
 
     require_spark()
-    from penstock.streams.spark.compaction import compact
+    from penstock.streams.spark.lease import Lease
+    from penstock.streams.spark.places import absolute
 
     given = inputs_of(args)
-    repository = args.repository or given.snapshots
+    repository = absolute(args.repository or given.snapshots)
     if repository is None:
         raise SettingsError("no repository is named; give --repository, or the setting snapshots")
+    lease = Lease(repository, given.application_id)
+
+    def once() -> int:
+        while True:
+            with lease.held() as other:
+                if other is None:
+                    return _compact(args, given, repository)
+            print(f"{other.name} compacts {given.application_id} already", flush=True)
+            if not args.wait:
+                return 0
+            time.sleep(_LOOK_AGAIN_S)
+
+    return repeated(args.every, once)
+
+
+def _compact(args: argparse.Namespace, given: Given, repository: str) -> int:
+    """Compact, and say what was done."""
+    from penstock.streams.cli.spark_options import say, show
+    from penstock.streams.spark.compaction import compact
+
     result = compact(
         args.topology,
         application_id=given.application_id,

@@ -108,6 +108,10 @@ class Cluster:
         """The topic's effective settings."""
         return self._admin.topic_config(topic)
 
+    def topic_id(self, topic: str) -> str:
+        """What tells a topic from one of the same name that was made later."""
+        return self._admin.topic_ids([topic])[topic]
+
     def changelog_facts(self, topic: str, partitions: Sequence[int]) -> dict[int, ChangelogFacts]:
         """What decides about snapshots of a changelog, by partition."""
         config = self._admin.topic_config(topic)

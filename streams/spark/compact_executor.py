@@ -6,6 +6,7 @@ Both functions stream: memory holds one Arrow batch, not a store.
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Iterable, Iterator
 from itertools import chain, compress
 from pathlib import Path
@@ -32,6 +33,7 @@ ENTRY_SCHEMA = "place int, store_key binary, change long, value binary"
 """``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``
 only makes sure that every store partition is seen; a null ``value`` deletes."""
 MANIFEST_SCHEMA = "place int, manifest string"
+_STAMP = struct.Struct(">q")
 _ENTRY_ARROW = pa.schema(
     [("place", pa.int32()), ("store_key", pa.binary()), ("change", pa.int64()), ("value", pa.binary())]
 )
@@ -196,17 +198,52 @@ def _write_one(
 ) -> Manifest:
     with TemporaryDirectory(prefix="penstock-compact-") as folder:
         base = _Base(repository, target, Path(folder))
+        seen = Seen()
         try:
-            return write_snapshot(repository, target, merge_changes(base.entries(), changes), file_bytes)
+            entries = merge_changes(base.entries(), seen.changes(changes))
+            return write_snapshot(repository, target, entries, file_bytes, seen)
         finally:
             base.close()
 
 
+class Seen:
+    """What passed by while a snapshot was written."""
+
+    def __init__(self) -> None:
+        self.oldest_ms: int | None = None
+        self.newest_ms: int | None = None
+        self.dropped = 0
+
+    def entries(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        """The same entries, their timestamps noted."""
+        for entry in entries:
+            (stamp,) = _STAMP.unpack_from(entry[1])
+            if self.oldest_ms is None or self.newest_ms is None:
+                self.oldest_ms = self.newest_ms = stamp
+            elif stamp < self.oldest_ms:
+                self.oldest_ms = stamp
+            elif stamp > self.newest_ms:
+                self.newest_ms = stamp
+            yield entry
+
+    def changes(self, changes: Iterator[tuple[bytes, bytes | None]]) -> Iterator[tuple[bytes, bytes | None]]:
+        """The same changes, the deletions counted."""
+        for change in changes:
+            self.dropped += change[1] is None
+            yield change
+
+
 def write_snapshot(
-    repository: SnapshotRepository, target: CompactTarget, entries: Iterator[tuple[bytes, bytes]], file_bytes: int
+    repository: SnapshotRepository,
+    target: CompactTarget,
+    entries: Iterator[tuple[bytes, bytes]],
+    file_bytes: int,
+    seen: Seen | None = None,
 ) -> Manifest:
-    """Write and upload a store partition's files; the manifest is the caller's to publish."""
+    """Write and upload a store partition's files; the manifest is the caller's to publish. ``seen``: what was noted of the
+    changes."""
     attempt = new_attempt(target.created_ms)
+    seen = seen or Seen()
     facts = target.facts
     position = Position(
         target.end,
@@ -219,7 +256,9 @@ def write_snapshot(
     )
     with TemporaryDirectory(prefix="penstock-snapshot-") as folder:
         work = Path(folder)
-        files = write_ssts(work, attempt, entries, position=encode_position(position), file_bytes=file_bytes)
+        files = write_ssts(
+            work, attempt, seen.entries(entries), position=encode_position(position), file_bytes=file_bytes
+        )
         repository.upload(target.of, work, files)
     return Manifest(
         application_id=target.application_id,
@@ -236,6 +275,9 @@ def write_snapshot(
         segment_ms=target.form.spec().segment_ms,
         files=tuple(files),
         input_offsets=target.input_offsets,
+        oldest_ms=seen.oldest_ms,
+        newest_ms=seen.newest_ms,
+        dropped=seen.dropped,
     )
 
 

@@ -45,15 +45,20 @@ _ARROW_BYTES_MAX = 16 << 20
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
+_SHIPPED: set[str] = set()
+"""The applications of Spark that have Penstock's files: an executor refuses a second file of one name."""
+
+
 @dataclasses.dataclass(frozen=True)
 class SparkSettings:
     """``master``: ``None`` takes Spark's own configuration, else ``local[*]``. ``connector``: Maven coordinate of
-    Spark's Kafka connector, fetched once into the user's cache folder. ``conf``: any Spark setting; it wins over what
-    is set here."""
+    Spark's Kafka connector, ``packages``: further ones, fetched once into the user's cache folder. ``conf``: any Spark
+    setting; it wins over what is set here."""
 
     master: str | None = None
     app_name: str = "penstock"
     connector: str = KAFKA_CONNECTOR
+    packages: tuple[str, ...] = ()
     driver_memory: str = "1g"
     ui: bool = False
     conf: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -81,7 +86,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
     check_java()
     cache = platformdirs.user_cache_path("penstock") / "ivy"
     conf = {
-        "spark.jars.packages": settings.connector,
+        "spark.jars.packages": ",".join((settings.connector, *settings.packages)),
         "spark.jars.ivy": str(cache),
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.enabled": str(settings.ui).lower(),
@@ -103,7 +108,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
         spark = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as exc:
         raise EnvironmentFault(
-            f"Spark did not start ({exc}). The first run fetches {settings.connector} from Maven Central into {cache}: "
+            f"Spark did not start ({exc}). The first run fetches {conf['spark.jars.packages']} from Maven Central into "
+            f"{cache}: "
             "if the lines above say that it was not found, connect to the network (or a mirror: set "
             "spark.jars.ivySettings) and try again; else look for a Java message there"
         ) from exc
@@ -140,7 +146,9 @@ def prepare(spark: SparkSession) -> SparkSession:
     spark.sparkContext.setLogLevel("ERROR")
     if spark.conf.get(_ARROW_BYTES, None) is None:
         spark.conf.set(_ARROW_BYTES, str(_ARROW_BYTES_MAX))
-    if not str(spark.sparkContext.master).startswith("local"):
+    application = str(spark.sparkContext.applicationId)
+    if not str(spark.sparkContext.master).startswith("local") and application not in _SHIPPED:
+        _SHIPPED.add(application)
         folder = Path(mkdtemp(prefix="penstock-zip-"))
         spark.sparkContext.addPyFile(str(package_zip(folder)))
         for module in compiled_modules():

@@ -25,23 +25,31 @@ TopologyRef = str | Callable[[], Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class ShippedTopology:
-    """What executors make the topology of."""
+class ShippedValue:
+    """A value that is made where it arrives, such as a type of the user's that a serde follows from."""
 
     path: tuple[str, ...]
     pickled: bytes
 
-    def load(self) -> Topology:
-        """The topology, in whichever process this is. Raises ``TopologyError``."""
+    def load(self) -> Any:
+        """The value. Raises ``TopologyError`` where its module is not there."""
         known = set(sys.path)
         sys.path.extend(p for p in self.path if p not in known)
         try:
-            ref = cloudpickle.loads(self.pickled)
+            return cloudpickle.loads(self.pickled)
         except ImportError as exc:
             raise TopologyError(
                 f"an executor cannot import the topology's module ({exc}); give it to Spark too (--py-files)"
             ) from exc
-        return load_topology(ref)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShippedTopology(ShippedValue):
+    """What executors make the topology of."""
+
+    def load(self) -> Topology:
+        """The topology, in whichever process this is. Raises ``TopologyError``."""
+        return load_topology(super().load())
 
 
 def ship(ref: TopologyRef) -> ShippedTopology:
@@ -53,4 +61,16 @@ def ship(ref: TopologyRef) -> ShippedTopology:
     except Exception as exc:
         raise TopologyError(
             f"{ref!r:.100} cannot be sent to executors ({exc}); give 'module:name', or a function that builds the topology"
+        ) from exc
+
+
+def ship_value(value: Any) -> ShippedValue | None:
+    """A type or a name of a serde in the form that travels; ``None`` stays. Raises ``TopologyError`` for what cannot."""
+    if value is None:
+        return None
+    try:
+        return ShippedValue(tuple(p for p in sys.path if p), cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # as above
+    except Exception as exc:
+        raise TopologyError(
+            f"{value!r:.100} cannot be sent to executors ({exc}); give a type, or the name of a serde"
         ) from exc

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.streams.spark.lake.catalog import with_iceberg
 from penstock.streams.spark.session import SparkSettings, open_session
 
 # The native part is optional, and cannot be compared where it was not built.
@@ -23,9 +24,8 @@ def kafka(bootstrap_servers: str) -> str:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests of the process."""
-    settings = SparkSettings(
-        master="local[2]", conf={"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
-    )
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    settings = with_iceberg(SparkSettings(master="local[2]", conf=conf))
     session = open_session(settings)
     yield session
     session.stop()

@@ -19,6 +19,7 @@ from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreKind
 from penstock.streams.spark.compact_executor import (
     CompactTarget,
+    Seen,
     StoreForm,
     merge_changes,
     to_entries,
@@ -120,3 +121,17 @@ def test_changes_over_a_base_are_what_a_dict_update_gives(
     expected = {k: v for k, v in {**base, **changes}.items() if v is not None}
     new: Iterator[tuple[bytes, bytes | None]] = iter(sorted(changes.items()))
     assert list(merge_changes(iter(sorted(base.items())), new)) == sorted(expected.items())
+
+
+def test_a_manifest_says_how_old_the_entries_are_and_how_many_deletions_came(tmp_path: Path) -> None:
+    repository = SnapshotRepository(tmp_path)
+    entries = [(b"%d" % ms, ms.to_bytes(8, "big", signed=True) + b"v") for ms in (5, -7, 900, 3)]
+    changes: list[tuple[bytes, bytes | None]] = [*entries, (b"gone", None), (b"too", None)]
+    seen = Seen()
+    merged = merge_changes(iter([]), seen.changes(iter(sorted(changes))))
+    manifest = write_snapshot(repository, target("key_value"), merged, 1 << 20, seen)
+    assert (manifest.oldest_ms, manifest.newest_ms, manifest.dropped, manifest.entries) == (-7, 900, 2, 4)
+    repository.publish(manifest)
+    assert repository.newest(manifest.of) == manifest
+    empty = write_snapshot(repository, target("key_value"), iter([]), 1 << 20)
+    assert (empty.oldest_ms, empty.dropped) == (None, 0)

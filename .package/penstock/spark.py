@@ -1,0 +1,47 @@
+"""Penstock in PySpark: an application's log and state as DataFrames, and the jobs that run its topology there.
+
+``Application`` gives topics, changelogs and stores as DataFrames with typed columns, of what is committed now, at a time or
+at a savepoint; ``register`` makes the same known as ``spark.read.format("penstock")``. ``write_topic`` writes a DataFrame
+to a topic, exactly once; ``lake_topic`` and ``lake_store`` write Iceberg tables; ``figures`` are aggregations over all of a
+topic. ``compact``, ``replay`` and ``verify`` are the commands of these names. It needs the extra ``spark``.
+"""
+
+from __future__ import annotations
+
+from penstock.streams.spark import (
+    CompactResult,
+    Connection,
+    ReplayResult,
+    SparkSettings,
+    VerifyResult,
+    compact,
+    figures,
+    replay,
+    verify,
+)
+from penstock.streams.spark.frames.application import Application
+from penstock.streams.spark.frames.source import FORMAT, register
+from penstock.streams.spark.frames.writing import WriteResult, write_topic
+from penstock.streams.spark.lake.tables import LakeResult, lake_store, lake_topic
+from penstock.streams.spark.session import spark_session
+
+__all__ = [
+    "Application",
+    "compact",
+    "CompactResult",
+    "Connection",
+    "figures",
+    "FORMAT",
+    "lake_store",
+    "lake_topic",
+    "LakeResult",
+    "register",
+    "replay",
+    "ReplayResult",
+    "spark_session",
+    "SparkSettings",
+    "verify",
+    "VerifyResult",
+    "write_topic",
+    "WriteResult",
+]

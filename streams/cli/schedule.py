@@ -1,0 +1,49 @@
+"""A command that runs again and again: ``--every 1h``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from penstock.state.errors import EnvironmentFault, RetriableError
+
+
+def add_every(parser: argparse.ArgumentParser) -> None:
+    """Add ``--every``."""
+    parser.add_argument(
+        "--every",
+        type=_seconds,
+        metavar="DURATION",
+        help="run again and again, so long from one start to the next, such as 30m or 1h; stop it with Ctrl-C",
+    )
+
+
+def repeated(
+    every_s: float | None,
+    run: Callable[[], int],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> int:
+    """Run once, or for ever. What may pass (brokers that do not answer, a full disk) ends a single run; of many, it is told
+    and the next one comes. A run that took longer than the time is followed by the next at once."""
+    if every_s is None:
+        return run()
+    while True:
+        began_s = clock()
+        try:
+            run()
+        except (RetriableError, EnvironmentFault) as exc:
+            print(f"penstock: this run failed, the next one comes in its time: {exc}", file=sys.stderr, flush=True)
+        sleep(max(0.0, began_s + every_s - clock()))
+
+
+def _seconds(text: str) -> float:
+    from penstock.topologies.windows.durations import duration_ms
+
+    try:
+        return duration_ms(text) / 1000
+    except Exception as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc

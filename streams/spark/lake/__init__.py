@@ -1,0 +1,1 @@
+"""Topics and stores as Apache Iceberg tables, exactly once."""

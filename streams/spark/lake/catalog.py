@@ -1,0 +1,48 @@
+"""The table format in a Spark session: its jar, and the catalog that a table's name begins with."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from pyspark.sql import SparkSession
+
+from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.streams.spark.places import absolute
+from penstock.streams.spark.session import SparkSettings
+
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
+_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){2,}")
+
+
+def with_iceberg(settings: SparkSettings | None) -> SparkSettings:
+    """The settings of a session that has the format."""
+    given = settings or SparkSettings()
+    return dataclasses.replace(given, packages=(*given.packages, ICEBERG))
+
+
+def use_catalog(spark: SparkSession, table: str, warehouse: str | None) -> None:
+    """Make the catalog of ``table`` known. ``warehouse``: a folder or URL that holds the tables itself; ``None``: the
+    session's settings say where the catalog is. Raises ``SettingsError`` for a name without a catalog, or a catalog that is
+    not known, ``EnvironmentFault`` where the session lacks the format."""
+    if not _NAME.fullmatch(table):
+        raise SettingsError(f"{table!r} names no table: write catalog.schema.table, of letters, digits and _")
+    name = table.split(".", 1)[0]
+    key = f"spark.sql.catalog.{name}"
+    if warehouse is not None:
+        for option, value in (("", _CATALOG), (".type", "hadoop"), (".warehouse", absolute(warehouse))):
+            spark.conf.set(key + option, value)
+    elif spark.conf.get(key, None) is None:
+        raise SettingsError(
+            f"the session knows no catalog {name}: give --warehouse DIR for one in a folder, or Spark's settings "
+            f"({key}={_CATALOG}, {key}.type=…) for another"
+        )
+    try:
+        spark.catalog.tableExists(table)
+    except Exception as exc:
+        if "Cannot find catalog plugin class" in str(exc) or "ClassNotFoundException" in str(exc):
+            raise EnvironmentFault(
+                f"this Spark session has no Iceberg; start it with spark.jars.packages=…,{ICEBERG}, or let Penstock open it"
+            ) from exc
+        raise EnvironmentFault(f"the catalog {name} does not answer: {str(exc)[:300]}") from exc

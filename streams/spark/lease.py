@@ -1,0 +1,106 @@
+"""A lease in a repository, so that two scheduled jobs do not do the same work at once.
+
+It saves work and is no lock: the jobs are safe beside each other by the names of what they write. The holder writes its
+name and until when it holds; one that died holds no longer than that. A storage has no compare-and-set, so whoever writes
+looks again a moment later, and the last writer has it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from penstock.state.errors import PenstockError
+from penstock.state.machine.state_directory import safe_name
+from penstock.state.snapshots.storage import Storage, open_storage
+
+HOLD_MS = 60_000
+_SETTLE_S = 1.0
+_NAME = "compaction.lease"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who has the lease, until when."""
+
+    name: str
+    until_ms: int
+
+
+class Lease:
+    """The lease of an application's compaction in a repository. ``name``: of this process, which another one would have
+    in no way."""
+
+    def __init__(
+        self,
+        repository: str,
+        application_id: str,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.name = f"{socket.gethostname()} process {os.getpid()} ({uuid.uuid4().hex[:8]})"
+        self._storage: Storage = open_storage(repository)
+        self._path = f"{safe_name(application_id)}/{_NAME}"
+        self._now_ms = now_ms
+        self._sleep = sleep
+
+    def holder(self) -> Holder | None:
+        """Who holds it now; ``None``: nobody. What cannot be read is nobody's."""
+        data = self._storage.read(self._path)
+        if data is None:
+            return None
+        try:
+            found = msgspec.json.decode(data, type=Holder)
+        except msgspec.MsgspecError:
+            return None
+        return found if found.until_ms > self._now_ms() else None
+
+    def acquire(self) -> Holder | None:
+        """Take it; ``None``: this process has it, else who does."""
+        other = self.holder()
+        if other is not None and other.name != self.name:
+            return other
+        self._write()
+        self._sleep(_SETTLE_S)
+        now = self.holder()
+        return None if now is not None and now.name == self.name else now
+
+    def release(self) -> None:
+        """Let it go, if this process has it."""
+        held = self.holder()
+        if held is not None and held.name == self.name:
+            self._storage.delete(self._path)
+
+    @contextmanager
+    def held(self) -> Iterator[Holder | None]:
+        """Take it, keep it while inside, and let it go. Gives who has it instead, or ``None``."""
+        other = self.acquire()
+        if other is not None:
+            yield other
+            return
+        stop = threading.Event()
+        thread = threading.Thread(target=self._renew, args=(stop,), name="penstock-lease", daemon=True)
+        thread.start()
+        try:
+            yield None
+        finally:
+            stop.set()
+            thread.join()
+            self.release()
+
+    def _renew(self, stop: threading.Event) -> None:
+        while not stop.wait(HOLD_MS / 3000):
+            try:
+                self._write()
+            except PenstockError:
+                continue  # a storage that does not answer now may do so next time; the work itself is safe without
+
+    def _write(self) -> None:
+        self._storage.write(self._path, msgspec.json.encode(Holder(self.name, self._now_ms() + HOLD_MS)))

@@ -7,23 +7,64 @@ hopping windows that ask for them (``before_epoch``), as Beam and Flink have the
 from __future__ import annotations
 
 import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.base import (
+    ALL_TIME,
     END_OF_TIME_MS,
+    NO_WINDOW_MS,
     Bounds,
     Time,
     Windows,
+    WindowSpan,
     check_common,
     check_positive,
     grace_of,
 )
 from penstock.topologies.windows.durations import duration_ms, offset_ms
 
+Ints = NDArray[np.int64]
+
 
 class SpanWindows(Windows):
     """Windows without overlap that cover time, and hopping ones: both can be ordered by start, and then their ends are
     ordered too."""
+
+    ordered = True
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a timestamp may have several windows."""
+        return False
+
+    @property
+    def epoch_aligned(self) -> bool:
+        """Whether each timestamp has one window, which starts at a multiple of ``length_ms``."""
+        return False
+
+    @property
+    def slot_ms(self) -> int | None:
+        """How long slots are: timestamps of one slot have the same windows, and slots follow each other from the windows'
+        offset on. ``None``: there are no slots of one length."""
+        return None
+
+    @property
+    def step_ms(self) -> int | None:
+        """How far the starts of two windows in succession are apart; ``None`` where that differs."""
+        return None
+
+    def starts_of(self, times: Ints) -> Ints | None:
+        """The start of each timestamp's one window, ``NO_WINDOW_MS`` without one. ``None``: that is not to be had of a
+        whole column, or there may be several."""
+        return None
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """The timestamps around one that have the same windows."""
+        raise AssertionError(type(self).__name__)
 
     def open_from(self, t: int) -> int:
         """The lowest start of a window whose end is above ``t``."""
@@ -55,6 +96,30 @@ class TumblingWindows(SpanWindows):
     def length_ms(self) -> int:
         """The size."""
         return self.size_ms
+
+    @property
+    def slot_ms(self) -> int:
+        """The size."""
+        return self.size_ms
+
+    @property
+    def step_ms(self) -> int:
+        """The size."""
+        return self.size_ms
+
+    @property
+    def epoch_aligned(self) -> bool:
+        """Without an offset."""
+        return self.offset_ms == 0
+
+    def starts_of(self, times: Ints) -> Ints:
+        """Every timestamp has a window."""
+        return times - (times - self.offset_ms) % self.size_ms
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """Those of the window."""
+        low = self.open_from(ts)
+        return WindowSpan(low, low + self.size_ms, low + self.size_ms + self.grace_ms)
 
     def assign(self, ts: int) -> list[Bounds]:
         """The one window of a timestamp."""
@@ -93,6 +158,36 @@ class HoppingWindows(SpanWindows):
         """The size."""
         return self.size_ms
 
+    @property
+    def overlapping(self) -> bool:
+        """Where they start more often than they are long."""
+        return self.advance_ms < self.size_ms
+
+    @property
+    def slot_ms(self) -> int:
+        """Windows start and end at multiples of it, from the offset on."""
+        return math.gcd(self.size_ms, self.advance_ms)
+
+    @property
+    def step_ms(self) -> int:
+        """The advance."""
+        return self.advance_ms
+
+    def starts_of(self, times: Ints) -> Ints | None:
+        """Where windows do not overlap, and no timestamp is so late that its window's end leaves 63 bits."""
+        if self.overlapping or int(times.max(initial=0)) >= -NO_WINDOW_MS:
+            return None
+        into = (times - self.offset_ms) % self.advance_ms
+        starts = times - into
+        inside = into < self.size_ms
+        return np.where(inside if self.before_epoch else inside & (starts >= 0), starts, NO_WINDOW_MS)
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """Those of its slot."""
+        width, bounds = self.slot_ms, self.assign(ts)
+        low = ts - (ts - self.offset_ms) % width
+        return WindowSpan(low, low + width, bounds[0][1] + self.grace_ms if bounds else END_OF_TIME_MS)
+
     def assign(self, ts: int) -> list[Bounds]:
         """All windows that hold a timestamp."""
         last = ts - (ts - self.offset_ms) % self.advance_ms
@@ -120,6 +215,7 @@ class UnlimitedWindows(SpanWindows):
     dropped: the state grows with the keys."""
 
     start_ms: int = 0
+    endless = True
 
     def __post_init__(self) -> None:
         if self.start_ms < 0:
@@ -128,6 +224,11 @@ class UnlimitedWindows(SpanWindows):
     def assign(self, ts: int) -> list[Bounds]:
         """The window, or none."""
         return [(self.start_ms, END_OF_TIME_MS)] if ts >= self.start_ms else []
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """Those from the start on, or those before it."""
+        begin = self.start_ms
+        return ALL_TIME._replace(low=begin) if ts >= begin else ALL_TIME._replace(high=begin)
 
     def open_from(self, t: int) -> int:
         """It never closes."""
@@ -141,6 +242,12 @@ class UnlimitedWindows(SpanWindows):
 @dataclasses.dataclass(frozen=True)
 class GlobalWindow(SpanWindows):
     """One window for everything (Beam, Flink): for triggers, and for aggregates that run on. Never dropped."""
+
+    endless = True
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """All."""
+        return ALL_TIME
 
     def assign(self, ts: int) -> list[Bounds]:
         """The window."""

@@ -38,7 +38,6 @@ from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.column_combining import counts_by_span
-from penstock.topologies.operators.aggregates.combine_spans import NEVER_MS, WindowSpan, spans_of
 from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.partial_aggregates import (
     CountPartials,
@@ -48,7 +47,7 @@ from penstock.topologies.operators.aggregates.partial_aggregates import (
 )
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.input_modes import counting_way, why_rows
-from penstock.topologies.windows import SpanWindows
+from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan
 
 HELD_MAX: Final = 100_000
 """Partials that are held at most, so that many keys need no more memory than few."""
@@ -111,9 +110,9 @@ class CombineOperator(Operator):
             if spec.fold.counts
             else FoldPartials(ctx, spec.fold, spec.record_serde, spec.partial_serde)
         )
-        self._span_of = spans_of(spec.windows)
-        self._span = WindowSpan(0, 0, NEVER_MS)
-        self.limit_ms = NEVER_MS
+        self._span_of = (lambda ts: ALL_TIME) if spec.windows is None else spec.windows.same_windows
+        self._span = WindowSpan(0, 0, END_OF_TIME_MS)
+        self.limit_ms = END_OF_TIME_MS
         """The time that closes the first window of what is held."""
         self._closed_by_records = not spec.by_watermark
 
@@ -209,7 +208,7 @@ class CombineOperator(Operator):
 
     def send(self, order: int) -> None:
         """Send all that is held."""
-        self.limit_ms = NEVER_MS
+        self.limit_ms = END_OF_TIME_MS
         keys, partials, times = self._partials.taken()
         self.ctx.emit(ColumnBatch(keys, partials, times, np.full(len(keys), order, np.int64)))
 

@@ -6,7 +6,6 @@ Timestamps of one pane, which is as long as the greatest common divisor of size 
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import Any, NamedTuple
 
@@ -101,7 +100,7 @@ def spread(batch: ColumnBatch, serde: Serde[Any], windows: HoppingWindows, found
     if by_key is None:
         return None
     advance, names = windows.advance_ms, by_key.store_keys
-    panes = (batch.times - windows.offset_ms) // math.gcd(windows.size_ms, advance)
+    panes = (batch.times - windows.offset_ms) // windows.slot_ms
     panes -= panes.min()
     bound = (int(panes.max()) + 1) * len(names)
     if bound >= _FAR:

@@ -16,7 +16,6 @@ change, which panes would make dearer.
 from __future__ import annotations
 
 import dataclasses
-import math
 import struct
 from typing import Any, cast
 
@@ -26,7 +25,6 @@ from penstock.state.stores.store_view import window_floor
 from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
-from penstock.topologies.operators.aggregates.fold import Aggregation
 from penstock.topologies.operators.base.row_functions import serialize_keys
 from penstock.topologies.operators.columnar.grouping import Entries, window_entries
 from penstock.topologies.operators.windows.window_aggregate import WindowAggregateOperator, WindowAggregateSpec
@@ -48,22 +46,19 @@ class PaneAggregateSpec(WindowAggregateSpec):
         return {**super().details(), "by": "panes and inverse" if len(self.stores) > 2 else "panes"}
 
 
-def pays(request: Aggregation) -> bool:
+def pays(spec: WindowAggregateSpec) -> bool:
     """Whether the aggregation can be, and is better, done by panes."""
-    windows = request.windows
-    overlap = isinstance(windows, HoppingWindows) and windows.advance_ms < windows.size_ms
-    return overlap and request.emission == "on_close" and request.fold.merge is not None
+    return spec.windows.overlapping and spec.emission == "on_close" and spec.fold.merge is not None
 
 
 def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:
     """The same operator by panes."""
     windows = cast(HoppingWindows, spec.windows)
     store = spec.store
-    width_ms = math.gcd(windows.size_ms, windows.advance_ms)
     panes = dataclasses.replace(
         store,
         name=f"{store.name}-panes",
-        window_size_ms=width_ms,
+        window_size_ms=windows.slot_ms,
         retention_ms=windows.horizon_ms + windows.advance_ms if windows.horizon_ms else None,
     )
     stores = [store, panes]
@@ -83,7 +78,7 @@ class PaneAggregateOperator(WindowAggregateOperator):
         self._state = ctx.state(spec.stores[1].name)
         self._size = windows.size_ms
         self._advance_ms = windows.advance_ms
-        self._width_ms = math.gcd(windows.size_ms, windows.advance_ms)
+        self._width_ms = windows.slot_ms
         self._offset_ms = windows.offset_ms
         self._first = windows.offset_ms % windows.advance_ms
         """The start of the first window."""

@@ -11,7 +11,6 @@ A record goes into all its windows or, when a function of the user's raises for 
 from __future__ import annotations
 
 import dataclasses
-import math
 import struct
 from collections.abc import Sequence
 from itertools import chain, repeat
@@ -38,7 +37,7 @@ from penstock.topologies.operators.columnar.hopping import (
     spread_columns,
 )
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateOperator, ClosingAggregateSpec
-from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
+from penstock.topologies.windows import NO_WINDOW_MS, HoppingWindows, SpanWindows
 
 _START = struct.Struct(">q")
 LATE_PORT = 1
@@ -53,24 +52,12 @@ class WindowAggregateSpec(ClosingAggregateSpec):
     windows: SpanWindows
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        reason = None if _in_columns(self.windows) else "its windows are neither tumbling nor hopping ones"
+        reason = None if self.windows.slot_ms is not None else "its windows are neither tumbling nor hopping ones"
         return self.way_of_columns(reason, out[1] if len(out) > 1 else None)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        if isinstance(self.windows, HoppingWindows):
-            return HoppingAggregateOperator(ctx, self)
-        return WindowAggregateOperator(ctx, self)
-
-
-def _in_columns(windows: SpanWindows) -> bool:
-    """Whether the windows of whole columns of timestamps can be found at once."""
-    return isinstance(windows, (TumblingWindows, HoppingWindows))
-
-
-def _aligned(windows: SpanWindows) -> bool:
-    """Whether windows start at multiples of their size."""
-    return isinstance(windows, TumblingWindows) and windows.offset_ms == 0
+        return (HoppingAggregateOperator if self.windows.overlapping else WindowAggregateOperator)(ctx, self)
 
 
 class WindowAggregateOperator(ClosingAggregateOperator):
@@ -80,8 +67,8 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         super().__init__(ctx, spec)
         self.close_by(spec.windows, spec.clock, spec.input_times())
         self._size_ms = spec.windows.length_ms
-        self._aligned = _aligned(spec.windows)
-        self.in_columns = self.in_columns and _in_columns(spec.windows)
+        self._aligned = spec.windows.epoch_aligned
+        self.in_columns = self.in_columns and spec.windows.slot_ms is not None
         self._retention_ms = spec.store.retention_ms or FOREVER_MS
         self._late_port = len(spec.out_ports) > 1
         self.looks_back = spec.emission == "on_close"
@@ -109,14 +96,14 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         floor = self.floor
         if min(starts) >= floor:
             return starts, None
-        late = [_OUTSIDE < s < floor for s in starts]
+        late = [NO_WINDOW_MS < s < floor for s in starts]
         self.report_late(batch, late)
-        self.ctx.dropped("outside", starts.count(_OUTSIDE))
+        self.ctx.dropped("outside", starts.count(NO_WINDOW_MS))
         places = [i for i, s in enumerate(starts) if s >= floor]
         return [starts[i] for i in places], places
 
     def _all_starts(self, timestamps: list[int]) -> list[int]:
-        """The start of each timestamp's window; ``_OUTSIDE`` without one."""
+        """The start of each timestamp's window; ``NO_WINDOW_MS`` without one."""
         if self._aligned:
             size = self._size_ms
             assert size is not None
@@ -127,7 +114,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
             if not low <= ts < high:
                 found = self._windows.assign(ts)
                 if not found:
-                    starts.append(_OUTSIDE)
+                    starts.append(NO_WINDOW_MS)
                     continue
                 low, high = found[0]
             starts.append(low)
@@ -164,20 +151,22 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
         """Take a batch's columns, if that can be done; what is left to be taken one by one."""
-        windows = self._windows
-        assert isinstance(windows, TumblingWindows)
-        starts = batch.times - (batch.times - windows.offset_ms) % windows.size_ms
-        late = starts < self.floor
+        starts, step_ms = self._windows.starts_of(batch.times), self._windows.step_ms
+        if starts is None or step_ms is None:
+            return batch
+        closed = starts < self.floor
         kept: Batch = batch
-        if late.any():
-            kept, starts = batch.where(~late), starts[~late]
-        self.report_late(batch, late)
+        if closed.any():
+            outside = starts == NO_WINDOW_MS
+            self.report_late(batch, closed & ~outside)
+            self.ctx.dropped("outside", int(outside.sum()))
+            kept, starts = batch.where(~closed), starts[~closed]
         if not len(kept):
             return None
         assert isinstance(kept, ColumnBatch)
         if int(starts.min()) < 0:
             return kept
-        found = window_entries(kept, self._key_serde, starts, windows.size_ms)
+        found = window_entries(kept, self._key_serde, starts, step_ms)
         return None if found is not None and self.take_columns(kept, found, windowed=True) else kept
 
     def take(self, port: int, batch: Batch) -> None:
@@ -224,10 +213,6 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         return None
 
 
-_OUTSIDE = -(1 << 62)
-"""In place of a start: no window."""
-
-
 class _RowFailedError(Exception):
     """A row failed, and others of its record may have gone before it."""
 
@@ -237,9 +222,8 @@ class HoppingAggregateOperator(WindowAggregateOperator):
 
     def __init__(self, ctx: OperatorContext, spec: WindowAggregateSpec) -> None:
         super().__init__(ctx, spec)
-        assert isinstance(spec.windows, HoppingWindows)
-        self._slot_ms = math.gcd(spec.windows.size_ms, spec.windows.advance_ms)
-        self._offset_ms = spec.windows.offset_ms
+        self._hopping = cast(HoppingWindows, spec.windows)
+        self._offset_ms, self._slot_ms = self._hopping.offset_ms, self._hopping.slot_ms
         self._trying = False
 
     def _slots(self, timestamps: list[int]) -> list[int]:
@@ -258,8 +242,7 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         return [p + k for slot, k in zip(slots, keys, strict=True) for p in prefixes[slot]]
 
     def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
-        windows, left = self._windows, cast(Batch, batch)
-        assert isinstance(windows, HoppingWindows)
+        windows, left = self._hopping, cast(Batch, batch)
         found = opened(windows, batch.times, self.floor)
         if found is None:
             return batch

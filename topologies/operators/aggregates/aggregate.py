@@ -19,7 +19,7 @@ from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.count_store import CountStoreView, tallies
 from penstock.state.stores.store import StoreSpec
-from penstock.topologies.columnar.column_parts import key_bytes, worth_columns
+from penstock.topologies.columnar.column_parts import key_bytes
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -151,15 +151,18 @@ class AggregateOperator(Operator):
         """The keys of emitted records, from the store's keys and the input records'."""
         return keys
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if not self.in_columns or batch.key_column is None:
+            return batch
+        usable = self.usable(batch)
+        assert isinstance(usable, ColumnBatch)
+        if not len(usable) or self._tallied(usable):
+            return None
+        found = entries_of(usable, self._key_serde)
+        return None if found is not None and self.fold_columns(usable, found, windowed=False) else usable
+
     def process(self, port: int, batch: Batch) -> None:
-        batch = self.usable(batch)
-        if self.in_columns and worth_columns(batch) and self._tallied(batch):
-            return
-        if self.in_columns and worth_columns(batch):
-            found = entries_of(batch, self._key_serde)
-            if found is not None and self.take_columns(batch, found, windowed=False):
-                return
-        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
+        keys, batch = serialize_keys(self.ctx, self.usable(batch), self._key_serde)
         if keys:
             self.apply(port, batch, keys)
 
@@ -180,7 +183,7 @@ class AggregateOperator(Operator):
             counts = numbers.array
         return keys is not None and state.count(keys.data, keys.offsets, batch.times, counts)
 
-    def take_columns(self, batch: ColumnBatch, found: Entries, *, windowed: bool) -> bool:
+    def fold_columns(self, batch: ColumnBatch, found: Entries, *, windowed: bool) -> bool:
         """Take records by their entries where ``in_columns``; ``False``: nothing was done, they must be taken one by one."""
         if self._columns is not None:
             return self._fold_columns(batch, found, self._columns)

@@ -38,7 +38,6 @@ def counts_by_span(
     out: list[SpanCounts] = []
     for span, inside in spans:
         part = batch if inside is None else batch.where(inside)
-        assert isinstance(part, ColumnBatch)
         found = entries_of(part, serde)
         if found is None:
             return None

@@ -32,7 +32,6 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.state.serdes.serde import BYTES, STRING, Serde
-from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Emission, Operator, OperatorContext, OperatorSpec
@@ -96,10 +95,7 @@ class CombineSpec(OperatorSpec):
 
 
 class CombineOperator(Operator):
-    """Sends what is held before a record that would close a window of it, and at commits. ``in_columns``: whether batches of
-    columns may be taken at once."""
-
-    in_columns = True
+    """Sends what is held before a record that would close a window of it, and at commits."""
 
     def __init__(self, ctx: OperatorContext, spec: CombineSpec) -> None:
         super().__init__(ctx)
@@ -118,12 +114,19 @@ class CombineOperator(Operator):
 
     # -- records -------------------------------------------------------------------------------------------------
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if batch.key_column is None or not isinstance(self._partials, CountPartials):
+            return batch
+        usable = without_nulls(self.ctx, batch, "value")
+        assert isinstance(usable, ColumnBatch)
+        if not len(usable) or not self._counted(usable, self._partials):
+            return usable
+        if self._partials.held > HELD_MAX:
+            self.send(int(usable.orders[-1]))
+        return None
+
     def process(self, port: int, batch: Batch) -> None:
         batch = without_nulls(self.ctx, batch, "value")
-        if worth_columns(batch) and batch.key_column is not None and self._taken_in_columns(batch):
-            if self._partials.held > HELD_MAX:
-                self.send(int(batch.orders[-1]))
-            return
         keys, batch = self._grouping_keys(self._partials.readable(batch))
         if not keys:
             return
@@ -131,11 +134,8 @@ class CombineOperator(Operator):
         if self._partials.held > HELD_MAX or self._partials.folded > FOLDED_MAX:
             self.send(batch.order[-1])
 
-    def _taken_in_columns(self, batch: ColumnBatch) -> bool:
+    def _counted(self, batch: ColumnBatch, partials: CountPartials) -> bool:
         """Count a batch's columns, if that can be done: nothing has to be sent between its records then."""
-        partials = self._partials
-        if not self.in_columns or not isinstance(partials, CountPartials):
-            return False
         latest_ms = int(batch.times.max())
         span = self._span_of(int(batch.times.min()))
         if latest_ms < span.high:
@@ -226,13 +226,14 @@ def _bounds(batch: Batch) -> tuple[int, int]:
 class WatermarkCombineOperator(CombineOperator):
     """Sends what is held also before the topic's readers are told of a watermark that passes it by."""
 
-    in_columns = False
-
     def __init__(self, ctx: OperatorContext, spec: CombineSpec) -> None:
         super().__init__(ctx, spec)
         self._windows = spec.windows
         self._place = 0
         """The first place of the batch whose watermark was not seen yet."""
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return batch  # watermarks stand between its records
 
     def take(self, keys: list[Any], batch: Batch) -> None:
         order, stride = batch.order, self.ctx.time.stride

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from penstock.topologies.columnar.column_parts import nulls_of, worth_columns
+from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
@@ -17,7 +17,7 @@ from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend, Field, Header, Input, StructOf, walk
 from penstock.topologies.expressions.types import DataType, schema_of
 from penstock.topologies.expressions.vectors import PRESENCE, Vectors
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Mask, StructColumn
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, NO_COLUMNS, InputMode, RequiredColumns
@@ -82,12 +82,12 @@ class MaskOf:
     def __init__(self, fn: ExpressionFunction) -> None:
         self._vectors = Vectors.of(fn)
 
-    def __call__(self, batch: Batch) -> Mask | None:
-        return self._vectors.mask(batch) if worth_columns(batch) else None
+    def __call__(self, batch: ColumnBatch) -> Mask | None:
+        return self._vectors.mask(batch)
 
-    def failing(self, batch: Batch) -> Mask | None:
+    def failing(self, batch: ColumnBatch) -> Mask | None:
         """The rows on which the function fails, as far as it is known."""
-        return self._vectors.failing(batch) if worth_columns(batch) else None
+        return self._vectors.failing(batch)
 
 
 def mask_of(fn: Any) -> MaskOf | None:
@@ -98,16 +98,16 @@ def mask_of(fn: Any) -> MaskOf | None:
 class ColumnarStep(Protocol):
     """A function over columns: a mask, or new keys or values, of a batch; ``None``: by rows."""
 
-    def __call__(self, batch: Batch) -> Any:
+    def __call__(self, batch: ColumnBatch) -> Any:
         """What it gives."""
 
-    def failing(self, batch: Batch) -> Mask | None:
+    def failing(self, batch: ColumnBatch) -> Mask | None:
         """Those rows; ``None``: none, or there is no telling."""
 
 
 def by_columns(
     ctx: OperatorContext,
-    batch: Batch,
+    batch: ColumnBatch,
     form: ColumnarStep | None,
     emit: Callable[[Batch, Any], None],
     fn: Callable[..., Any],
@@ -115,14 +115,12 @@ def by_columns(
 ) -> Batch | None:
     """``emit`` the batch with what the form gives, less the rows on which ``fn``, of what it is ``given``, fails: they meet
     the policy. Returns what is left for the rows: the batch, or the rest of it; ``None``: nothing."""
-    if form is None or not worth_columns(batch):
+    if form is None:
         return batch
     found = form(batch)
-    if found is None:
-        left = _without_failing(ctx, batch, form, fn, given)
-        found = None if left is None else form(left)
-        if left is not None:
-            batch = left
+    if found is None and (left := _without_failing(ctx, batch, form, fn, given)) is not None:
+        batch = left
+        found = form(batch) if len(batch) else None
     if found is None:
         return batch
     emit(batch, found)
@@ -131,11 +129,11 @@ def by_columns(
 
 def _without_failing(
     ctx: OperatorContext,
-    batch: Batch,
+    batch: ColumnBatch,
     form: ColumnarStep,
     fn: Callable[..., Any],
     given: Callable[[Batch], tuple[Sequence[Any], ...]],
-) -> Batch | None:
+) -> ColumnBatch | None:
     """The batch without the rows that fail; ``None``: it is not known which, and nothing was done."""
     failing = form.failing(batch)
     if failing is None:
@@ -167,11 +165,11 @@ def branch_way(predicates: Sequence[Any], out: Sequence[RequiredColumns]) -> Inp
     return InputMode(needed)
 
 
-def ports_of(predicates: Sequence[Any]) -> Callable[[Batch], list[Mask] | None] | None:
+def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | None] | None:
     """The mask of each port, one more than there are predicates, which is of the rest."""
     masks = [mask_of(p) for p in predicates]
 
-    def ports(batch: Batch) -> list[Mask] | None:
+    def ports(batch: ColumnBatch) -> list[Mask] | None:
         out: list[Mask] = []
         left: Mask = np.ones(len(batch), np.bool_)
         for mask in masks:
@@ -272,12 +270,12 @@ class _Single:
     def __init__(self, fn: ExpressionFunction) -> None:
         self._vectors = Vectors.of(fn)
 
-    def __call__(self, batch: Batch) -> Column | None:
-        return self._vectors.column(batch) if worth_columns(batch) else None
+    def __call__(self, batch: ColumnBatch) -> Column | None:
+        return self._vectors.column(batch)
 
-    def failing(self, batch: Batch) -> Mask | None:
+    def failing(self, batch: ColumnBatch) -> Mask | None:
         """The rows on which the function fails, as far as it is known."""
-        return self._vectors.failing(batch) if worth_columns(batch) else None
+        return self._vectors.failing(batch)
 
 
 class _Structs:
@@ -290,9 +288,7 @@ class _Structs:
         self._build = _builder([n for n, _ in fields], python)
         self._null_kept = null_kept
 
-    def __call__(self, batch: Batch) -> Column | None:
-        if not worth_columns(batch):
-            return None
+    def __call__(self, batch: ColumnBatch) -> Column | None:
         absent: Mask | None = None
         if self._null_kept:
             if batch.value_column is None:
@@ -306,9 +302,9 @@ class _Structs:
             made[name] = column
         return StructColumn(made, self._build, absent)
 
-    def failing(self, batch: Batch) -> Mask | None:
+    def failing(self, batch: ColumnBatch) -> Mask | None:
         """The rows on which the function fails, as far as it is known."""
-        if not worth_columns(batch) or batch.value_column is None:
+        if batch.value_column is None:
             return None
         absent = nulls_of(batch.value_column) if self._null_kept else None
         return either(*(vectors.failing(batch, absent) for _, vectors in self._fields))

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from penstock.topologies.expressions.row_function import OfRecord
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Mask
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND, EdgeKind
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
@@ -64,15 +64,14 @@ class _FilterOperator(Operator):
         self._spec = spec
         self._mask = columnar.mask_of(spec.fn)
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return columnar.by_columns(self.ctx, batch, self._mask, self._keep, self._spec.fn, self._given)
+
     def process(self, port: int, batch: Batch) -> None:
-        fn = self._spec.fn
-        rest = columnar.by_columns(self.ctx, batch, self._mask, self._keep, fn, self._given)
-        if rest is None:
-            return
-        mask, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
+        mask, batch = map_rows(self.ctx, batch, self._spec.fn, *self._given(batch))
         if self._spec.negate:
             mask = [not m for m in mask]
-        self.ctx.emit(rest.where(mask))
+        self.ctx.emit(batch.where(mask))
 
     def _keep(self, batch: Batch, mask: Mask) -> None:
         self.ctx.emit(batch.where(~mask if self._spec.negate else mask))
@@ -106,12 +105,12 @@ class _MapValuesOperator(Operator):
         self._spec = spec
         self._column = columnar.values_of(spec.fn)
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return columnar.by_columns(self.ctx, batch, self._column, self._replace, self._spec.fn, self._given)
+
     def process(self, port: int, batch: Batch) -> None:
-        fn = self._spec.fn
-        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, fn, self._given)
-        if rest is not None:
-            values, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
-            self._replace(rest, values)
+        values, batch = map_rows(self.ctx, batch, self._spec.fn, *self._given(batch))
+        self._replace(batch, values)
 
     def _replace(self, batch: Batch, values: list[Any] | Column) -> None:
         self.ctx.emit(batch.replace(values=values))
@@ -180,11 +179,12 @@ class _SelectKeyOperator(Operator):
         self._fn = spec.fn
         self._column = columnar.keys_of(spec.fn)
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return columnar.by_columns(self.ctx, batch, self._column, self._replace, self._fn, self._given)
+
     def process(self, port: int, batch: Batch) -> None:
-        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, self._fn, self._given)
-        if rest is not None:
-            keys, rest = map_rows(self.ctx, rest, self._fn, *self._given(rest))
-            self._replace(rest, keys)
+        keys, batch = map_rows(self.ctx, batch, self._fn, *self._given(batch))
+        self._replace(batch, keys)
 
     def _replace(self, batch: Batch, keys: list[Any] | Column) -> None:
         self.ctx.emit(batch.replace(keys=keys))
@@ -229,12 +229,14 @@ class _FlatMapOperator(Operator):
         if not spec.values_only:
             self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
 
-    def process(self, port: int, batch: Batch) -> None:
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         found = None if self._words is None else self._words(batch)
-        if found is not None:
-            if len(found):
-                self.ctx.emit(found)
-            return
+        if found is None:
+            return batch
+        self.ctx.emit(found)
+        return None
+
+    def process(self, port: int, batch: Batch) -> None:
         columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
         children, batch = map_rows(self.ctx, batch, self._fn, *columns)
         if not set(map(type, children)) <= {list, tuple}:
@@ -312,12 +314,15 @@ class _BranchOperator(Operator):
         self._port_of = port_of
         self._masks = columnar.ports_of(predicates)
 
-    def process(self, port: int, batch: Batch) -> None:
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         masks = None if self._masks is None else self._masks(batch)
-        if masks is not None:
-            for number, mask in zip(range(self._ports), masks, strict=False):
-                self.ctx.emit(batch.where(mask), number)
-            return
+        if masks is None:
+            return batch
+        for number, mask in zip(range(self._ports), masks, strict=False):
+            self.ctx.emit(batch.where(mask), number)
+        return None
+
+    def process(self, port: int, batch: Batch) -> None:
         ports, batch = map_rows(self.ctx, batch, self._port_of, batch.keys, batch.values)
         for number in range(self._ports):
             self.ctx.emit(batch.where([p == number for p in ports]), number)

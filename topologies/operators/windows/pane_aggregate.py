@@ -22,7 +22,6 @@ from typing import Any, cast
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import window_floor
-from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operators.base.row_functions import serialize_keys
@@ -104,18 +103,19 @@ class PaneAggregateOperator(WindowAggregateOperator):
         offset, width = self._offset_ms, self._width_ms
         return [ts - (ts - offset) % width for ts in timestamps]
 
-    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if not self.in_columns or batch.key_column is None:
+            return batch
         offset, width = self._offset_ms, self._width_ms
         starts = batch.times - (batch.times - offset) % self._advance_ms
         closed = starts < self.floor
-        kept: Batch = batch
+        kept = batch
         if closed.any():
             self.report_late(batch, closed & (starts >= self._first))
             self.ctx.dropped("outside", int((starts < self._first).sum()))
             kept = batch.where(~closed)
         if not len(kept):
             return None
-        assert isinstance(kept, ColumnBatch)
         panes = kept.times - (kept.times - offset) % width
         if int(panes.min()) < 0:
             return kept
@@ -123,11 +123,6 @@ class PaneAggregateOperator(WindowAggregateOperator):
         return None if found is not None and self.columns_into_panes(kept, found) else kept
 
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and worth_columns(batch):
-            left = self._left_of_columns(batch)
-            if left is None:
-                return
-            batch = left
         offset, advance = self._offset_ms, self._advance_ms
         starts = [ts - (ts - offset) % advance for ts in batch.timestamps]
         if min(starts) < self.floor:
@@ -145,7 +140,7 @@ class PaneAggregateOperator(WindowAggregateOperator):
 
     def columns_into_panes(self, batch: ColumnBatch, found: Entries) -> bool:
         """The same of columns, by entry; ``False``: nothing was done."""
-        return self.take_columns(batch, found, windowed=True)
+        return self.fold_columns(batch, found, windowed=True)
 
     # -- closing -------------------------------------------------------------------------------------------------
 

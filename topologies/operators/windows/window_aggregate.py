@@ -20,7 +20,6 @@ import numpy as np
 
 from penstock.state.log import Windowed
 from penstock.state.stores.store_view import window_floor
-from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Mask
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
@@ -149,13 +148,14 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     # -- records and closing -------------------------------------------------------------------------------------
 
-    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
-        """Take a batch's columns, if that can be done; what is left to be taken one by one."""
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if not self.in_columns or batch.key_column is None:
+            return batch
         starts, step_ms = self._windows.starts_of(batch.times), self._windows.step_ms
         if starts is None or step_ms is None:
             return batch
         closed = starts < self.floor
-        kept: Batch = batch
+        kept = batch
         if closed.any():
             outside = starts == NO_WINDOW_MS
             self.report_late(batch, closed & ~outside)
@@ -163,18 +163,12 @@ class WindowAggregateOperator(ClosingAggregateOperator):
             kept, starts = batch.where(~closed), starts[~closed]
         if not len(kept):
             return None
-        assert isinstance(kept, ColumnBatch)
         if int(starts.min()) < 0:
             return kept
         found = window_entries(kept, self._key_serde, starts, step_ms)
-        return None if found is not None and self.take_columns(kept, found, windowed=True) else kept
+        return None if found is not None and self.fold_columns(kept, found, windowed=True) else kept
 
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and worth_columns(batch):
-            left = self._left_of_columns(batch)
-            if left is None:
-                return
-            batch = left
         starts, places = self._starts(batch)
         if places is not None:
             batch = batch.pick(places)
@@ -241,8 +235,10 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         prefixes = {slot: list(map(_START.pack, some)) for slot, some in self._windows_of(slots).items()}
         return [p + k for slot, k in zip(slots, keys, strict=True) for p in prefixes[slot]]
 
-    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
-        windows, left = self._hopping, cast(Batch, batch)
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if not self.in_columns or batch.key_column is None:
+            return batch
+        windows, left = self._hopping, batch
         found = opened(windows, batch.times, self.floor)
         if found is None:
             return batch
@@ -256,7 +252,6 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         most = most_records(windows)
         for start in range(0, len(left), most):
             piece = left.slice(start, start + most)
-            assert isinstance(piece, ColumnBatch)
             groups = spread(piece, self._key_serde, windows, found.at(slice(start, start + most)))
             if groups is None or not self._take_spread(piece, groups):
                 return left.slice(start, len(left))
@@ -285,11 +280,6 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         return True
 
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and worth_columns(batch):
-            left = self._left_of_columns(batch)
-            if left is None:
-                return
-            batch = left
         slots = self._slots(batch.timestamps)
         windows = self._windows_of(slots)
         floor = self.floor

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from penstock.topologies.columnar.column_parts import by_columns_or_rows
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
@@ -104,6 +105,10 @@ class ClosingAggregateOperator(AggregateOperator):
         """Records that meet the present floor; in processing time their timestamps are that."""
         raise AssertionError(type(self).__name__)
 
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        """The same by columns, as ``process_columns`` has it."""
+        return batch
+
     def closed(self, before: int, order: int) -> None:
         """The floor has moved up from ``before``; ``order`` is for what is emitted."""
         raise AssertionError(type(self).__name__)
@@ -140,6 +145,9 @@ class ClosingAggregateOperator(AggregateOperator):
 
     # -- for the engine ------------------------------------------------------------------------------------------
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return batch  # it is cut where the floor moves, and its pieces go by columns
+
     def process(self, port: int, batch: Batch) -> None:
         if self._clock == "wall":
             self._move(self.ctx.time.wall_ms, _order_at(batch, 0))
@@ -154,7 +162,10 @@ class ClosingAggregateOperator(AggregateOperator):
         elif self._clock == "watermark":
             self._by_watermark(port, batch)
         else:
-            self.take(port, batch)
+            self._hand_on(port, batch)
+
+    def _hand_on(self, port: int, batch: Batch) -> None:
+        by_columns_or_rows(self.take_columns, self.take, port, batch)
 
     def stamped(self, batch: Batch) -> Batch:
         """The records with the timestamps that their windows are found by."""
@@ -174,12 +185,12 @@ class ClosingAggregateOperator(AggregateOperator):
             start = 0
             for i, ts in self._moves(times):
                 if i > start:
-                    self.take(port, batch.slice(start, i))
+                    self._hand_on(port, batch.slice(start, i))
                 self._move(ts, _order_at(batch, i))
                 start = i
             batch = batch.slice(start, len(times))
         self._move(latest, _order_at(batch, 0))
-        self.take(port, batch)
+        self._hand_on(port, batch)
 
     def _by_time_of_input(self, port: int, batch: Batch, times: InputTimes) -> None:
         """By the stream time of the records' own input. ``stream_time_ms`` is the highest of all between the calls."""
@@ -219,7 +230,7 @@ class ClosingAggregateOperator(AggregateOperator):
             self._show_until(order[start] // stride)
             moves = bisect_left(marks, self._limit_ms - 1, self._place)
             stop = bisect_left(order, (moves + 1) * stride, start)
-            self.take(port, batch.slice(start, stop))
+            self._hand_on(port, batch.slice(start, stop))
             start = stop
 
     def _show_until(self, place: int) -> None:

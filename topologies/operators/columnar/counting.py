@@ -1,4 +1,4 @@
-"""Counting on columns: one step per entry of the store, whatever the number of records."""
+"""Every update of counts, as columns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.topologies.columnar.kernels import counted_so_far, highest_so_far, summed
+from penstock.topologies.columnar.kernels import counted_so_far, highest_so_far
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Column, Ints, NumberColumn
 from penstock.topologies.operators.columnar.grouping import Entries
@@ -19,41 +18,15 @@ OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 """The keys of emitted records, from store keys and the records' keys."""
 
 
-def add_counts(state: KeyValueStoreView, found: Entries, counts: list[int], latest: Ints) -> None:
-    """Count records of entries that are loaded: so many of each, the highest timestamp of which is ``latest``."""
-    entries, dirty = state.entries, state.dirty
-    for key, records, ts in zip(found.store_keys, counts, latest.tolist(), strict=True):
-        entry = entries[key]
-        if entry is not None:
-            count, entry_ts = entry
-            records += count
-            if entry_ts > ts:
-                ts = entry_ts
-        entries[key] = (records, ts)
-        dirty[key] = ts
-
-
-def sums_of(batch: ColumnBatch, found: Entries) -> list[int] | None:
-    """The sum of each entry's values, which are numbers of records; ``None``, also for a sum of more than 64
-    bits: row by row."""
-    column = batch.value_column
-    if not isinstance(column, NumberColumn) or column.array.dtype != np.int64 or column.nulls is not None:
-        return None
-    sums = summed(found.groups, column.array)
-    return None if sums is None else sums.tolist()
-
-
-def counted_updates(
-    batch: ColumnBatch, found: Entries, before: list[Any], out_keys: OutKeys, *, windowed: bool
-) -> ColumnBatch:
+def counted_updates(batch: ColumnBatch, found: Entries, before: list[Any], out_keys: OutKeys | None) -> ColumnBatch:
     """Every update of the counts of a batch: the records with their key's count up to them. ``before``: the store's
-    entries."""
+    entries. ``out_keys``: ``None`` where the records keep their keys."""
     latest = highest_so_far(found.groups, batch.times)
     counts = [0 if e is None else e[0] for e in before]
     times = np.array([-1 if e is None else e[1] for e in before], np.int64)
     numbers = found.groups.numbers
     keys: list[Any] | Column
-    if windowed:
+    if out_keys is not None:
         keys = CodedColumn(numbers.astype(np.int32), out_keys(found.store_keys, found.keys))
     else:
         assert batch.key_column is not None

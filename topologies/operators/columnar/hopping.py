@@ -15,8 +15,7 @@ from penstock.state.serdes.serde import Serde
 from penstock.topologies.columnar.kernels import Groups, grouped, highest, summed
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Ints, Mask, NumberColumn, Places
-from penstock.topologies.operators.columnar.counting import sums_of
-from penstock.topologies.operators.columnar.grouping import Entries, entries_of
+from penstock.topologies.operators.columnar.grouping import Entries, entries_of, sums_of
 from penstock.topologies.windows import HoppingWindows
 
 _START = struct.Struct(">q")
@@ -70,11 +69,9 @@ class Spread(NamedTuple):
         return self.entries.latest(highest(self.groups, times)[self.of_group])
 
     def sums(self, batch: ColumnBatch, *, of_values: bool) -> list[int] | None:
-        """How many records each entry has, or the sum of their values, which are numbers of records. ``None``: row by
-        row."""
+        """See ``Touched``."""
         if of_values:
-            known = Entries(self.groups, [b""] * len(self.sizes), self.entries.by_key, None)
-            found = sums_of(batch, known)
+            found = sums_of(batch, self.groups)
         else:
             found = np.bincount(self.groups.numbers, minlength=len(self.sizes)).tolist()
         sums = None if found is None else summed(self.entries.groups, np.array(found, np.int64)[self.of_group])

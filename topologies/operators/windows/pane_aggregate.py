@@ -74,7 +74,7 @@ class PaneAggregateOperator(WindowAggregateOperator):
         super().__init__(ctx, spec)
         windows = cast(HoppingWindows, spec.windows)
         self._results = ctx.state(spec.stores[0].name)
-        self._state = ctx.state(spec.stores[1].name)
+        self.fold_in(spec, ctx.state(spec.stores[1].name))
         self._size = windows.size_ms
         self._advance_ms = windows.advance_ms
         self._width_ms = windows.slot_ms
@@ -104,7 +104,7 @@ class PaneAggregateOperator(WindowAggregateOperator):
         return [ts - (ts - offset) % width for ts in timestamps]
 
     def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if not self.in_columns or batch.key_column is None:
+        if self._columns is None or batch.key_column is None:
             return batch
         offset, width = self._offset_ms, self._width_ms
         starts = batch.times - (batch.times - offset) % self._advance_ms
@@ -140,7 +140,7 @@ class PaneAggregateOperator(WindowAggregateOperator):
 
     def columns_into_panes(self, batch: ColumnBatch, found: Entries) -> bool:
         """The same of columns, by entry; ``False``: nothing was done."""
-        return self.fold_columns(batch, found, windowed=True)
+        return self.fold_columns(batch, found)
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -24,17 +24,11 @@ from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Mask
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operators.aggregates.folds.strategy import Changes
 from penstock.topologies.operators.base.row_functions import serialize_keys
-from penstock.topologies.operators.columnar.counting import counted_updates
+from penstock.topologies.operators.columnar.counting import OutKeys
 from penstock.topologies.operators.columnar.grouping import window_entries
-from penstock.topologies.operators.columnar.hopping import (
-    Spread,
-    most_records,
-    opened,
-    spread,
-    spread_batch,
-    spread_columns,
-)
+from penstock.topologies.operators.columnar.hopping import most_records, opened, spread
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateOperator, ClosingAggregateSpec
 from penstock.topologies.windows import NO_WINDOW_MS, HoppingWindows, SpanWindows
 
@@ -64,14 +58,11 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     def __init__(self, ctx: OperatorContext, spec: WindowAggregateSpec) -> None:
         super().__init__(ctx, spec)
-        self.close_by(spec.windows, spec.clock, spec.input_times())
+        self.close_by(spec, spec.windows)
         self._size_ms = spec.windows.length_ms
         self._aligned = spec.windows.epoch_aligned
-        self.in_columns = self.in_columns and spec.windows.slot_ms is not None
         self._retention_ms = spec.store.retention_ms or FOREVER_MS
         self._late_port = len(spec.out_ports) > 1
-        self.looks_back = spec.emission == "on_close"
-        self.mute = self.looks_back
         at_zero = spec.windows.assign(0)
         self._first_start = min(at_zero[0][0], 0) if at_zero else 0
         """The start of what is stored under start 0."""
@@ -146,10 +137,13 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         ends = {start: self._windows.end_of(real[start]) for start in real}
         return [Windowed(key, real[start], ends[start]) for key, start in zip(keys, starts, strict=True)]
 
+    def out_keys_of_columns(self) -> OutKeys:
+        return self.out_keys
+
     # -- records and closing -------------------------------------------------------------------------------------
 
     def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if not self.in_columns or batch.key_column is None:
+        if self._columns is None or batch.key_column is None:
             return batch
         starts, step_ms = self._windows.starts_of(batch.times), self._windows.step_ms
         if starts is None or step_ms is None:
@@ -166,7 +160,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         if int(starts.min()) < 0:
             return kept
         found = window_entries(kept, self._key_serde, starts, step_ms)
-        return None if found is not None and self.fold_columns(kept, found, windowed=True) else kept
+        return None if found is not None and self.fold_columns(kept, found) else kept
 
     def take(self, port: int, batch: Batch) -> None:
         starts, places = self._starts(batch)
@@ -181,7 +175,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
             self.apply(port, kept, self._store_keys(starts, keys))
 
     def closed(self, before: int, order: int) -> None:
-        if self.looks_back and self.ctx.has_consumers:
+        if self._on_close and self.ctx.has_consumers:
             self.emit_closed(max(before, 0), max(self.floor, 0), order)
         self._expire()
 
@@ -199,7 +193,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         self.ctx.emit(self.shown(out))
 
     def next_wall_ms(self) -> int | None:
-        if not self.looks_back or self._clock != "wall":
+        if not self._on_close or self._clock != "wall":
             return None
         for key, _, _ in self._state.range(_START.pack(max(self.floor, 0))):
             start = _START.unpack_from(key)[0] or self._first_start
@@ -211,6 +205,10 @@ class _RowFailedError(Exception):
     """A row failed, and others of its record may have gone before it."""
 
 
+def _undone(batch: Batch, index: int, error: Exception) -> None:
+    raise _RowFailedError from error
+
+
 class HoppingAggregateOperator(WindowAggregateOperator):
     """Windows that overlap: several for each record."""
 
@@ -218,7 +216,6 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         super().__init__(ctx, spec)
         self._hopping = cast(HoppingWindows, spec.windows)
         self._offset_ms, self._slot_ms = self._hopping.offset_ms, self._hopping.slot_ms
-        self._trying = False
 
     def _slots(self, timestamps: list[int]) -> list[int]:
         """Timestamps of one slot have the same windows."""
@@ -236,7 +233,7 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         return [p + k for slot, k in zip(slots, keys, strict=True) for p in prefixes[slot]]
 
     def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if not self.in_columns or batch.key_column is None:
+        if self._columns is None or batch.key_column is None:
             return batch
         windows, left = self._hopping, batch
         found = opened(windows, batch.times, self.floor)
@@ -253,31 +250,9 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         for start in range(0, len(left), most):
             piece = left.slice(start, start + most)
             groups = spread(piece, self._key_serde, windows, found.at(slice(start, start + most)))
-            if groups is None or not self._take_spread(piece, groups):
+            if groups is None or not self.fold_columns(piece, groups):
                 return left.slice(start, len(left))
         return None
-
-    def _take_spread(self, batch: ColumnBatch, found: Spread) -> bool:
-        """Take records by the entries of all their windows; ``False``: nothing was done."""
-        latest = found.latest(batch.times)
-        if self._columns is not None:
-            columns = self._columns.columns(batch)
-            if columns is None:
-                return False
-            places, entries = found.records()
-            return self.fold_entries(entries, latest, spread_columns(columns, places), self._columns)
-        counts = found.sums(batch, of_values=self._sums)
-        if counts is None:
-            return False
-        state, store_keys = self._state, found.entries.store_keys
-        state.load(store_keys)
-        if self.emits_every:
-            before = list(map(state.entries.__getitem__, store_keys))
-            places, entries = found.records()
-            wide = spread_batch(batch, places)
-            self.ctx.emit(counted_updates(wide, entries, before, self.out_keys, windowed=True))
-        self.add_columns(found.entries, counts, latest)
-        return True
 
     def take(self, port: int, batch: Batch) -> None:
         slots = self._slots(batch.timestamps)
@@ -293,70 +268,47 @@ class HoppingAggregateOperator(WindowAggregateOperator):
             return
         slots = self._slots(batch.timestamps)
         by_record = [[prefix + key for prefix in opened[slot]] for slot, key in zip(slots, keys, strict=True)]
-        self._adder = self._adders[port]
         store_keys = list(chain.from_iterable(by_record))
         self._state.load(store_keys)
-        if not (self._state.immutable and not self._sends_olds and self._fold_wide(batch, by_record, store_keys)):
-            self._fold_all(batch, by_record)
+        self._fold_wide(port, batch, by_record, store_keys)
 
-    def _fold_wide(self, batch: Batch, by_record: list[list[bytes]], store_keys: list[bytes]) -> bool:
-        """The same with a row for each window: fast, and undone when a function of the user's raises for one."""
+    def _fold_wide(self, port: int, batch: Batch, by_record: list[list[bytes]], store_keys: list[bytes]) -> None:
+        """Fold a row for each window of each record; if a function of the user's raises for one, undo that, and fold record
+        by record."""
         counts = map(len, by_record)
         wide = batch.pick(list(chain.from_iterable(map(repeat, range(len(by_record)), counts))))
-        entries = self._state.entries
-        before = {} if self._only_counts else dict(zip(store_keys, map(entries.__getitem__, store_keys), strict=True))
-        self._trying = True
+        changes = self._all_or_none(port, wide, store_keys)
+        if isinstance(changes, _RowFailedError):
+            changes = self._record_by_record(port, batch, wide, by_record)
+        self.done(wide, store_keys, changes)
+
+    def _all_or_none(self, port: int, batch: Batch, store_keys: list[bytes]) -> Changes | _RowFailedError | None:
+        """Fold rows, or none of them if one fails."""
+        entries, before = self._state.entries, {}
+        if self._rows.runs_functions:
+            before = dict(zip(store_keys, map(entries.__getitem__, store_keys), strict=True))
         try:
-            self.apply_loaded(wide, store_keys)
-        except _RowFailedError:
+            return self._rows.fold(port, batch, store_keys, _undone)
+        except _RowFailedError as failed:
             entries.update(before)
-            return False
-        finally:
-            self._trying = False
-        return True
+            return failed
 
-    def row_failed(self, batch: Batch, index: int, error: Exception) -> None:
-        if self._trying:
-            raise _RowFailedError from error
-        super().row_failed(batch, index, error)
-
-    def _fold_all(self, batch: Batch, by_record: list[list[bytes]]) -> None:
-        """Fold each record into all its windows."""
-        values = list(zip(batch.values, batch.timestamps, strict=True)) if self._timed else batch.values
+    def _record_by_record(self, port: int, batch: Batch, wide: Batch, by_record: list[list[bytes]]) -> Changes:
+        """Fold the rows of each record, or none of them if one fails."""
         places: list[int] = []
-        store_keys: list[bytes] = []
-        news: list[Any] = []
-        times: list[int] = []
+        values: list[Any] = []
+        timestamps: list[int] = []
         olds: list[Any] = []
+        at = 0
         for i, some in enumerate(by_record):
-            before = [self._state.entries[store_key] for store_key in some]
-            try:
-                changed = self._changed_by(batch.keys[i], values[i], batch.timestamps[i], before)
-                made = [self._state.entry_of(new, ts) for new, ts in changed]
-            except Exception as exc:  # before anything was written
-                super().row_failed(batch, i, exc)
-                continue
-            for store_key, entry, (_, ts) in zip(some, made, changed, strict=True):
-                self._state.put_entry(store_key, entry, ts)
-            places += [i] * len(some)
-            store_keys += some
-            news += [new for new, _ in changed]
-            times += [ts for _, ts in changed]
-            if self._sends_olds:
-                olds += [None if b is None else b[0] for b in map(self._state.unpack, before)]
-        if not places:
-            return
-        out = batch.pick(places)
-        self.done(out, store_keys, None, news, times, olds if self._sends_olds else None)
-
-    def _changed_by(self, key: Any, value: Any, ts: int, before: list[Any]) -> list[tuple[Any, int]]:
-        """The new aggregate and timestamp of each of a record's windows."""
-        init, adder, unpack = self._init, self._adder, self._state.unpack
-        changed: list[tuple[Any, int]] = []
-        for entry in before:
-            found = unpack(entry)
-            if found is None:
-                changed.append((value if init is None else adder(key, value, init()), ts))
-            else:
-                changed.append((adder(key, value, found[0]), max(ts, found[1])))
-        return changed
+            start, at = at, at + len(some)
+            made = self._all_or_none(port, wide.slice(start, at), some)
+            if isinstance(made, _RowFailedError):
+                assert isinstance(made.__cause__, Exception)
+                self.row_failed(batch, i, made.__cause__)
+            elif made is not None:
+                places += range(start, at)
+                values += made.values
+                timestamps += made.timestamps
+                olds += made.olds or ()
+        return Changes(places, values, timestamps, olds if self._sends_olds else None)

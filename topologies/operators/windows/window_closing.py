@@ -80,16 +80,15 @@ class ClosingAggregateSpec(AggregateSpec):
 
 
 class ClosingAggregateOperator(AggregateOperator):
-    """Subclasses call ``close_by`` and have ``take`` and ``closed``. ``looks_back``: ``closed`` must see the state as it
-    was when the floor moved, so that batches may not be taken over it."""
+    """Subclasses call ``close_by`` and have ``take`` and ``closed``."""
 
-    looks_back = False
-
-    def close_by(self, windows: SpanWindows, clock: ClosingTime, input_times: InputTimes | None = None) -> None:
+    def close_by(self, spec: ClosingAggregateSpec, windows: SpanWindows) -> None:
         """Part of making one."""
         self._windows = windows
-        self._clock = clock
-        self._input_times = input_times
+        self._clock = spec.clock
+        self._input_times = input_times = spec.input_times()
+        self._on_close = spec.emission == "on_close"
+        """``closed`` must see the state as it was when the floor moved, so that batches may not be taken over it."""
         self.input_times_ms = None if input_times is None else input_times.saved
         self._grace_ms = windows.grace_ms
         self.floor = 0
@@ -181,7 +180,7 @@ class ClosingAggregateOperator(AggregateOperator):
     def _by_stream_time(self, port: int, batch: Batch) -> None:
         times: list[int] | Ints = batch.times if isinstance(batch, ColumnBatch) else batch.timestamps
         earliest, latest = (min(times), max(times)) if isinstance(times, list) else (int(times.min()), int(times.max()))
-        if latest >= self._limit_ms and (self.looks_back or not self._all_open(earliest, latest)):
+        if latest >= self._limit_ms and (self._on_close or not self._all_open(earliest, latest)):
             start = 0
             for i, ts in self._moves(times):
                 if i > start:

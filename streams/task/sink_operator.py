@@ -148,23 +148,20 @@ class SinkOperator(Operator):
         """Serialize; rows that cannot be written meet the policy one by one."""
         if self._teller is None:
             self._write(port, batch)
-        else:
-            self._write_between_marks(port, batch, self._teller)
-
-    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return self._write_columns(port, batch) if self._teller is None else batch
-
-    def _write_between_marks(self, port: int, batch: Batch, teller: WatermarkEmitter) -> None:
+            return
         # watermarks stand between the records at which they were reached
         stride, start = self.ctx.time.stride, 0
         for i, order in enumerate(batch.order):
-            if order // stride > teller.place:
-                marks = teller.told(order // stride)
+            if order // stride > self._teller.place:
+                marks = self._teller.told(order // stride)
                 if marks:
                     by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, i))
                     self._outputs.extend(marks)
                     start = i
         by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, len(batch)))
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return self._write_columns(port, batch) if self._teller is None else batch
 
     def advance(self, place: int) -> None:
         if self._teller is not None:

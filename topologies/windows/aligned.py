@@ -35,36 +35,43 @@ class SpanWindows(Windows):
     ordered too."""
 
     ordered = True
-
-    @property
-    def overlapping(self) -> bool:
-        """Whether a timestamp may have several windows."""
-        return False
-
-    @property
-    def epoch_aligned(self) -> bool:
-        """Whether each timestamp has one window, which starts at a multiple of ``length_ms``."""
-        return False
-
-    @property
-    def slot_ms(self) -> int | None:
-        """How long slots are: timestamps of one slot have the same windows, and slots follow each other from the windows'
-        offset on. ``None``: there are no slots of one length."""
-        return None
+    offset_ms: int = 0
 
     @property
     def step_ms(self) -> int | None:
         """How far the starts of two windows in succession are apart; ``None`` where that differs."""
         return None
 
+    @property
+    def overlapping(self) -> bool:
+        """Whether a timestamp may have several windows."""
+        return self.step_ms is not None and self.length_ms is not None and self.step_ms < self.length_ms
+
+    @property
+    def slot_ms(self) -> int:
+        """How long slots are: timestamps of one slot have the same windows, and slots follow each other from ``offset_ms``
+        on. 0: there are no slots of one length."""
+        return 0 if self.step_ms is None or self.length_ms is None else math.gcd(self.step_ms, self.length_ms)
+
+    @property
+    def epoch_aligned(self) -> bool:
+        """Whether each timestamp has one window, which starts at a multiple of ``length_ms``."""
+        return self.step_ms is not None and self.step_ms == self.length_ms and self.offset_ms == 0
+
     def starts_of(self, times: Ints) -> Ints | None:
-        """The start of each timestamp's one window, ``NO_WINDOW_MS`` without one. ``None``: that is not to be had of a
-        whole column, or there may be several."""
+        """The start of each timestamp's one window, ``NO_WINDOW_MS`` without one. ``None``: that is not to be had of these
+        as a column, or there may be several."""
         return None
 
     def same_windows(self, ts: int) -> WindowSpan:
         """The timestamps around one that have the same windows."""
-        raise AssertionError(type(self).__name__)
+        bounds, slot = self.assign(ts), self.slot_ms
+        closes_ms = min(bounds[0][1] + self.grace_ms, END_OF_TIME_MS) if bounds else END_OF_TIME_MS
+        if slot:
+            low = ts - (ts - self.offset_ms) % slot
+            return WindowSpan(low, low + slot, closes_ms)
+        low, high = bounds[0] if bounds else (ALL_TIME.low, self.open_from(ts))
+        return WindowSpan(low, high, closes_ms)
 
     def open_from(self, t: int) -> int:
         """The lowest start of a window whose end is above ``t``."""
@@ -98,28 +105,13 @@ class TumblingWindows(SpanWindows):
         return self.size_ms
 
     @property
-    def slot_ms(self) -> int:
-        """The size."""
-        return self.size_ms
-
-    @property
     def step_ms(self) -> int:
         """The size."""
         return self.size_ms
 
-    @property
-    def epoch_aligned(self) -> bool:
-        """Without an offset."""
-        return self.offset_ms == 0
-
     def starts_of(self, times: Ints) -> Ints:
-        """Every timestamp has a window."""
+        """Each timestamp has a window."""
         return times - (times - self.offset_ms) % self.size_ms
-
-    def same_windows(self, ts: int) -> WindowSpan:
-        """Those of the window."""
-        low = self.open_from(ts)
-        return WindowSpan(low, low + self.size_ms, low + self.size_ms + self.grace_ms)
 
     def assign(self, ts: int) -> list[Bounds]:
         """The one window of a timestamp."""
@@ -159,34 +151,17 @@ class HoppingWindows(SpanWindows):
         return self.size_ms
 
     @property
-    def overlapping(self) -> bool:
-        """Where they start more often than they are long."""
-        return self.advance_ms < self.size_ms
-
-    @property
-    def slot_ms(self) -> int:
-        """Windows start and end at multiples of it, from the offset on."""
-        return math.gcd(self.size_ms, self.advance_ms)
-
-    @property
     def step_ms(self) -> int:
         """The advance."""
         return self.advance_ms
 
     def starts_of(self, times: Ints) -> Ints | None:
-        """Where windows do not overlap, and no timestamp is so late that its window's end leaves 63 bits."""
+        """Where windows do not overlap, and end within 63 bits."""
         if self.overlapping or int(times.max(initial=0)) >= -NO_WINDOW_MS:
             return None
         into = (times - self.offset_ms) % self.advance_ms
-        starts = times - into
-        inside = into < self.size_ms
-        return np.where(inside if self.before_epoch else inside & (starts >= 0), starts, NO_WINDOW_MS)
-
-    def same_windows(self, ts: int) -> WindowSpan:
-        """Those of its slot."""
-        width, bounds = self.slot_ms, self.assign(ts)
-        low = ts - (ts - self.offset_ms) % width
-        return WindowSpan(low, low + width, bounds[0][1] + self.grace_ms if bounds else END_OF_TIME_MS)
+        inside = (into < self.size_ms) & (self.before_epoch | (times >= into))
+        return np.where(inside, times - into, NO_WINDOW_MS)
 
     def assign(self, ts: int) -> list[Bounds]:
         """All windows that hold a timestamp."""
@@ -224,11 +199,6 @@ class UnlimitedWindows(SpanWindows):
     def assign(self, ts: int) -> list[Bounds]:
         """The window, or none."""
         return [(self.start_ms, END_OF_TIME_MS)] if ts >= self.start_ms else []
-
-    def same_windows(self, ts: int) -> WindowSpan:
-        """Those from the start on, or those before it."""
-        begin = self.start_ms
-        return ALL_TIME._replace(low=begin) if ts >= begin else ALL_TIME._replace(high=begin)
 
     def open_from(self, t: int) -> int:
         """It never closes."""

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.aligned import SpanWindows
-from penstock.topologies.windows.base import END_OF_TIME_MS, Bounds, Time, WindowSpan, check_common, grace_of
+from penstock.topologies.windows.base import Bounds, Time, check_common, grace_of
 
 CalendarUnit = Literal["day", "week", "month", "year"]
 _DAY_MS = 86_400_000
@@ -55,11 +55,6 @@ class CalendarWindows(SpanWindows):
     def horizon_ms(self) -> int:
         """The longest such window + grace."""
         return _LONGEST_DAYS[self.unit] * _DAY_MS + self.grace_ms
-
-    def same_windows(self, ts: int) -> WindowSpan:
-        """Those of the window."""
-        low, high = self.assign(ts)[0]
-        return WindowSpan(low, high, min(high + self.grace_ms, END_OF_TIME_MS))
 
     def assign(self, ts: int) -> list[Bounds]:
         """The one window of a timestamp. Behind the years that dates have (9995) it is that of an earlier era."""

@@ -23,10 +23,9 @@ from penstock.topologies.operator_api.operator import Emission, Operator, Operat
 from penstock.topologies.operator_api.required_columns import ROW_LAYOUT, EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.fold import Aggregation, BuiltOperator, Fold
 from penstock.topologies.operators.aggregates.folds.choice import column_fold, row_fold, tally_fold
-from penstock.topologies.operators.aggregates.folds.strategy import Changes
+from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
-from penstock.topologies.operators.columnar.counting import OutKeys
-from penstock.topologies.operators.columnar.grouping import Touched, entries_of
+from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.operators.columnar.input_modes import counting_way, folding_way, why_rows
 
 
@@ -172,26 +171,23 @@ class AggregateOperator(Operator):
 
     def done(self, batch: Batch, store_keys: list[bytes], changes: Changes | None) -> None:
         """Mark what changed, and emit it or keep it for the commit."""
-        keys, order, headers = batch.keys, batch.order, batch.headers
         if changes is None:
             if self._emits == "per_commit":
-                self._changed.update(zip(store_keys, keys, strict=True))
+                self._changed.update(zip(store_keys, batch.keys, strict=True))
             return
         places, values, timestamps, olds = changes
         if places is not None:
-            store_keys = [store_keys[i] for i in places]
-            keys = [keys[i] for i in places]
-            order = [order[i] for i in places]
-            headers = None if headers is None else [headers[i] for i in places]
+            store_keys, batch = [store_keys[i] for i in places], batch.pick(places)
         self._state.dirty.update(zip(store_keys, timestamps, strict=True))
         if self._emits == "every_update":
-            out = Batch(self.out_keys(store_keys, keys), values, timestamps, order, headers, olds)
+            keys = self.out_keys(store_keys, batch.keys)
+            out = Batch(keys, values, timestamps, batch.order, batch.headers, olds)
             self.ctx.emit(self.shown(out))
         elif self._emits == "per_commit":
             if self._olds is not None and olds is not None:
                 for store_key, old in zip(store_keys, olds, strict=True):
                     self._olds.setdefault(store_key, old)
-            self._changed.update(zip(store_keys, keys, strict=True))
+            self._changed.update(zip(store_keys, batch.keys, strict=True))
 
     # -- emission ------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,6 @@ even as a moment of stream time.
 
 Between tasks that write one topic nothing is ordered, with or without combining; but a task may now lie up to a commit
 interval behind another one.
-
-Counting takes one look-up of its key per record, in C, and arrays for the rest; any other fold calls its adder once per
-record, as the aggregation would. A worker that counts the words of lines of eight took 57 µs of CPU a line without
-combining, and takes 9 with it, in row functions.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,28 +11,10 @@ from penstock.state.serdes.serde import Serde
 from penstock.topologies.columnar.column_parts import Keyed, keyed, nulls_of
 from penstock.topologies.columnar.kernels import Groups, grouped, highest, summed
 from penstock.topologies.operator_api.batch import ColumnBatch
-from penstock.topologies.operator_api.columns import Ints, NumberColumn, Places
+from penstock.topologies.operator_api.columns import Ints, NumberColumn
 
 _START = struct.Struct(">q")
 _FAR = 1 << 62
-
-
-class Touched(Protocol):
-    """What the records of a batch touch."""
-
-    @property
-    def entries(self) -> Entries:
-        """The entries, each once; its groups are not those of the records where these touch several."""
-
-    def latest(self, times: Ints) -> Ints:
-        """The highest timestamp of each entry's records."""
-
-    def sums(self, batch: ColumnBatch, *, of_values: bool) -> list[int] | None:
-        """How many records each entry has, or the sum of their values, which are numbers of records. ``None``, also for a
-        sum of more than 64 bits: row by row."""
-
-    def records(self) -> tuple[Places | None, Entries]:
-        """A record for each entry that a record touches: whose it is (``None``: each touches one), and their entries."""
 
 
 class Entries(NamedTuple):
@@ -53,7 +35,7 @@ class Entries(NamedTuple):
 
     @property
     def entries(self) -> Entries:
-        """These."""
+        """These: a batch touches what it touches once, or as ``Spread`` has it."""
         return self
 
     def counts(self) -> Ints:
@@ -61,7 +43,8 @@ class Entries(NamedTuple):
         return np.bincount(self.groups.numbers, minlength=len(self.store_keys))
 
     def sums(self, batch: ColumnBatch, *, of_values: bool) -> list[int] | None:
-        """See ``Touched``."""
+        """How many records each entry has, or the sum of their values, which are numbers of records. ``None``, also for a
+        sum of more than 64 bits: row by row."""
         return sums_of(batch, self.groups) if of_values else self.counts().tolist()
 
     def records(self) -> tuple[None, Entries]:

@@ -69,7 +69,7 @@ class Spread(NamedTuple):
         return self.entries.latest(highest(self.groups, times)[self.of_group])
 
     def sums(self, batch: ColumnBatch, *, of_values: bool) -> list[int] | None:
-        """See ``Touched``."""
+        """See ``Entries``."""
         if of_values:
             found = sums_of(batch, self.groups)
         else:

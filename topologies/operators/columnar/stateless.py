@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -76,33 +76,20 @@ def filter_way(fn: Any, values_only: bool, out: RequiredColumns) -> InputMode:
     return InputMode(found | out.later())
 
 
-class MaskOf:
-    """The mask of a filter, of a batch; ``None``: by rows."""
+class ColumnarStep(NamedTuple):
+    """A function over columns. ``make``: what it gives of a batch, a mask, or new keys or values; ``None``: by rows.
+    ``failing``: the rows on which the function fails; ``None``: none, or it is not known."""
 
-    def __init__(self, fn: ExpressionFunction) -> None:
-        self._vectors = Vectors.of(fn)
-
-    def __call__(self, batch: ColumnBatch) -> Mask | None:
-        return self._vectors.mask(batch)
-
-    def failing(self, batch: ColumnBatch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
-        return self._vectors.failing(batch)
+    make: Callable[[ColumnBatch], Any]
+    failing: Callable[[ColumnBatch], Mask | None]
 
 
-def mask_of(fn: Any) -> MaskOf | None:
+def mask_of(fn: Any) -> ColumnarStep | None:
     """The filter's mask; ``None`` where the function has none."""
-    return None if isinstance(reads(fn), str) else MaskOf(fn)
-
-
-class ColumnarStep(Protocol):
-    """A function over columns: a mask, or new keys or values, of a batch; ``None``: by rows."""
-
-    def __call__(self, batch: ColumnBatch) -> Any:
-        """What it gives."""
-
-    def failing(self, batch: ColumnBatch) -> Mask | None:
-        """Those rows; ``None``: none, or there is no telling."""
+    if isinstance(reads(fn), str):
+        return None
+    vectors = Vectors.of(fn)
+    return ColumnarStep(vectors.mask, vectors.failing)
 
 
 def by_columns(
@@ -117,10 +104,10 @@ def by_columns(
     the policy. Returns what is left for the rows: the batch, or the rest of it; ``None``: nothing."""
     if form is None:
         return batch
-    found = form(batch)
+    found = form.make(batch)
     if found is None and (left := _without_failing(ctx, batch, form, fn, given)) is not None:
         batch = left
-        found = form(batch) if len(batch) else None
+        found = form.make(batch) if len(batch) else None
     if found is None:
         return batch
     emit(batch, found)
@@ -173,7 +160,7 @@ def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | 
         out: list[Mask] = []
         left: Mask = np.ones(len(batch), np.bool_)
         for mask in masks:
-            found = None if mask is None else mask(batch)
+            found = None if mask is None else mask.make(batch)
             if found is None:
                 return None
             out.append(found & left)
@@ -255,27 +242,19 @@ def values_of(fn: Any) -> ColumnarStep | None:
     fields = _fields(fn)
     assert not isinstance(fields, str)
     if fields is None:
-        return _Single(fn)
+        return _result_of(fn)
     e = _plain(fn.expression)
-    return _Structs(fn, fields, e.python if isinstance(e, StructOf) else None, isinstance(e, Extend) or _null_kept(e))
+    made = _Structs(fn, fields, e.python if isinstance(e, StructOf) else None, isinstance(e, Extend) or _null_kept(e))
+    return ColumnarStep(made.column, made.failing)
+
+
+def _result_of(fn: ExpressionFunction) -> ColumnarStep:
+    vectors = Vectors.of(fn)
+    return ColumnarStep(vectors.column, vectors.failing)
 
 
 def _null_kept(e: Expression) -> bool:
     return isinstance(e, StructOf) and e.of is not None
-
-
-class _Single:
-    """The result itself."""
-
-    def __init__(self, fn: ExpressionFunction) -> None:
-        self._vectors = Vectors.of(fn)
-
-    def __call__(self, batch: ColumnBatch) -> Column | None:
-        return self._vectors.column(batch)
-
-    def failing(self, batch: ColumnBatch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
-        return self._vectors.failing(batch)
 
 
 class _Structs:
@@ -288,7 +267,8 @@ class _Structs:
         self._build = _builder([n for n, _ in fields], python)
         self._null_kept = null_kept
 
-    def __call__(self, batch: ColumnBatch) -> Column | None:
+    def column(self, batch: ColumnBatch) -> Column | None:
+        """The structs; ``None``: by rows."""
         absent: Mask | None = None
         if self._null_kept:
             if batch.value_column is None:
@@ -331,4 +311,4 @@ def key_way(fn: Any, out: RequiredColumns) -> InputMode:
 
 def keys_of(fn: Any) -> ColumnarStep | None:
     """The new keys of a batch; ``None`` where the function makes none of columns."""
-    return None if isinstance(reads(fn), str) else _Single(fn)
+    return None if isinstance(reads(fn), str) else _result_of(fn)

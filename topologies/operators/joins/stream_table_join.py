@@ -102,7 +102,10 @@ class _StreamTableJoinOperator(Operator):
             return batch
         usable = self._usable(batch)
         assert isinstance(usable, ColumnBatch)
-        return usable if len(usable) and not self._joined_by_columns(usable) else None
+        joined = self._joined_columns(usable) if len(usable) else usable
+        if joined is not None:
+            self.ctx.emit(joined)
+        return usable if joined is None else None
 
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
@@ -135,25 +138,19 @@ class _StreamTableJoinOperator(Operator):
         decode = self._decode
         return [None if e is None else decode(e[8:]) for e in entries]
 
-    def _joined_by_columns(self, batch: ColumnBatch) -> bool:
-        """Join by distinct keys, if that can be done."""
-        if self._texts is not None and (passed := self._passed_on(batch, self._texts)) is not None:
-            self.ctx.emit(passed)
-            return True
-        if self._fields is not None and (joined := self._by_fields(batch, self._fields)) is not None:
-            self.ctx.emit(joined)
-            return True
-        met = meet(batch, self._state, self._key_serde, left=self._spec.left)
-        if met is None:
-            return False
+    def _joined_columns(self, batch: ColumnBatch) -> Batch | None:
+        """The joined records, by distinct keys; ``None``: row by row."""
+        joined = None if self._texts is None else self._passed_on(batch, self._texts)
+        if joined is None and self._fields is not None:
+            joined = self._by_fields(batch, self._fields)
+        if joined is not None or (met := meet(batch, self._state, self._key_serde, left=self._spec.left)) is None:
+            return joined
         joined = None if self._joined is None else self._joined.joined(met)
         if joined is not None:
-            self.ctx.emit(joined)
-            return True
+            return joined
         rows = self._rows([met.entries[i] for i in met.numbers.tolist()])
         values, kept = map_rows(self.ctx, met.batch, self._spec.joiner, met.batch.values, rows)
-        self.ctx.emit(kept.replace(values=values))
-        return True
+        return kept.replace(values=values)
 
     def _passed_on(self, batch: ColumnBatch, texts: RowTexts) -> Batch | None:
         """The joined records, if their rows can be passed on as they are stored."""

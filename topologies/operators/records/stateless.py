@@ -58,26 +58,40 @@ def _columns(fn: Callable[..., Any], batch: Batch, values_only: bool) -> tuple[S
     return (batch.values,) if values_only else (batch.keys, batch.values)
 
 
-class _FilterOperator(Operator):
-    def __init__(self, ctx: OperatorContext, spec: FilterSpec) -> None:
+class _FunctionOperator(Operator):
+    """Runs one function of records, over columns by its ``step``, and emits what ``show`` makes of its results.
+    ``values_only``: the function takes the value alone."""
+
+    def __init__(
+        self, ctx: OperatorContext, fn: Callable[..., Any], step: columnar.ColumnarStep | None, *, values_only: bool
+    ) -> None:
         super().__init__(ctx)
-        self._spec = spec
-        self._mask = columnar.mask_of(spec.fn)
+        self._fn, self._step, self._values_only = fn, step, values_only
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return columnar.by_columns(self.ctx, batch, self._mask, self._keep, self._spec.fn, self._given)
+        return columnar.by_columns(self.ctx, batch, self._step, self.show, self._fn, self._given)
 
     def process(self, port: int, batch: Batch) -> None:
-        mask, batch = map_rows(self.ctx, batch, self._spec.fn, *self._given(batch))
-        if self._spec.negate:
-            mask = [not m for m in mask]
-        self.ctx.emit(batch.where(mask))
+        results, batch = map_rows(self.ctx, batch, self._fn, *self._given(batch))
+        self.show(batch, results)
 
-    def _keep(self, batch: Batch, mask: Mask) -> None:
-        self.ctx.emit(batch.where(~mask if self._spec.negate else mask))
+    def show(self, batch: Batch, results: Any) -> None:
+        """Emit records; ``results``: of each of them, as a list, a column or a mask."""
+        raise AssertionError(type(self).__name__)
 
     def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
-        return _columns(self._spec.fn, batch, self._spec.values_only)
+        return _columns(self._fn, batch, self._values_only)
+
+
+class _FilterOperator(_FunctionOperator):
+    def __init__(self, ctx: OperatorContext, spec: FilterSpec) -> None:
+        super().__init__(ctx, spec.fn, columnar.mask_of(spec.fn), values_only=spec.values_only)
+        self._negate = spec.negate
+
+    def show(self, batch: Batch, results: list[Any] | Mask) -> None:
+        if self._negate:
+            results = [not m for m in results] if isinstance(results, list) else ~results
+        self.ctx.emit(batch.where(results))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,27 +110,12 @@ class MapValuesSpec(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _MapValuesOperator(ctx, self)
+        return _MapValuesOperator(ctx, self.fn, columnar.values_of(self.fn), values_only=not self.with_key)
 
 
-class _MapValuesOperator(Operator):
-    def __init__(self, ctx: OperatorContext, spec: MapValuesSpec) -> None:
-        super().__init__(ctx)
-        self._spec = spec
-        self._column = columnar.values_of(spec.fn)
-
-    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return columnar.by_columns(self.ctx, batch, self._column, self._replace, self._spec.fn, self._given)
-
-    def process(self, port: int, batch: Batch) -> None:
-        values, batch = map_rows(self.ctx, batch, self._spec.fn, *self._given(batch))
-        self._replace(batch, values)
-
-    def _replace(self, batch: Batch, values: list[Any] | Column) -> None:
-        self.ctx.emit(batch.replace(values=values))
-
-    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
-        return _columns(self._spec.fn, batch, not self._spec.with_key)
+class _MapValuesOperator(_FunctionOperator):
+    def show(self, batch: Batch, results: list[Any] | Column) -> None:
+        self.ctx.emit(batch.replace(values=results))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,27 +169,12 @@ class SelectKeySpec(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _SelectKeyOperator(ctx, self)
+        return _SelectKeyOperator(ctx, self.fn, columnar.keys_of(self.fn), values_only=False)
 
 
-class _SelectKeyOperator(Operator):
-    def __init__(self, ctx: OperatorContext, spec: SelectKeySpec) -> None:
-        super().__init__(ctx)
-        self._fn = spec.fn
-        self._column = columnar.keys_of(spec.fn)
-
-    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return columnar.by_columns(self.ctx, batch, self._column, self._replace, self._fn, self._given)
-
-    def process(self, port: int, batch: Batch) -> None:
-        keys, batch = map_rows(self.ctx, batch, self._fn, *self._given(batch))
-        self._replace(batch, keys)
-
-    def _replace(self, batch: Batch, keys: list[Any] | Column) -> None:
-        self.ctx.emit(batch.replace(keys=keys))
-
-    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
-        return _columns(self._fn, batch, False)
+class _SelectKeyOperator(_FunctionOperator):
+    def show(self, batch: Batch, results: list[Any] | Column) -> None:
+        self.ctx.emit(batch.replace(keys=results))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,11 @@ import numpy as np
 from penstock.state.log import Windowed
 from penstock.state.stores.store_view import window_floor
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Mask
+from penstock.topologies.operator_api.columns import Ints, Mask
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
-from penstock.topologies.operators.aggregates.folds.strategy import Changes
+from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys
 from penstock.topologies.operators.base.row_functions import serialize_keys
-from penstock.topologies.operators.columnar.counting import OutKeys
 from penstock.topologies.operators.columnar.grouping import window_entries
 from penstock.topologies.operators.columnar.hopping import most_records, opened, spread
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateOperator, ClosingAggregateSpec
@@ -45,7 +44,7 @@ class WindowAggregateSpec(ClosingAggregateSpec):
     windows: SpanWindows
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        reason = None if self.windows.slot_ms is not None else "its windows are neither tumbling nor hopping ones"
+        reason = None if self.windows.slot_ms else "its windows are neither tumbling nor hopping ones"
         return self.way_of_columns(reason, out[1] if len(out) > 1 else None)
 
     def open(self, ctx: OperatorContext) -> Operator:
@@ -66,6 +65,8 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         at_zero = spec.windows.assign(0)
         self._first_start = min(at_zero[0][0], 0) if at_zero else 0
         """The start of what is stored under start 0."""
+        self._least_start = NO_WINDOW_MS + 1
+        """What is found to start before it has no window."""
         self._around = (0, 0)
         """A window whose timestamps need not be looked up again."""
 
@@ -80,19 +81,11 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     # -- windows of records --------------------------------------------------------------------------------------
 
-    def _starts(self, batch: Batch) -> tuple[list[int], list[int] | None]:
-        """(starts of the windows that take them, rows that have one; ``None``: all), the others being reported."""
-        starts = self._all_starts(batch.timestamps)
-        floor = self.floor
-        if min(starts) >= floor:
-            return starts, None
-        late = [NO_WINDOW_MS < s < floor for s in starts]
-        self.report_late(batch, late)
-        self.ctx.dropped("outside", starts.count(NO_WINDOW_MS))
-        places = [i for i, s in enumerate(starts) if s >= floor]
-        return [starts[i] for i in places], places
+    def column_starts(self, times: Ints) -> Ints | None:
+        """``window_starts`` of a column; ``None``: row by row."""
+        return self._windows.starts_of(times)
 
-    def _all_starts(self, timestamps: list[int]) -> list[int]:
+    def window_starts(self, timestamps: list[int]) -> list[int]:
         """The start of each timestamp's window; ``NO_WINDOW_MS`` without one."""
         if self._aligned:
             size = self._size_ms
@@ -111,17 +104,26 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         self._around = (low, high)
         return starts
 
-    def report_late(self, batch: Batch, mask: list[bool] | Mask) -> None:
-        """Count late records, and hand them on."""
-        late = int(mask.sum()) if isinstance(mask, np.ndarray) else sum(mask)
-        if late:
-            self.ctx.dropped("late", late)
-            if self._late_port:
-                self.ctx.emit(batch.where(mask), LATE_PORT)
+    def refused(self, batch: Batch, late: list[bool] | Mask, outside: list[bool] | Mask) -> None:
+        """Count records that no window takes, and hand those on that are late."""
+        counts = [int(x.sum()) if isinstance(x, np.ndarray) else sum(x) for x in (late, outside)]
+        self.ctx.dropped("late", counts[0])
+        self.ctx.dropped("outside", counts[1])
+        if counts[0] and self._late_port:
+            self.ctx.emit(batch.where(late), LATE_PORT)
 
     def keys_to_load(self, batch: Batch, keys: list[Any]) -> list[bytes]:
-        starts = self._all_starts(self.stamped(batch).timestamps)
+        batch = self.stamped(batch)
+        starts = self.entry_starts(batch, self.window_starts(batch.timestamps))
         return self._store_keys([max(s, 0) for s in starts], keys)
+
+    def entry_starts(self, batch: Batch, starts: list[int]) -> list[int]:
+        """The start of each record's entry in the store, from that of its window."""
+        return [max(s, 0) for s in starts] if self._first_start < 0 else starts
+
+    def entry_columns(self, batch: ColumnBatch, starts: Ints) -> tuple[Ints, int]:
+        """The same of columns, and what the starts of entries are multiples of, from the first one on."""
+        return starts, self._windows.step_ms or 1
 
     def _store_keys(self, starts: list[int], keys: list[Any]) -> list[bytes]:
         pack = _START.pack
@@ -143,36 +145,36 @@ class WindowAggregateOperator(ClosingAggregateOperator):
     # -- records and closing -------------------------------------------------------------------------------------
 
     def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        if self._columns is None or batch.key_column is None:
-            return batch
-        starts, step_ms = self._windows.starts_of(batch.times), self._windows.step_ms
-        if starts is None or step_ms is None:
+        starts = None
+        if self._columns is not None and batch.key_column is not None:
+            starts = self.column_starts(batch.times)
+        if starts is None:
             return batch
         closed = starts < self.floor
-        kept = batch
         if closed.any():
-            outside = starts == NO_WINDOW_MS
-            self.report_late(batch, closed & ~outside)
-            self.ctx.dropped("outside", int(outside.sum()))
-            kept, starts = batch.where(~closed), starts[~closed]
-        if not len(kept):
+            outside = starts < self._least_start
+            self.refused(batch, closed & ~outside, outside)
+            batch, starts = batch.where(~closed), starts[~closed]
+        if not len(batch):
             return None
-        if int(starts.min()) < 0:
-            return kept
-        found = window_entries(kept, self._key_serde, starts, step_ms)
-        return None if found is not None and self.fold_columns(kept, found) else kept
+        of_entries, step_ms = self.entry_columns(batch, starts)
+        if int(of_entries.min()) < 0:
+            return batch
+        found = window_entries(batch, self._key_serde, of_entries, step_ms)
+        return None if found is not None and self.fold_columns(batch, found) else batch
 
     def take(self, port: int, batch: Batch) -> None:
-        starts, places = self._starts(batch)
-        if places is not None:
-            batch = batch.pick(places)
+        starts = self.window_starts(batch.timestamps)
+        floor = self.floor
+        if min(starts) < floor:
+            least = self._least_start
+            self.refused(batch, [least <= s < floor for s in starts], [s < least for s in starts])
+            batch, starts = batch.where([s >= floor for s in starts]), [s for s in starts if s >= floor]
         keys, kept = serialize_keys(self.ctx, batch, self._key_serde)
         if kept is not batch:
-            starts = self._all_starts(kept.timestamps)
+            starts = self.window_starts(kept.timestamps)
         if keys:
-            if self._first_start < 0:
-                starts = [max(s, 0) for s in starts]
-            self.apply(port, kept, self._store_keys(starts, keys))
+            self.apply(port, kept, self._store_keys(self.entry_starts(kept, starts), keys))
 
     def closed(self, before: int, order: int) -> None:
         if self._on_close and self.ctx.has_consumers:
@@ -241,8 +243,7 @@ class HoppingAggregateOperator(WindowAggregateOperator):
             return batch
         open_ = found.counts > 0
         if not open_.all():
-            self.report_late(batch, ~open_ & ~found.outside)
-            self.ctx.dropped("outside", int(found.outside.sum()))
+            self.refused(batch, ~open_ & ~found.outside, found.outside)
             places = np.flatnonzero(open_)
             left = batch.pick(places)
             found = found.at(places)
@@ -260,8 +261,8 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         floor = self.floor
         opened = {slot: [_START.pack(s) for s in some if s >= floor] for slot, some in windows.items()}
         if not all(opened.values()):
-            self.report_late(batch, [bool(windows[slot]) and not opened[slot] for slot in slots])
-            self.ctx.dropped("outside", sum(not windows[slot] for slot in slots))
+            late = [bool(windows[slot]) and not opened[slot] for slot in slots]
+            self.refused(batch, late, [not windows[slot] for slot in slots])
             batch = batch.where([bool(opened[slot]) for slot in slots])
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if not keys:

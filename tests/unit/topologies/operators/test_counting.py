@@ -8,7 +8,7 @@ import pytest
 from penstock.state.serdes.serde import STRING
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, NumberColumn
-from penstock.topologies.operators.columnar.counting import counted_updates
+from penstock.topologies.operators.aggregates.folds.counts import counted_updates
 from penstock.topologies.operators.columnar.grouping import entries_of
 
 KEYS = ["a", "b"] * 40

@@ -14,6 +14,7 @@ ORDERED = [
     w.tumbling(10, grace=0, offset=-3),
     w.hopping(10, 4, grace=2),
     w.hopping(10, 10, grace=0, offset=7),
+    w.hopping(10, 10, grace=0),
     w.hopping(4, 10, grace=1, offset=3),
     w.hopping(4, 10, grace=1, offset=3, before_epoch=True),
     w.hopping(12, 8, grace=0, before_epoch=True),
@@ -30,7 +31,7 @@ def test_of_ordered_windows(windows: w.SpanWindows) -> None:
     assert windows.ordered
     assert windows.endless == (windows.assign(64)[0][1] == w.END_OF_TIME_MS)
     assert windows.overlapping == (max(len(windows.assign(ts)) for ts in TIMES) > 1)
-    assert windows.epoch_aligned == (isinstance(windows, w.TumblingWindows) and windows.offset_ms == 0)
+    assert windows.epoch_aligned == all(windows.assign(ts) == [(ts // 10 * 10, ts // 10 * 10 + 10)] for ts in TIMES)
     for ts in TIMES:
         span = windows.same_windows(ts)
         bounds = windows.assign(ts)

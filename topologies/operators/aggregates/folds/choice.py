@@ -13,8 +13,7 @@ from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
 from penstock.topologies.operators.aggregates.folds.parts import PartColumns
 from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
-from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, RowFold
-from penstock.topologies.operators.columnar.counting import OutKeys
+from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, RowFold
 from penstock.topologies.operators.columnar.folding import PartFolds
 
 

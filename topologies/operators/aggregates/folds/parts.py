@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operators.aggregates.folds.strategy import Touched
 from penstock.topologies.operators.columnar.folding import PartFolds
-from penstock.topologies.operators.columnar.grouping import Touched
 from penstock.topologies.operators.columnar.hopping import spread_columns
 
 

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operators.columnar.grouping import Touched
+from penstock.topologies.operators.columnar.grouping import Entries
+from penstock.topologies.operators.columnar.hopping import Spread
 
+Touched = Entries | Spread
+"""What the records of a batch touch: an entry each, or one for each of their windows."""
+OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
+"""The keys of emitted records, from store keys and the records' keys."""
 Failed = Callable[[Batch, int, Exception], None]
 """Called for a row for which a function of the user's raised. Where it returns, the row is skipped."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
+from penstock.topologies.columnar.column_parts import by_columns_or_rows, worth_columns
 from penstock.topologies.graph.lockstep_plan import Plan
 from penstock.topologies.operator_api.batch import Batch, concat
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
@@ -96,19 +97,24 @@ class Engine:
         if len(entries) == 1:
             node, port, batch = entries[0]
             if node not in self.plan.batch_safe:
-                self.operators[node].prefetch(port, batch)
+                self._prefetch(node, port, batch)
             self._enter(number, node, port, batch)
             return
         for node, port, batch in entries:
-            self.operators[node].prefetch(port, batch)
+            self._prefetch(node, port, batch)
         for node, port, batch in _runs(entries):
             self._enter(number, node, port, batch)
+
+    def _prefetch(self, node: int, port: int, batch: Batch) -> None:
+        operator = self.operators[node]
+        if not (worth_columns(batch) and operator.prefetch_columns(port, batch)):
+            operator.prefetch(port, batch)
 
     def _run_timed_group(self, number: int, members: tuple[int, ...], timed: list[int], places: int) -> None:
         """Place by place, so that timers fire between the records that other members see."""
         entries = self._take_entries(members)
         for node, port, batch in entries:
-            self.operators[node].prefetch(port, batch)
+            self._prefetch(node, port, batch)
         stride = self.plan.stride
         listed = [(node, port, batch.listed()) for node, port, batch in entries]
         rows = [(node, port, batch.slice(i, i + 1)) for node, port, batch in _runs(listed) for i in range(len(batch))]
@@ -142,7 +148,11 @@ class Engine:
                 self._walk(group, node, port, batch.slice(i, i + 1), False)
 
     def _walk(self, group: int, node: int, port: int, batch: Batch, safe: bool) -> None:
-        self.operators[node].process(port, batch)
+        operator = self.operators[node]
+        if safe:
+            by_columns_or_rows(operator.process_columns, operator.process, port, batch)
+        else:
+            operator.process(port, batch)
         if self._out[node]:
             self._deliver(node, group, safe)
 

@@ -14,7 +14,7 @@ from penstock.streams.task.operator_context import NodeContext
 from penstock.streams.task.output import Output
 from penstock.streams.task.packed_records import packed_output
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark
-from penstock.topologies.columnar.column_parts import longest, nulls_of, serialized, worth_columns, written
+from penstock.topologies.columnar.column_parts import by_columns_or_rows, longest, nulls_of, serialized, written
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.columnar.json_writing import encoder_of, written_json
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -155,10 +155,13 @@ class SinkOperator(Operator):
             if order // stride > self._teller.place:
                 marks = self._teller.told(order // stride)
                 if marks:
-                    self._write(port, batch.slice(start, i))
+                    by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, i))
                     self._outputs.extend(marks)
                     start = i
-        self._write(port, batch.slice(start, len(batch)))
+        by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, len(batch)))
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return self._write_columns(port, batch) if self._teller is None else batch
 
     def advance(self, place: int) -> None:
         if self._teller is not None:
@@ -178,9 +181,6 @@ class SinkOperator(Operator):
         if self._spec.packs:
             self._write_packed(port, batch)
             return
-        if worth_columns(batch) and (output := self._in_columns(batch)) is not None:
-            self._outputs.append(output)
-            return
         try:
             keys = self._spec.key_serde.serialize_all(batch.keys)
             values = self._spec.value_serde.serialize_all(batch.values)
@@ -198,6 +198,13 @@ class SinkOperator(Operator):
             self._outputs.append(
                 Output(self._topic, keys, values, batch.timestamps, batch.headers, partition, batch.order)
             )
+
+    def _write_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        output = self._in_columns(batch)
+        if output is None:
+            return batch
+        self._outputs.append(output)
+        return None
 
     def _write_packed(self, port: int, batch: Batch) -> None:
         assert self._partitions is not None
@@ -217,7 +224,7 @@ class SinkOperator(Operator):
     def _in_columns(self, batch: ColumnBatch) -> Output | None:
         """The batch's columns as they are, or each distinct value written once; ``None``: row by row."""
         spec = self._spec
-        if spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
+        if spec.packs or spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
             return None
         keys = _written(batch.key_column, batch, "key", spec.key_serde)
         values = None if keys is None else self._written_values(batch)

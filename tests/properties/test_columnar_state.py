@@ -24,9 +24,9 @@ from penstock.topologies.expressions.errors import ResultError
 from penstock.topologies.expressions.functions import col, left, lit, right, struct
 from penstock.topologies.expressions.functions import count as count_of_rows
 from penstock.topologies.operator_api.operator import Emission
-from penstock.topologies.operators.aggregates.aggregate import AggregateOperator
+from penstock.topologies.operators.aggregates.folds.counts import CountColumns
 from penstock.topologies.operators.columnar import hopping as hopping_columns
-from penstock.topologies.operators.columnar.folding import ColumnFold
+from penstock.topologies.operators.columnar.folding import PartFolds
 from penstock.topologies.operators.columnar.join_fields import JoinedFields
 from penstock.topologies.operators.joins import stream_table_join as join_operator
 from penstock.topologies.operators.windows import window_aggregate
@@ -247,7 +247,7 @@ def _outcome(build: Build, seed: int, batch: int, *, columns: bool) -> dict[str,
 def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often batches were taken as columns."""
     seen: Counter[str] = Counter()
-    count_columns, meet = AggregateOperator.count_columns, join_operator.meet
+    count_columns, meet = CountColumns.fold, join_operator.meet
     joined, write = JoinedFields.joined, sink_operator.written_json
     count = CountStoreView.count
 
@@ -257,14 +257,14 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         return done
 
     monkeypatch.setattr(CountStoreView, "count", tallied)
-    folded = ColumnFold.folded
+    folded = PartFolds.folded
 
     def fold(self: Any, *args: Any) -> Any:
         found = folded(self, *args)
         seen["fold"] += found is not None
         return found
 
-    monkeypatch.setattr(ColumnFold, "folded", fold)
+    monkeypatch.setattr(PartFolds, "folded", fold)
     spread = window_aggregate.spread
 
     def spreads(*args: Any) -> Any:
@@ -273,9 +273,10 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(window_aggregate, "spread", spreads)
 
-    def counted(self: Any, *args: Any, **options: Any) -> None:
-        seen["count"] += 1
-        count_columns(self, *args, **options)
+    def counted(self: Any, *args: Any) -> bool:
+        done = count_columns(self, *args)
+        seen["count"] += done
+        return done
 
     def met(*args: Any, **options: Any) -> Any:
         found = meet(*args, **options)
@@ -294,7 +295,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(JoinedFields, "joined", joined_fields)
     monkeypatch.setattr(sink_operator, "written_json", wrote)
-    monkeypatch.setattr(AggregateOperator, "count_columns", counted)
+    monkeypatch.setattr(CountColumns, "fold", counted)
     monkeypatch.setattr(join_operator, "meet", met)
     return seen
 

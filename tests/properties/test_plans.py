@@ -30,7 +30,7 @@ from penstock.topologies.operators.columnar import source
 from penstock.topologies.operators.joins import stream_table_join
 from penstock.topologies.operators.records import source_sink, stateless
 from penstock.topologies.operators.records.stateless import MergeSpec
-from penstock.topologies.operators.windows import pane_aggregate, window_aggregate
+from penstock.topologies.operators.windows import window_aggregate
 from penstock.topologies.windows import Windows, hopping, tumbling
 
 
@@ -161,7 +161,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         (stream_table_join, "map_rows"),
         (aggregate, "serialize_keys"),
         (window_aggregate, "serialize_keys"),
-        (pane_aggregate, "serialize_keys"),
         (CombineOperator, "_grouping_keys"),
     ):
         noted(module, name, lambda *_: "rows")

@@ -135,6 +135,8 @@ def _shown(seed: int, *, columns: bool) -> list[tuple[list[Any], ...]]:
         out.append(([o.keys for o in sent], [o.values for o in sent], [o.timestamps for o in sent]))
         if rng.random() < 0.6:
             task.committed(work, dict.fromkeys(work.pending, b""))
+        else:
+            task.abandon_commit(work)
     return out
 
 

@@ -5,6 +5,7 @@ Every function that gives ``None`` says that the rows must do it: nothing has be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -30,6 +31,16 @@ FEWEST = 64
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
     """Whether to try the columns of a batch."""
     return isinstance(batch, ColumnBatch) and len(batch) >= FEWEST
+
+
+def by_columns_or_rows(
+    columns: Callable[[int, ColumnBatch], Batch | None], rows: Callable[[int, Batch], None], port: int, batch: Batch
+) -> None:
+    """Hand a batch to ``columns`` where that is worth it, and to ``rows`` what it leaves (``None``: nothing). The engine
+    does so with the batches of every operator, an operator that cuts batches with its pieces."""
+    left = columns(port, batch) if worth_columns(batch) else batch
+    if left is not None:
+        rows(port, left)
 
 
 def nulls_of(column: Column) -> Mask | None:

@@ -207,12 +207,12 @@ class ColumnBatch(Batch):
     def orders(self) -> Ints:
         return self._orders
 
-    def where(self, mask: Sequence[Any] | Mask) -> Batch:
+    def where(self, mask: Sequence[Any] | Mask) -> ColumnBatch:
         chosen = mask if isinstance(mask, np.ndarray) else np.fromiter(map(bool, mask), np.bool_, len(mask))
         places = np.flatnonzero(chosen)
         return self if len(places) == len(self) else self.pick(places)
 
-    def slice(self, start: int, stop: int) -> Batch:
+    def slice(self, start: int, stop: int) -> ColumnBatch:
         if start == 0 and stop >= len(self):
             return self
         stop = min(stop, len(self))
@@ -225,7 +225,7 @@ class ColumnBatch(Batch):
             None if self.olds is None else self.olds[start:stop],
         )
 
-    def pick(self, places: Sequence[int] | Places) -> Batch:
+    def pick(self, places: Sequence[int] | Places) -> ColumnBatch:
         at = places if isinstance(places, np.ndarray) else np.array(places, np.intp)
         listed: list[int] = []
         if self._key_column is None or self._value_column is None or self.headers is not None or self.olds is not None:

@@ -25,7 +25,7 @@ from penstock.state.log import TaskId
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
 from penstock.topologies.operator_api.required_columns import (
     ALL_AS_ROWS,
@@ -155,11 +155,21 @@ class Operator:
         """Called once, before anything else: ``stream_time_ms`` and ``input_times_ms`` are those of the last commit now."""
 
     def process(self, port: int, batch: Batch) -> None:
-        """Handle a run of records of one input port."""
+        """Handle a run of records of one input port, one by one. This form is the reference."""
         raise AssertionError(f"{type(self).__name__} was given records but has no process method")
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        """Handle a run of records by their columns; the engine asks where a batch has columns and is long enough for them.
+        Returns what is left for ``process``: the batch where nothing can be done so, or some of its records; ``None``:
+        nothing. Nothing has been done with, and nothing reported of, what is left."""
+        return batch
 
     def prefetch(self, port: int, batch: Batch) -> None:
         """Load the state of records that will come."""
+
+    def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
+        """Load it for ``process_columns``. ``False``: nothing was done, ``prefetch`` must do it."""
+        return False
 
     def advance(self, place: int) -> None:
         """Fire the event-time timers that the records before ``place`` made due."""

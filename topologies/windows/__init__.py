@@ -15,7 +15,7 @@ from penstock.topologies.windows.aligned import (
     tumbling,
     unlimited,
 )
-from penstock.topologies.windows.base import END_OF_TIME_MS, Bounds, Time, Windows
+from penstock.topologies.windows.base import ALL_TIME, END_OF_TIME_MS, NO_WINDOW_MS, Bounds, Time, Windows, WindowSpan
 from penstock.topologies.windows.calendars import CalendarWindows, calendar
 from penstock.topologies.windows.data_driven import (
     CustomWindows,
@@ -37,6 +37,7 @@ from penstock.topologies.windows.evicting import (
 )
 
 __all__ = [
+    "ALL_TIME",
     "END_OF_TIME_MS",
     "Bounds",
     "CalendarWindows",
@@ -44,12 +45,14 @@ __all__ = [
     "EvictingWindows",
     "GlobalWindow",
     "HoppingWindows",
+    "NO_WINDOW_MS",
     "SessionWindows",
     "SlidingWindows",
     "SpanWindows",
     "Time",
     "TumblingWindows",
     "UnlimitedWindows",
+    "WindowSpan",
     "Windows",
     "calendar",
     "count_sliding",

@@ -7,23 +7,71 @@ hopping windows that ask for them (``before_epoch``), as Beam and Flink have the
 from __future__ import annotations
 
 import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.base import (
+    ALL_TIME,
     END_OF_TIME_MS,
+    NO_WINDOW_MS,
     Bounds,
     Time,
     Windows,
+    WindowSpan,
     check_common,
     check_positive,
     grace_of,
 )
 from penstock.topologies.windows.durations import duration_ms, offset_ms
 
+Ints = NDArray[np.int64]
+
 
 class SpanWindows(Windows):
     """Windows without overlap that cover time, and hopping ones: both can be ordered by start, and then their ends are
     ordered too."""
+
+    ordered = True
+    offset_ms: int = 0
+
+    @property
+    def step_ms(self) -> int | None:
+        """How far the starts of two windows in succession are apart; ``None`` where that differs."""
+        return None
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether a timestamp may have several windows."""
+        return self.step_ms is not None and self.length_ms is not None and self.step_ms < self.length_ms
+
+    @property
+    def slot_ms(self) -> int:
+        """How long slots are: timestamps of one slot have the same windows, and slots follow each other from ``offset_ms``
+        on. 0: there are no slots of one length."""
+        return 0 if self.step_ms is None or self.length_ms is None else math.gcd(self.step_ms, self.length_ms)
+
+    @property
+    def epoch_aligned(self) -> bool:
+        """Whether each timestamp has one window, which starts at a multiple of ``length_ms``."""
+        return self.step_ms is not None and self.step_ms == self.length_ms and self.offset_ms == 0
+
+    def starts_of(self, times: Ints) -> Ints | None:
+        """The start of each timestamp's one window, ``NO_WINDOW_MS`` without one. ``None``: that is not to be had of these
+        as a column, or there may be several."""
+        return None
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """The timestamps around one that have the same windows."""
+        bounds, slot = self.assign(ts), self.slot_ms
+        closes_ms = min(bounds[0][1] + self.grace_ms, END_OF_TIME_MS) if bounds else END_OF_TIME_MS
+        if slot:
+            low = ts - (ts - self.offset_ms) % slot
+            return WindowSpan(low, low + slot, closes_ms)
+        low, high = bounds[0] if bounds else (ALL_TIME.low, self.open_from(ts))
+        return WindowSpan(low, high, closes_ms)
 
     def open_from(self, t: int) -> int:
         """The lowest start of a window whose end is above ``t``."""
@@ -55,6 +103,15 @@ class TumblingWindows(SpanWindows):
     def length_ms(self) -> int:
         """The size."""
         return self.size_ms
+
+    @property
+    def step_ms(self) -> int:
+        """The size."""
+        return self.size_ms
+
+    def starts_of(self, times: Ints) -> Ints:
+        """Each timestamp has a window."""
+        return times - (times - self.offset_ms) % self.size_ms
 
     def assign(self, ts: int) -> list[Bounds]:
         """The one window of a timestamp."""
@@ -93,6 +150,19 @@ class HoppingWindows(SpanWindows):
         """The size."""
         return self.size_ms
 
+    @property
+    def step_ms(self) -> int:
+        """The advance."""
+        return self.advance_ms
+
+    def starts_of(self, times: Ints) -> Ints | None:
+        """Where windows do not overlap, and end within 63 bits."""
+        if self.overlapping or int(times.max(initial=0)) >= -NO_WINDOW_MS:
+            return None
+        into = (times - self.offset_ms) % self.advance_ms
+        inside = (into < self.size_ms) & (self.before_epoch | (times >= into))
+        return np.where(inside, times - into, NO_WINDOW_MS)
+
     def assign(self, ts: int) -> list[Bounds]:
         """All windows that hold a timestamp."""
         last = ts - (ts - self.offset_ms) % self.advance_ms
@@ -120,6 +190,7 @@ class UnlimitedWindows(SpanWindows):
     dropped: the state grows with the keys."""
 
     start_ms: int = 0
+    endless = True
 
     def __post_init__(self) -> None:
         if self.start_ms < 0:
@@ -141,6 +212,12 @@ class UnlimitedWindows(SpanWindows):
 @dataclasses.dataclass(frozen=True)
 class GlobalWindow(SpanWindows):
     """One window for everything (Beam, Flink): for triggers, and for aggregates that run on. Never dropped."""
+
+    endless = True
+
+    def same_windows(self, ts: int) -> WindowSpan:
+        """All."""
+        return ALL_TIME
 
     def assign(self, ts: int) -> list[Bounds]:
         """The window."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, cast
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.durations import duration_ms
@@ -13,6 +14,21 @@ END_OF_TIME_MS = (1 << 63) - 1
 Time = Literal["event", "processing"]
 Bounds = tuple[int, int]
 """Start and end of a window in milliseconds; the end is outside."""
+NO_WINDOW_MS = -(1 << 62)
+"""In place of a start: the timestamp has no window."""
+
+
+class WindowSpan(NamedTuple):
+    """The timestamps ``low <= ts < high`` have the same windows, the first of which closes at ``closes_ms`` (grace
+    included); the window itself ends at ``high`` or later."""
+
+    low: int
+    high: int
+    closes_ms: int
+
+
+ALL_TIME = WindowSpan(-END_OF_TIME_MS, END_OF_TIME_MS, END_OF_TIME_MS)
+"""One span for all timestamps, which never closes."""
 
 
 class Windows:
@@ -20,11 +36,18 @@ class Windows:
 
     A window takes records until event time has come to its end + ``grace_ms``; later ones are late. With
     ``time="processing"`` a record's time is the journaled reading of the clock at its entry, and there is no grace.
-    ``merging``: windows of one key grow together, so that a record's window depends on the records around it.
+
+    Operators ask windows what they are, and never for their class. ``ordered``: a record's windows follow from its timestamp
+    alone, and are ordered by start and by end alike (``SpanWindows``). ``merging``: windows of one key grow together, so
+    that a record's window depends on the records around it. ``disjoint``: those of one key are apart from each other after
+    merging. ``endless``: there is one window, and it has no end.
     """
 
     grace_ms: int = 0
     time: Time = "event"
+    ordered = False
+    endless = False
+    disjoint = False
 
     @property
     def merging(self) -> bool:
@@ -48,6 +71,10 @@ class Windows:
     def windows_of(self, key: Any, value: Any, ts: int) -> list[Bounds]:
         """The windows of a record (of merging kinds: before merging)."""
         return self.assign(ts)
+
+    def merge(self, windows: Sequence[Bounds]) -> list[tuple[Bounds, list[Bounds]]]:
+        """Grow windows of one key together: (window, members), by start. For ``merging`` kinds."""
+        raise AssertionError(f"{type(self).__name__} do not merge")
 
     def describe(self) -> str:
         """The windows as ``describe`` prints them."""

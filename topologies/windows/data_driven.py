@@ -51,6 +51,7 @@ class SessionWindows(Windows):
     bounds: SessionBounds = "records"
     touching: bool = True
     time: Time = "event"
+    disjoint = True
 
     def __post_init__(self) -> None:
         check_common(self.grace_ms, self.time)

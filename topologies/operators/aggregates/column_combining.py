@@ -10,8 +10,8 @@ import numpy as np
 from penstock.state.serdes.serde import Serde
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import Ints, Mask
-from penstock.topologies.operators.aggregates.combine_spans import WindowSpan
 from penstock.topologies.operators.columnar.grouping import entries_of
+from penstock.topologies.windows import WindowSpan
 
 _SPANS_MAX = 8
 """Batches that reach over more spans go row by row."""
@@ -38,7 +38,6 @@ def counts_by_span(
     out: list[SpanCounts] = []
     for span, inside in spans:
         part = batch if inside is None else batch.where(inside)
-        assert isinstance(part, ColumnBatch)
         found = entries_of(part, serde)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""Partial aggregates while they are held, by span (see ``combine_spans``) and key."""
+"""Partial aggregates while they are held, by span (``WindowSpan``) and key."""
 
 from __future__ import annotations
 

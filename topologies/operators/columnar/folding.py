@@ -25,7 +25,7 @@ Values = tuple[NDArray[Any], Places]
 """The values that are not null, and the group of each."""
 
 
-class ColumnFold:
+class PartFolds:
     """The aggregates of one operator; the accumulator is the tuple of theirs."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -33,7 +33,7 @@ class ColumnFold:
         self._vectors = [None if p.of is None else Vectors.of(p.of) for p in parts]
 
     @classmethod
-    def of(cls, parts: Sequence[Part] | None) -> ColumnFold | None:
+    def of(cls, parts: Sequence[Part] | None) -> PartFolds | None:
         """``None`` where one of the aggregates cannot be folded so."""
         if not parts or any(why_not(p) is not None for p in parts):
             return None

@@ -9,9 +9,9 @@ import numpy as np
 
 from penstock.state.serdes.serde import Serde
 from penstock.topologies.columnar.column_parts import Keyed, keyed, nulls_of
-from penstock.topologies.columnar.kernels import Groups, grouped, highest
+from penstock.topologies.columnar.kernels import Groups, grouped, highest, summed
 from penstock.topologies.operator_api.batch import ColumnBatch
-from penstock.topologies.operator_api.columns import Ints
+from penstock.topologies.operator_api.columns import Ints, NumberColumn
 
 _START = struct.Struct(">q")
 _FAR = 1 << 62
@@ -33,13 +33,43 @@ class Entries(NamedTuple):
         keys = self.by_key.keys
         return keys if self.key_numbers is None else [keys[i] for i in self.key_numbers]
 
+    @property
+    def entries(self) -> Entries:
+        """These: a batch touches what it touches once, or as ``Spread`` has it."""
+        return self
+
     def counts(self) -> Ints:
         """How many records each entry has."""
         return np.bincount(self.groups.numbers, minlength=len(self.store_keys))
 
+    def sums(self, batch: ColumnBatch, *, of_values: bool) -> list[int] | None:
+        """How many records each entry has, or the sum of their values, which are numbers of records. ``None``, also for a
+        sum of more than 64 bits: row by row."""
+        return sums_of(batch, self.groups) if of_values else self.counts().tolist()
+
+    def records(self) -> tuple[None, Entries]:
+        """The records touch one entry each."""
+        return None, self
+
     def latest(self, times: Ints) -> Ints:
         """The highest timestamp of each entry's records."""
         return highest(self.groups, times)
+
+
+def numbers_of(batch: ColumnBatch) -> Ints | None:
+    """The values, where they are numbers of records. ``None``: row by row."""
+    column = batch.value_column
+    if not isinstance(column, NumberColumn) or column.array.dtype != np.int64 or column.nulls is not None:
+        return None
+    return column.array
+
+
+def sums_of(batch: ColumnBatch, groups: Groups) -> list[int] | None:
+    """The sum of each group's values, which are numbers of records; ``None``, also for a sum of more than 64 bits: row by
+    row."""
+    numbers = numbers_of(batch)
+    sums = None if numbers is None else summed(groups, numbers)
+    return None if sums is None else sums.tolist()
 
 
 def entries_of(batch: ColumnBatch, serde: Serde[Any]) -> Entries | None:

@@ -6,7 +6,6 @@ Timestamps of one pane, which is as long as the greatest common divisor of size 
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ from penstock.state.serdes.serde import Serde
 from penstock.topologies.columnar.kernels import Groups, grouped, highest, summed
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Ints, Mask, NumberColumn, Places
-from penstock.topologies.operators.columnar.counting import sums_of
-from penstock.topologies.operators.columnar.grouping import Entries, entries_of
+from penstock.topologies.operators.columnar.grouping import Entries, entries_of, sums_of
 from penstock.topologies.windows import HoppingWindows
 
 _START = struct.Struct(">q")
@@ -71,11 +69,9 @@ class Spread(NamedTuple):
         return self.entries.latest(highest(self.groups, times)[self.of_group])
 
     def sums(self, batch: ColumnBatch, *, of_values: bool) -> list[int] | None:
-        """How many records each entry has, or the sum of their values, which are numbers of records. ``None``: row by
-        row."""
+        """See ``Entries``."""
         if of_values:
-            known = Entries(self.groups, [b""] * len(self.sizes), self.entries.by_key, None)
-            found = sums_of(batch, known)
+            found = sums_of(batch, self.groups)
         else:
             found = np.bincount(self.groups.numbers, minlength=len(self.sizes)).tolist()
         sums = None if found is None else summed(self.entries.groups, np.array(found, np.int64)[self.of_group])
@@ -101,7 +97,7 @@ def spread(batch: ColumnBatch, serde: Serde[Any], windows: HoppingWindows, found
     if by_key is None:
         return None
     advance, names = windows.advance_ms, by_key.store_keys
-    panes = (batch.times - windows.offset_ms) // math.gcd(windows.size_ms, advance)
+    panes = (batch.times - windows.offset_ms) // windows.slot_ms
     panes -= panes.min()
     bound = (int(panes.max()) + 1) * len(names)
     if bound >= _FAR:
@@ -130,9 +126,7 @@ def spread_columns(columns: list[Column | None], places: Places) -> list[Column 
 def spread_batch(batch: ColumnBatch, places: Places) -> ColumnBatch:
     """The records, without their keys and values."""
     nothing = NumberColumn(batch.orders)
-    wide = batch.replace(keys=nothing, values=nothing).pick(places)
-    assert isinstance(wide, ColumnBatch)
-    return wide
+    return ColumnBatch(nothing, nothing, batch.times, batch.orders, batch.headers).pick(places)
 
 
 def _begins(sizes: Ints) -> Ints:

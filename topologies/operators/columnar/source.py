@@ -14,7 +14,6 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import BYTES, FLOAT, INT, INT32, JSON, STRING, Serde
-from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.columnar.encoded_columns import EncodedColumn, ParsedColumn
 from penstock.topologies.columnar.json_columns import JsonProjection, why_not_projected
 from penstock.topologies.columnar.kernels import Coder
@@ -67,11 +66,8 @@ class Decoder:
         if decoder is not None and _why_whole(value, needed) is None:
             self._projection = JsonProjection(decoder.type, sorted(needed.fields), value.deserialize)
 
-    def read(self, batch: Batch) -> Batch | None:
-        """The batch with keys and values decoded, as columns where they can be; ``None``: it is not worth it, or did not
-        come as columns."""
-        if not worth_columns(batch):
-            return None
+    def read(self, batch: ColumnBatch) -> Batch | None:
+        """The batch with keys and values decoded, as columns where they can be; ``None``: it did not come as bytes."""
         keys, values = batch.key_column, batch.value_column
         if not isinstance(keys, BytesColumn) or not isinstance(values, BytesColumn):
             return None

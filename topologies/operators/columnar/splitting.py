@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from penstock.state.serdes.serde import STRING
-from penstock.topologies.columnar.column_parts import nulls_of, worth_columns
+from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.encoded_columns import EncodedColumn
 from penstock.topologies.columnar.kernels import Coder, split_words
 from penstock.topologies.columnar.word_splitting import words
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
 from penstock.topologies.operators.columnar.stateless import PYTHON
 
@@ -30,16 +30,14 @@ def children_way(
     return InputMode(RequiredColumns(key=out.key or with_key or not values_only, value=True, listed=True), PYTHON)
 
 
-def words_of(fn: Callable[..., Iterable[Any]]) -> Callable[[Batch], Batch | None] | None:
+def words_of(fn: Callable[..., Iterable[Any]]) -> Callable[[ColumnBatch], Batch | None] | None:
     """The words of a batch of texts, each under its text's key; ``None`` where the rows must do it, as a function for
     functions that are not ``words``."""
     if fn is not words:
         return None
     coder = Coder()
 
-    def children(batch: Batch) -> Batch | None:
-        if not worth_columns(batch):
-            return None
+    def children(batch: ColumnBatch) -> Batch | None:
         texts = batch.value_column
         if not isinstance(texts, EncodedColumn) or texts.serde != STRING or nulls_of(texts) is not None:
             return None

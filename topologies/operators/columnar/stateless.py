@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from penstock.topologies.columnar.column_parts import nulls_of, worth_columns
+from penstock.topologies.columnar.column_parts import nulls_of
 from penstock.topologies.columnar.json_writing import DictOf
 from penstock.topologies.expressions.inference import Inference
 from penstock.topologies.expressions.kernels import either
@@ -17,7 +17,7 @@ from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.expressions.tree import Alias, Call, Expression, Extend, Field, Header, Input, StructOf, walk
 from penstock.topologies.expressions.types import DataType, schema_of
 from penstock.topologies.expressions.vectors import PRESENCE, Vectors
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Mask, StructColumn
 from penstock.topologies.operator_api.operator import OperatorContext
 from penstock.topologies.operator_api.required_columns import ALL_AS_ROWS, NO_COLUMNS, InputMode, RequiredColumns
@@ -76,38 +76,25 @@ def filter_way(fn: Any, values_only: bool, out: RequiredColumns) -> InputMode:
     return InputMode(found | out.later())
 
 
-class MaskOf:
-    """The mask of a filter, of a batch; ``None``: by rows."""
+class ColumnarStep(NamedTuple):
+    """A function over columns. ``make``: what it gives of a batch, a mask, or new keys or values; ``None``: by rows.
+    ``failing``: the rows on which the function fails; ``None``: none, or it is not known."""
 
-    def __init__(self, fn: ExpressionFunction) -> None:
-        self._vectors = Vectors.of(fn)
-
-    def __call__(self, batch: Batch) -> Mask | None:
-        return self._vectors.mask(batch) if worth_columns(batch) else None
-
-    def failing(self, batch: Batch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
-        return self._vectors.failing(batch) if worth_columns(batch) else None
+    make: Callable[[ColumnBatch], Any]
+    failing: Callable[[ColumnBatch], Mask | None]
 
 
-def mask_of(fn: Any) -> MaskOf | None:
+def mask_of(fn: Any) -> ColumnarStep | None:
     """The filter's mask; ``None`` where the function has none."""
-    return None if isinstance(reads(fn), str) else MaskOf(fn)
-
-
-class ColumnarStep(Protocol):
-    """A function over columns: a mask, or new keys or values, of a batch; ``None``: by rows."""
-
-    def __call__(self, batch: Batch) -> Any:
-        """What it gives."""
-
-    def failing(self, batch: Batch) -> Mask | None:
-        """Those rows; ``None``: none, or there is no telling."""
+    if isinstance(reads(fn), str):
+        return None
+    vectors = Vectors.of(fn)
+    return ColumnarStep(vectors.mask, vectors.failing)
 
 
 def by_columns(
     ctx: OperatorContext,
-    batch: Batch,
+    batch: ColumnBatch,
     form: ColumnarStep | None,
     emit: Callable[[Batch, Any], None],
     fn: Callable[..., Any],
@@ -115,14 +102,12 @@ def by_columns(
 ) -> Batch | None:
     """``emit`` the batch with what the form gives, less the rows on which ``fn``, of what it is ``given``, fails: they meet
     the policy. Returns what is left for the rows: the batch, or the rest of it; ``None``: nothing."""
-    if form is None or not worth_columns(batch):
+    if form is None:
         return batch
-    found = form(batch)
-    if found is None:
-        left = _without_failing(ctx, batch, form, fn, given)
-        found = None if left is None else form(left)
-        if left is not None:
-            batch = left
+    found = form.make(batch)
+    if found is None and (left := _without_failing(ctx, batch, form, fn, given)) is not None:
+        batch = left
+        found = form.make(batch) if len(batch) else None
     if found is None:
         return batch
     emit(batch, found)
@@ -131,11 +116,11 @@ def by_columns(
 
 def _without_failing(
     ctx: OperatorContext,
-    batch: Batch,
+    batch: ColumnBatch,
     form: ColumnarStep,
     fn: Callable[..., Any],
     given: Callable[[Batch], tuple[Sequence[Any], ...]],
-) -> Batch | None:
+) -> ColumnBatch | None:
     """The batch without the rows that fail; ``None``: it is not known which, and nothing was done."""
     failing = form.failing(batch)
     if failing is None:
@@ -167,15 +152,15 @@ def branch_way(predicates: Sequence[Any], out: Sequence[RequiredColumns]) -> Inp
     return InputMode(needed)
 
 
-def ports_of(predicates: Sequence[Any]) -> Callable[[Batch], list[Mask] | None] | None:
+def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | None] | None:
     """The mask of each port, one more than there are predicates, which is of the rest."""
     masks = [mask_of(p) for p in predicates]
 
-    def ports(batch: Batch) -> list[Mask] | None:
+    def ports(batch: ColumnBatch) -> list[Mask] | None:
         out: list[Mask] = []
         left: Mask = np.ones(len(batch), np.bool_)
         for mask in masks:
-            found = None if mask is None else mask(batch)
+            found = None if mask is None else mask.make(batch)
             if found is None:
                 return None
             out.append(found & left)
@@ -257,27 +242,19 @@ def values_of(fn: Any) -> ColumnarStep | None:
     fields = _fields(fn)
     assert not isinstance(fields, str)
     if fields is None:
-        return _Single(fn)
+        return _result_of(fn)
     e = _plain(fn.expression)
-    return _Structs(fn, fields, e.python if isinstance(e, StructOf) else None, isinstance(e, Extend) or _null_kept(e))
+    made = _Structs(fn, fields, e.python if isinstance(e, StructOf) else None, isinstance(e, Extend) or _null_kept(e))
+    return ColumnarStep(made.column, made.failing)
+
+
+def _result_of(fn: ExpressionFunction) -> ColumnarStep:
+    vectors = Vectors.of(fn)
+    return ColumnarStep(vectors.column, vectors.failing)
 
 
 def _null_kept(e: Expression) -> bool:
     return isinstance(e, StructOf) and e.of is not None
-
-
-class _Single:
-    """The result itself."""
-
-    def __init__(self, fn: ExpressionFunction) -> None:
-        self._vectors = Vectors.of(fn)
-
-    def __call__(self, batch: Batch) -> Column | None:
-        return self._vectors.column(batch) if worth_columns(batch) else None
-
-    def failing(self, batch: Batch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
-        return self._vectors.failing(batch) if worth_columns(batch) else None
 
 
 class _Structs:
@@ -290,9 +267,8 @@ class _Structs:
         self._build = _builder([n for n, _ in fields], python)
         self._null_kept = null_kept
 
-    def __call__(self, batch: Batch) -> Column | None:
-        if not worth_columns(batch):
-            return None
+    def column(self, batch: ColumnBatch) -> Column | None:
+        """The structs; ``None``: by rows."""
         absent: Mask | None = None
         if self._null_kept:
             if batch.value_column is None:
@@ -306,9 +282,9 @@ class _Structs:
             made[name] = column
         return StructColumn(made, self._build, absent)
 
-    def failing(self, batch: Batch) -> Mask | None:
+    def failing(self, batch: ColumnBatch) -> Mask | None:
         """The rows on which the function fails, as far as it is known."""
-        if not worth_columns(batch) or batch.value_column is None:
+        if batch.value_column is None:
             return None
         absent = nulls_of(batch.value_column) if self._null_kept else None
         return either(*(vectors.failing(batch, absent) for _, vectors in self._fields))
@@ -335,4 +311,4 @@ def key_way(fn: Any, out: RequiredColumns) -> InputMode:
 
 def keys_of(fn: Any) -> ColumnarStep | None:
     """The new keys of a batch; ``None`` where the function makes none of columns."""
-    return None if isinstance(reads(fn), str) else _Single(fn)
+    return None if isinstance(reads(fn), str) else _result_of(fn)

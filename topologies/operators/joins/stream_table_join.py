@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.state.errors import SerdeError
 from penstock.state.stores.store import StoreSpec
-from penstock.topologies.columnar.column_parts import key_bytes, worth_columns
+from penstock.topologies.columnar.column_parts import key_bytes
 from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
@@ -88,16 +88,28 @@ class _StreamTableJoinOperator(Operator):
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
             return  # its errors belong to process
-        if (self._texts is not None or self._fields is not None) and worth_columns(batch):
-            return  # rows that are passed on, or of which fields are read, are not decoded
-        if worth_columns(batch) and meet(batch, self._state, self._key_serde, left=True) is not None:
-            return
         with suppress(SerdeError):  # process meets it at its row
             self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
 
+    def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
+        # rows that are passed on, or of which fields are read, are not decoded
+        if self._spec.key_fn is not None or self._texts is not None or self._fields is not None:
+            return True
+        return meet(batch, self._state, self._key_serde, left=True) is not None
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if self._spec.key_fn is not None or batch.key_column is None:
+            return batch
+        usable = self._usable(batch)
+        assert isinstance(usable, ColumnBatch)
+        joined = self._joined_columns(usable) if len(usable) else usable
+        if joined is not None:
+            self.ctx.emit(joined)
+        return usable if joined is None else None
+
     def process(self, port: int, batch: Batch) -> None:
         batch = self._usable(batch)
-        if not len(batch) or (worth_columns(batch) and self._in_columns(batch)):
+        if not len(batch):
             return
         if self._spec.key_fn is None:
             keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
@@ -126,27 +138,19 @@ class _StreamTableJoinOperator(Operator):
         decode = self._decode
         return [None if e is None else decode(e[8:]) for e in entries]
 
-    def _in_columns(self, batch: ColumnBatch) -> bool:
-        """Join by distinct keys, if that can be done."""
-        if self._spec.key_fn is not None:
-            return False
-        if self._texts is not None and (passed := self._passed_on(batch, self._texts)) is not None:
-            self.ctx.emit(passed)
-            return True
-        if self._fields is not None and (joined := self._by_fields(batch, self._fields)) is not None:
-            self.ctx.emit(joined)
-            return True
-        met = meet(batch, self._state, self._key_serde, left=self._spec.left)
-        if met is None:
-            return False
+    def _joined_columns(self, batch: ColumnBatch) -> Batch | None:
+        """The joined records, by distinct keys; ``None``: row by row."""
+        joined = None if self._texts is None else self._passed_on(batch, self._texts)
+        if joined is None and self._fields is not None:
+            joined = self._by_fields(batch, self._fields)
+        if joined is not None or (met := meet(batch, self._state, self._key_serde, left=self._spec.left)) is None:
+            return joined
         joined = None if self._joined is None else self._joined.joined(met)
         if joined is not None:
-            self.ctx.emit(joined)
-            return True
+            return joined
         rows = self._rows([met.entries[i] for i in met.numbers.tolist()])
         values, kept = map_rows(self.ctx, met.batch, self._spec.joiner, met.batch.values, rows)
-        self.ctx.emit(kept.replace(values=values))
-        return True
+        return kept.replace(values=values)
 
     def _passed_on(self, batch: ColumnBatch, texts: RowTexts) -> Batch | None:
         """The joined records, if their rows can be passed on as they are stored."""

@@ -12,7 +12,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import BYTES, Serde
 from penstock.state.stores.store import StoreSpec
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import (
@@ -120,11 +120,14 @@ class _SourceOperator(Operator):
         elif ctx.needs is not None:
             self._decoder = Decoder(ctx, spec.key_serde, spec.value_serde, ctx.needs)
 
-    def process(self, port: int, batch: Batch) -> None:
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         read = None if self._decoder is None else self._decoder.read(batch)
-        if read is not None:
-            self.ctx.emit(read)
-            return
+        if read is None:
+            return batch
+        self.ctx.emit(read)
+        return None
+
+    def process(self, port: int, batch: Batch) -> None:
         decoded = batch.listed()
         if self._unpacker is not None:
             decoded, whole = self._unpacker.unpacked(decoded)

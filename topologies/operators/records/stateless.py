@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from penstock.topologies.expressions.row_function import OfRecord
-from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Column, Mask
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND, EdgeKind
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
@@ -58,27 +58,40 @@ def _columns(fn: Callable[..., Any], batch: Batch, values_only: bool) -> tuple[S
     return (batch.values,) if values_only else (batch.keys, batch.values)
 
 
-class _FilterOperator(Operator):
-    def __init__(self, ctx: OperatorContext, spec: FilterSpec) -> None:
+class _FunctionOperator(Operator):
+    """Runs one function of records, over columns by its ``step``, and emits what ``show`` makes of its results.
+    ``values_only``: the function takes the value alone."""
+
+    def __init__(
+        self, ctx: OperatorContext, fn: Callable[..., Any], step: columnar.ColumnarStep | None, *, values_only: bool
+    ) -> None:
         super().__init__(ctx)
-        self._spec = spec
-        self._mask = columnar.mask_of(spec.fn)
+        self._fn, self._step, self._values_only = fn, step, values_only
+
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return columnar.by_columns(self.ctx, batch, self._step, self.show, self._fn, self._given)
 
     def process(self, port: int, batch: Batch) -> None:
-        fn = self._spec.fn
-        rest = columnar.by_columns(self.ctx, batch, self._mask, self._keep, fn, self._given)
-        if rest is None:
-            return
-        mask, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
-        if self._spec.negate:
-            mask = [not m for m in mask]
-        self.ctx.emit(rest.where(mask))
+        results, batch = map_rows(self.ctx, batch, self._fn, *self._given(batch))
+        self.show(batch, results)
 
-    def _keep(self, batch: Batch, mask: Mask) -> None:
-        self.ctx.emit(batch.where(~mask if self._spec.negate else mask))
+    def show(self, batch: Batch, results: Any) -> None:
+        """Emit records; ``results``: of each of them, as a list, a column or a mask."""
+        raise AssertionError(type(self).__name__)
 
     def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
-        return _columns(self._spec.fn, batch, self._spec.values_only)
+        return _columns(self._fn, batch, self._values_only)
+
+
+class _FilterOperator(_FunctionOperator):
+    def __init__(self, ctx: OperatorContext, spec: FilterSpec) -> None:
+        super().__init__(ctx, spec.fn, columnar.mask_of(spec.fn), values_only=spec.values_only)
+        self._negate = spec.negate
+
+    def show(self, batch: Batch, results: list[Any] | Mask) -> None:
+        if self._negate:
+            results = [not m for m in results] if isinstance(results, list) else ~results
+        self.ctx.emit(batch.where(results))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,27 +110,12 @@ class MapValuesSpec(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _MapValuesOperator(ctx, self)
+        return _MapValuesOperator(ctx, self.fn, columnar.values_of(self.fn), values_only=not self.with_key)
 
 
-class _MapValuesOperator(Operator):
-    def __init__(self, ctx: OperatorContext, spec: MapValuesSpec) -> None:
-        super().__init__(ctx)
-        self._spec = spec
-        self._column = columnar.values_of(spec.fn)
-
-    def process(self, port: int, batch: Batch) -> None:
-        fn = self._spec.fn
-        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, fn, self._given)
-        if rest is not None:
-            values, rest = map_rows(self.ctx, rest, fn, *self._given(rest))
-            self._replace(rest, values)
-
-    def _replace(self, batch: Batch, values: list[Any] | Column) -> None:
-        self.ctx.emit(batch.replace(values=values))
-
-    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
-        return _columns(self._spec.fn, batch, not self._spec.with_key)
+class _MapValuesOperator(_FunctionOperator):
+    def show(self, batch: Batch, results: list[Any] | Column) -> None:
+        self.ctx.emit(batch.replace(values=results))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,26 +168,12 @@ class SelectKeySpec(OperatorSpec):
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        return _SelectKeyOperator(ctx, self)
+        return _SelectKeyOperator(ctx, self.fn, columnar.keys_of(self.fn), values_only=False)
 
 
-class _SelectKeyOperator(Operator):
-    def __init__(self, ctx: OperatorContext, spec: SelectKeySpec) -> None:
-        super().__init__(ctx)
-        self._fn = spec.fn
-        self._column = columnar.keys_of(spec.fn)
-
-    def process(self, port: int, batch: Batch) -> None:
-        rest = columnar.by_columns(self.ctx, batch, self._column, self._replace, self._fn, self._given)
-        if rest is not None:
-            keys, rest = map_rows(self.ctx, rest, self._fn, *self._given(rest))
-            self._replace(rest, keys)
-
-    def _replace(self, batch: Batch, keys: list[Any] | Column) -> None:
-        self.ctx.emit(batch.replace(keys=keys))
-
-    def _given(self, batch: Batch) -> tuple[Sequence[Any], ...]:
-        return _columns(self._fn, batch, False)
+class _SelectKeyOperator(_FunctionOperator):
+    def show(self, batch: Batch, results: list[Any] | Column) -> None:
+        self.ctx.emit(batch.replace(keys=results))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,12 +212,14 @@ class _FlatMapOperator(Operator):
         if not spec.values_only:
             self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
 
-    def process(self, port: int, batch: Batch) -> None:
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         found = None if self._words is None else self._words(batch)
-        if found is not None:
-            if len(found):
-                self.ctx.emit(found)
-            return
+        if found is None:
+            return batch
+        self.ctx.emit(found)
+        return None
+
+    def process(self, port: int, batch: Batch) -> None:
         columns = (batch.keys, batch.values) if self._with_key else (batch.values,)
         children, batch = map_rows(self.ctx, batch, self._fn, *columns)
         if not set(map(type, children)) <= {list, tuple}:
@@ -311,12 +297,15 @@ class _BranchOperator(Operator):
         self._port_of = port_of
         self._masks = columnar.ports_of(predicates)
 
-    def process(self, port: int, batch: Batch) -> None:
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         masks = None if self._masks is None else self._masks(batch)
-        if masks is not None:
-            for number, mask in zip(range(self._ports), masks, strict=False):
-                self.ctx.emit(batch.where(mask), number)
-            return
+        if masks is None:
+            return batch
+        for number, mask in zip(range(self._ports), masks, strict=False):
+            self.ctx.emit(batch.where(mask), number)
+        return None
+
+    def process(self, port: int, batch: Batch) -> None:
         ports, batch = map_rows(self.ctx, batch, self._port_of, batch.keys, batch.values)
         for number in range(self._ports):
             self.ctx.emit(batch.where([p == number for p in ports]), number)

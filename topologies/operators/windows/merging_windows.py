@@ -21,7 +21,7 @@ from penstock.topologies.operators.windows.custom_windows import (
     CustomWindowAggregateOperator,
     CustomWindowAggregateSpec,
 )
-from penstock.topologies.windows import Bounds, CustomWindows
+from penstock.topologies.windows import Bounds
 
 _START = struct.Struct(">q")
 _FAR_MS = 1 << 61
@@ -89,7 +89,6 @@ class MergingWindowAggregateOperator(CustomWindowAggregateOperator):
 
     def _grown(self, window: Bounds, held: OpenWindows) -> tuple[Bounds, list[Bounds]]:
         """What a new window becomes, and the windows that it takes in, by their ends."""
-        assert isinstance(self._windows, CustomWindows)
         for merged, members in self._windows.merge([*held, window]):
             if window in members:
                 return merged, sorted((m for m in members if m in held), key=lambda m: (m[1], m[0]))

@@ -16,19 +16,16 @@ change, which panes would make dearer.
 from __future__ import annotations
 
 import dataclasses
-import math
 import struct
 from typing import Any, cast
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import window_floor
-from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
-from penstock.topologies.operators.aggregates.fold import Aggregation
-from penstock.topologies.operators.base.row_functions import serialize_keys
-from penstock.topologies.operators.columnar.grouping import Entries, window_entries
+from penstock.topologies.operators.aggregates.folds.strategy import Touched
 from penstock.topologies.operators.windows.window_aggregate import WindowAggregateOperator, WindowAggregateSpec
 from penstock.topologies.windows import HoppingWindows
 
@@ -48,22 +45,19 @@ class PaneAggregateSpec(WindowAggregateSpec):
         return {**super().details(), "by": "panes and inverse" if len(self.stores) > 2 else "panes"}
 
 
-def pays(request: Aggregation) -> bool:
+def pays(spec: WindowAggregateSpec) -> bool:
     """Whether the aggregation can be, and is better, done by panes."""
-    windows = request.windows
-    overlap = isinstance(windows, HoppingWindows) and windows.advance_ms < windows.size_ms
-    return overlap and request.emission == "on_close" and request.fold.merge is not None
+    return spec.windows.overlapping and spec.emission == "on_close" and spec.fold.merge is not None
 
 
 def by_panes(spec: WindowAggregateSpec) -> PaneAggregateSpec:
     """The same operator by panes."""
     windows = cast(HoppingWindows, spec.windows)
     store = spec.store
-    width_ms = math.gcd(windows.size_ms, windows.advance_ms)
     panes = dataclasses.replace(
         store,
         name=f"{store.name}-panes",
-        window_size_ms=width_ms,
+        window_size_ms=windows.slot_ms,
         retention_ms=windows.horizon_ms + windows.advance_ms if windows.horizon_ms else None,
     )
     stores = [store, panes]
@@ -80,12 +74,12 @@ class PaneAggregateOperator(WindowAggregateOperator):
         super().__init__(ctx, spec)
         windows = cast(HoppingWindows, spec.windows)
         self._results = ctx.state(spec.stores[0].name)
-        self._state = ctx.state(spec.stores[1].name)
+        self.fold_in(spec, ctx.state(spec.stores[1].name))
         self._size = windows.size_ms
         self._advance_ms = windows.advance_ms
-        self._width_ms = math.gcd(windows.size_ms, windows.advance_ms)
+        self._width_ms = windows.slot_ms
         self._offset_ms = windows.offset_ms
-        self._first = windows.offset_ms % windows.advance_ms
+        self._first = self._least_start = windows.offset_ms % windows.advance_ms
         """The start of the first window."""
         assert spec.fold.merge is not None
         self._merge = spec.fold.merge
@@ -102,55 +96,20 @@ class PaneAggregateOperator(WindowAggregateOperator):
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def keys_to_load(self, batch: Batch, keys: list[Any]) -> list[bytes]:
-        return self._store_keys([max(s, 0) for s in self._panes(self.stamped(batch).timestamps)], keys)
-
-    def _panes(self, timestamps: list[int]) -> list[int]:
-        offset, width = self._offset_ms, self._width_ms
-        return [ts - (ts - offset) % width for ts in timestamps]
-
-    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
-        offset, width = self._offset_ms, self._width_ms
-        starts = batch.times - (batch.times - offset) % self._advance_ms
-        closed = starts < self.floor
-        kept: Batch = batch
-        if closed.any():
-            self.report_late(batch, closed & (starts >= self._first))
-            self.ctx.dropped("outside", int((starts < self._first).sum()))
-            kept = batch.where(~closed)
-        if not len(kept):
-            return None
-        assert isinstance(kept, ColumnBatch)
-        panes = kept.times - (kept.times - offset) % width
-        if int(panes.min()) < 0:
-            return kept
-        found = window_entries(kept, self._key_serde, panes, width)
-        return None if found is not None and self.columns_into_panes(kept, found) else kept
-
-    def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and worth_columns(batch):
-            left = self._left_of_columns(batch)
-            if left is None:
-                return
-            batch = left
+    def window_starts(self, timestamps: list[int]) -> list[int]:
+        """Those of the last window of each."""
         offset, advance = self._offset_ms, self._advance_ms
-        starts = [ts - (ts - offset) % advance for ts in batch.timestamps]
-        if min(starts) < self.floor:
-            # no window starts before the first one
-            self.report_late(batch, [self._first <= s < self.floor for s in starts])
-            self.ctx.dropped("outside", sum(s < self._first for s in starts))
-            batch = batch.where([s >= self.floor for s in starts])
-        keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
-        if keys:
-            self.into_panes(port, batch, self._store_keys(self._panes(batch.timestamps), keys))
+        return [ts - (ts - offset) % advance for ts in timestamps]
 
-    def into_panes(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
-        """Fold records into their panes."""
-        self.apply(port, batch, store_keys)
+    def column_starts(self, times: Ints) -> Ints:
+        return times - (times - self._offset_ms) % self._advance_ms
 
-    def columns_into_panes(self, batch: ColumnBatch, found: Entries) -> bool:
-        """The same of columns, by entry; ``False``: nothing was done."""
-        return self.take_columns(batch, found, windowed=True)
+    def entry_starts(self, batch: Batch, starts: list[int]) -> list[int]:
+        offset, width = self._offset_ms, self._width_ms
+        return [ts - (ts - offset) % width for ts in batch.timestamps]
+
+    def entry_columns(self, batch: ColumnBatch, starts: Ints) -> tuple[Ints, int]:
+        return batch.times - (batch.times - self._offset_ms) % self._width_ms, self._width_ms
 
     # -- closing -------------------------------------------------------------------------------------------------
 
@@ -219,14 +178,14 @@ class _InversePaneAggregateOperator(PaneAggregateOperator):
     def _oldest_pane(self) -> int:
         return max(self.floor - self._advance_ms, 0)
 
-    def into_panes(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
+    def apply(self, port: int, batch: Batch, store_keys: list[bytes]) -> None:
         shared = self._before(store_keys, min(batch.timestamps))
-        self.apply(port, batch, store_keys)
+        super().apply(port, batch, store_keys)
         self._correct_all(shared, batch.order[0])
 
-    def columns_into_panes(self, batch: ColumnBatch, found: Entries) -> bool:
-        shared = self._before(found.store_keys, int(batch.times.min()))
-        done = super().columns_into_panes(batch, found)
+    def fold_columns(self, batch: ColumnBatch, touched: Touched) -> bool:
+        shared = self._before(touched.entries.store_keys, int(batch.times.min()))
+        done = super().fold_columns(batch, touched)
         if done:
             self._correct_all(shared, int(batch.orders[0]))
         return done

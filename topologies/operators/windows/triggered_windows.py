@@ -44,9 +44,6 @@ from penstock.topologies.triggers.base import Moment, Trigger, last_instant, mer
 from penstock.topologies.windows import (
     END_OF_TIME_MS,
     Bounds,
-    CustomWindows,
-    SessionWindows,
-    SpanWindows,
     Windows,
 )
 from penstock.topologies.windows.base import check_end
@@ -124,7 +121,7 @@ class _TriggeredWindowsOperator(RowOperator):
 
     def load(self, port: int, batch: Batch) -> None:
         windows = self._windows
-        if self._processing_time or not isinstance(windows, SpanWindows):
+        if self._processing_time or not windows.ordered:
             return
         with suppress(SerdeError):  # the row meets it again
             keys = self._key_serde.serialize_all(batch.keys)
@@ -199,7 +196,6 @@ class _TriggeredWindowsOperator(RowOperator):
 
     def _merge(self, key: Any, prefix: bytes, bounds: list[Bounds], now_ms: int) -> list[OpenWindow]:
         """The windows that the record's have become, those first that others made of their own accord."""
-        assert isinstance(self._windows, (SessionWindows, CustomWindows))
         if self._late_by == "record":
             bounds = [b for b in bounds if not self._closed(b[1], now_ms)]
         there = dict(self._neighbours(prefix, bounds))
@@ -222,7 +218,7 @@ class _TriggeredWindowsOperator(RowOperator):
         """The key's windows that may merge with these: sessions, which lie apart, by their ends; others all."""
         if not bounds:
             return
-        high, apart = prefix + b"\xff" * 17, isinstance(self._windows, SessionWindows)
+        high, apart = prefix + b"\xff" * 17, self._windows.disjoint
         first = min(start for start, _ in bounds)
         if apart:
             high = prefix + span(max(end for _, end in bounds) + 1, 0)

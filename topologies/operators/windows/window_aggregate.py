@@ -11,7 +11,6 @@ A record goes into all its windows or, when a function of the user's raises for 
 from __future__ import annotations
 
 import dataclasses
-import math
 import struct
 from collections.abc import Sequence
 from itertools import chain, repeat
@@ -21,24 +20,16 @@ import numpy as np
 
 from penstock.state.log import Windowed
 from penstock.state.stores.store_view import window_floor
-from penstock.topologies.columnar.column_parts import worth_columns
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
-from penstock.topologies.operator_api.columns import Mask
+from penstock.topologies.operator_api.columns import Ints, Mask
 from penstock.topologies.operator_api.operator import Operator, OperatorContext
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
+from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys
 from penstock.topologies.operators.base.row_functions import serialize_keys
-from penstock.topologies.operators.columnar.counting import counted_updates
 from penstock.topologies.operators.columnar.grouping import window_entries
-from penstock.topologies.operators.columnar.hopping import (
-    Spread,
-    most_records,
-    opened,
-    spread,
-    spread_batch,
-    spread_columns,
-)
+from penstock.topologies.operators.columnar.hopping import most_records, opened, spread
 from penstock.topologies.operators.windows.window_closing import ClosingAggregateOperator, ClosingAggregateSpec
-from penstock.topologies.windows import HoppingWindows, SpanWindows, TumblingWindows
+from penstock.topologies.windows import NO_WINDOW_MS, HoppingWindows, SpanWindows
 
 _START = struct.Struct(">q")
 LATE_PORT = 1
@@ -53,24 +44,12 @@ class WindowAggregateSpec(ClosingAggregateSpec):
     windows: SpanWindows
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        reason = None if _in_columns(self.windows) else "its windows are neither tumbling nor hopping ones"
+        reason = None if self.windows.slot_ms else "its windows are neither tumbling nor hopping ones"
         return self.way_of_columns(reason, out[1] if len(out) > 1 else None)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
-        if isinstance(self.windows, HoppingWindows):
-            return HoppingAggregateOperator(ctx, self)
-        return WindowAggregateOperator(ctx, self)
-
-
-def _in_columns(windows: SpanWindows) -> bool:
-    """Whether the windows of whole columns of timestamps can be found at once."""
-    return isinstance(windows, (TumblingWindows, HoppingWindows))
-
-
-def _aligned(windows: SpanWindows) -> bool:
-    """Whether windows start at multiples of their size."""
-    return isinstance(windows, TumblingWindows) and windows.offset_ms == 0
+        return (HoppingAggregateOperator if self.windows.overlapping else WindowAggregateOperator)(ctx, self)
 
 
 class WindowAggregateOperator(ClosingAggregateOperator):
@@ -78,17 +57,16 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     def __init__(self, ctx: OperatorContext, spec: WindowAggregateSpec) -> None:
         super().__init__(ctx, spec)
-        self.close_by(spec.windows, spec.clock, spec.input_times())
+        self.close_by(spec, spec.windows)
         self._size_ms = spec.windows.length_ms
-        self._aligned = _aligned(spec.windows)
-        self.in_columns = self.in_columns and _in_columns(spec.windows)
+        self._aligned = spec.windows.epoch_aligned
         self._retention_ms = spec.store.retention_ms or FOREVER_MS
         self._late_port = len(spec.out_ports) > 1
-        self.looks_back = spec.emission == "on_close"
-        self.mute = self.looks_back
         at_zero = spec.windows.assign(0)
         self._first_start = min(at_zero[0][0], 0) if at_zero else 0
         """The start of what is stored under start 0."""
+        self._least_start = NO_WINDOW_MS + 1
+        """What is found to start before it has no window."""
         self._around = (0, 0)
         """A window whose timestamps need not be looked up again."""
 
@@ -103,20 +81,12 @@ class WindowAggregateOperator(ClosingAggregateOperator):
 
     # -- windows of records --------------------------------------------------------------------------------------
 
-    def _starts(self, batch: Batch) -> tuple[list[int], list[int] | None]:
-        """(starts of the windows that take them, rows that have one; ``None``: all), the others being reported."""
-        starts = self._all_starts(batch.timestamps)
-        floor = self.floor
-        if min(starts) >= floor:
-            return starts, None
-        late = [_OUTSIDE < s < floor for s in starts]
-        self.report_late(batch, late)
-        self.ctx.dropped("outside", starts.count(_OUTSIDE))
-        places = [i for i, s in enumerate(starts) if s >= floor]
-        return [starts[i] for i in places], places
+    def column_starts(self, times: Ints) -> Ints | None:
+        """``window_starts`` of a column; ``None``: row by row."""
+        return self._windows.starts_of(times)
 
-    def _all_starts(self, timestamps: list[int]) -> list[int]:
-        """The start of each timestamp's window; ``_OUTSIDE`` without one."""
+    def window_starts(self, timestamps: list[int]) -> list[int]:
+        """The start of each timestamp's window; ``NO_WINDOW_MS`` without one."""
         if self._aligned:
             size = self._size_ms
             assert size is not None
@@ -127,24 +97,33 @@ class WindowAggregateOperator(ClosingAggregateOperator):
             if not low <= ts < high:
                 found = self._windows.assign(ts)
                 if not found:
-                    starts.append(_OUTSIDE)
+                    starts.append(NO_WINDOW_MS)
                     continue
                 low, high = found[0]
             starts.append(low)
         self._around = (low, high)
         return starts
 
-    def report_late(self, batch: Batch, mask: list[bool] | Mask) -> None:
-        """Count late records, and hand them on."""
-        late = int(mask.sum()) if isinstance(mask, np.ndarray) else sum(mask)
-        if late:
-            self.ctx.dropped("late", late)
-            if self._late_port:
-                self.ctx.emit(batch.where(mask), LATE_PORT)
+    def refused(self, batch: Batch, late: list[bool] | Mask, outside: list[bool] | Mask) -> None:
+        """Count records that no window takes, and hand those on that are late."""
+        counts = [int(x.sum()) if isinstance(x, np.ndarray) else sum(x) for x in (late, outside)]
+        self.ctx.dropped("late", counts[0])
+        self.ctx.dropped("outside", counts[1])
+        if counts[0] and self._late_port:
+            self.ctx.emit(batch.where(late), LATE_PORT)
 
     def keys_to_load(self, batch: Batch, keys: list[Any]) -> list[bytes]:
-        starts = self._all_starts(self.stamped(batch).timestamps)
+        batch = self.stamped(batch)
+        starts = self.entry_starts(batch, self.window_starts(batch.timestamps))
         return self._store_keys([max(s, 0) for s in starts], keys)
+
+    def entry_starts(self, batch: Batch, starts: list[int]) -> list[int]:
+        """The start of each record's entry in the store, from that of its window."""
+        return [max(s, 0) for s in starts] if self._first_start < 0 else starts
+
+    def entry_columns(self, batch: ColumnBatch, starts: Ints) -> tuple[Ints, int]:
+        """The same of columns, and what the starts of entries are multiples of, from the first one on."""
+        return starts, self._windows.step_ms or 1
 
     def _store_keys(self, starts: list[int], keys: list[Any]) -> list[bytes]:
         pack = _START.pack
@@ -160,45 +139,45 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         ends = {start: self._windows.end_of(real[start]) for start in real}
         return [Windowed(key, real[start], ends[start]) for key, start in zip(keys, starts, strict=True)]
 
+    def out_keys_of_columns(self) -> OutKeys:
+        return self.out_keys
+
     # -- records and closing -------------------------------------------------------------------------------------
 
-    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
-        """Take a batch's columns, if that can be done; what is left to be taken one by one."""
-        windows = self._windows
-        assert isinstance(windows, TumblingWindows)
-        starts = batch.times - (batch.times - windows.offset_ms) % windows.size_ms
-        late = starts < self.floor
-        kept: Batch = batch
-        if late.any():
-            kept, starts = batch.where(~late), starts[~late]
-        self.report_late(batch, late)
-        if not len(kept):
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        starts = None
+        if self._columns is not None and batch.key_column is not None:
+            starts = self.column_starts(batch.times)
+        if starts is None:
+            return batch
+        closed = starts < self.floor
+        if closed.any():
+            outside = starts < self._least_start
+            self.refused(batch, closed & ~outside, outside)
+            batch, starts = batch.where(~closed), starts[~closed]
+        if not len(batch):
             return None
-        assert isinstance(kept, ColumnBatch)
-        if int(starts.min()) < 0:
-            return kept
-        found = window_entries(kept, self._key_serde, starts, windows.size_ms)
-        return None if found is not None and self.take_columns(kept, found, windowed=True) else kept
+        of_entries, step_ms = self.entry_columns(batch, starts)
+        if int(of_entries.min()) < 0:
+            return batch
+        found = window_entries(batch, self._key_serde, of_entries, step_ms)
+        return None if found is not None and self.fold_columns(batch, found) else batch
 
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and worth_columns(batch):
-            left = self._left_of_columns(batch)
-            if left is None:
-                return
-            batch = left
-        starts, places = self._starts(batch)
-        if places is not None:
-            batch = batch.pick(places)
+        starts = self.window_starts(batch.timestamps)
+        floor = self.floor
+        if min(starts) < floor:
+            least = self._least_start
+            self.refused(batch, [least <= s < floor for s in starts], [s < least for s in starts])
+            batch, starts = batch.where([s >= floor for s in starts]), [s for s in starts if s >= floor]
         keys, kept = serialize_keys(self.ctx, batch, self._key_serde)
         if kept is not batch:
-            starts = self._all_starts(kept.timestamps)
+            starts = self.window_starts(kept.timestamps)
         if keys:
-            if self._first_start < 0:
-                starts = [max(s, 0) for s in starts]
-            self.apply(port, kept, self._store_keys(starts, keys))
+            self.apply(port, kept, self._store_keys(self.entry_starts(kept, starts), keys))
 
     def closed(self, before: int, order: int) -> None:
-        if self.looks_back and self.ctx.has_consumers:
+        if self._on_close and self.ctx.has_consumers:
             self.emit_closed(max(before, 0), max(self.floor, 0), order)
         self._expire()
 
@@ -216,7 +195,7 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         self.ctx.emit(self.shown(out))
 
     def next_wall_ms(self) -> int | None:
-        if not self.looks_back or self._clock != "wall":
+        if not self._on_close or self._clock != "wall":
             return None
         for key, _, _ in self._state.range(_START.pack(max(self.floor, 0))):
             start = _START.unpack_from(key)[0] or self._first_start
@@ -224,12 +203,12 @@ class WindowAggregateOperator(ClosingAggregateOperator):
         return None
 
 
-_OUTSIDE = -(1 << 62)
-"""In place of a start: no window."""
-
-
 class _RowFailedError(Exception):
     """A row failed, and others of its record may have gone before it."""
+
+
+def _undone(batch: Batch, index: int, error: Exception) -> None:
+    raise _RowFailedError from error
 
 
 class HoppingAggregateOperator(WindowAggregateOperator):
@@ -237,10 +216,8 @@ class HoppingAggregateOperator(WindowAggregateOperator):
 
     def __init__(self, ctx: OperatorContext, spec: WindowAggregateSpec) -> None:
         super().__init__(ctx, spec)
-        assert isinstance(spec.windows, HoppingWindows)
-        self._slot_ms = math.gcd(spec.windows.size_ms, spec.windows.advance_ms)
-        self._offset_ms = spec.windows.offset_ms
-        self._trying = False
+        self._hopping = cast(HoppingWindows, spec.windows)
+        self._offset_ms, self._slot_ms = self._hopping.offset_ms, self._hopping.slot_ms
 
     def _slots(self, timestamps: list[int]) -> list[int]:
         """Timestamps of one slot have the same windows."""
@@ -257,133 +234,82 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         prefixes = {slot: list(map(_START.pack, some)) for slot, some in self._windows_of(slots).items()}
         return [p + k for slot, k in zip(slots, keys, strict=True) for p in prefixes[slot]]
 
-    def _left_of_columns(self, batch: ColumnBatch) -> Batch | None:
-        windows, left = self._windows, cast(Batch, batch)
-        assert isinstance(windows, HoppingWindows)
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        if self._columns is None or batch.key_column is None:
+            return batch
+        windows, left = self._hopping, batch
         found = opened(windows, batch.times, self.floor)
         if found is None:
             return batch
         open_ = found.counts > 0
         if not open_.all():
-            self.report_late(batch, ~open_ & ~found.outside)
-            self.ctx.dropped("outside", int(found.outside.sum()))
+            self.refused(batch, ~open_ & ~found.outside, found.outside)
             places = np.flatnonzero(open_)
             left = batch.pick(places)
             found = found.at(places)
         most = most_records(windows)
         for start in range(0, len(left), most):
             piece = left.slice(start, start + most)
-            assert isinstance(piece, ColumnBatch)
             groups = spread(piece, self._key_serde, windows, found.at(slice(start, start + most)))
-            if groups is None or not self._take_spread(piece, groups):
+            if groups is None or not self.fold_columns(piece, groups):
                 return left.slice(start, len(left))
         return None
 
-    def _take_spread(self, batch: ColumnBatch, found: Spread) -> bool:
-        """Take records by the entries of all their windows; ``False``: nothing was done."""
-        latest = found.latest(batch.times)
-        if self._columns is not None:
-            columns = self._columns.columns(batch)
-            if columns is None:
-                return False
-            places, entries = found.records()
-            return self.fold_entries(entries, latest, spread_columns(columns, places), self._columns)
-        counts = found.sums(batch, of_values=self._sums)
-        if counts is None:
-            return False
-        state, store_keys = self._state, found.entries.store_keys
-        state.load(store_keys)
-        if self.emits_every:
-            before = list(map(state.entries.__getitem__, store_keys))
-            places, entries = found.records()
-            wide = spread_batch(batch, places)
-            self.ctx.emit(counted_updates(wide, entries, before, self.out_keys, windowed=True))
-        self.add_columns(found.entries, counts, latest)
-        return True
-
     def take(self, port: int, batch: Batch) -> None:
-        if self.in_columns and worth_columns(batch):
-            left = self._left_of_columns(batch)
-            if left is None:
-                return
-            batch = left
         slots = self._slots(batch.timestamps)
         windows = self._windows_of(slots)
         floor = self.floor
         opened = {slot: [_START.pack(s) for s in some if s >= floor] for slot, some in windows.items()}
         if not all(opened.values()):
-            self.report_late(batch, [bool(windows[slot]) and not opened[slot] for slot in slots])
-            self.ctx.dropped("outside", sum(not windows[slot] for slot in slots))
+            late = [bool(windows[slot]) and not opened[slot] for slot in slots]
+            self.refused(batch, late, [not windows[slot] for slot in slots])
             batch = batch.where([bool(opened[slot]) for slot in slots])
         keys, batch = serialize_keys(self.ctx, batch, self._key_serde)
         if not keys:
             return
         slots = self._slots(batch.timestamps)
         by_record = [[prefix + key for prefix in opened[slot]] for slot, key in zip(slots, keys, strict=True)]
-        self._adder = self._adders[port]
         store_keys = list(chain.from_iterable(by_record))
         self._state.load(store_keys)
-        if not (self._state.immutable and not self._sends_olds and self._fold_wide(batch, by_record, store_keys)):
-            self._fold_all(batch, by_record)
+        self._fold_wide(port, batch, by_record, store_keys)
 
-    def _fold_wide(self, batch: Batch, by_record: list[list[bytes]], store_keys: list[bytes]) -> bool:
-        """The same with a row for each window: fast, and undone when a function of the user's raises for one."""
+    def _fold_wide(self, port: int, batch: Batch, by_record: list[list[bytes]], store_keys: list[bytes]) -> None:
+        """Fold a row for each window of each record; if a function of the user's raises for one, undo that, and fold record
+        by record."""
         counts = map(len, by_record)
         wide = batch.pick(list(chain.from_iterable(map(repeat, range(len(by_record)), counts))))
-        entries = self._state.entries
-        before = {} if self._only_counts else dict(zip(store_keys, map(entries.__getitem__, store_keys), strict=True))
-        self._trying = True
+        changes = self._all_or_none(port, wide, store_keys)
+        if isinstance(changes, _RowFailedError):
+            changes = self._record_by_record(port, batch, wide, by_record)
+        self.done(wide, store_keys, changes)
+
+    def _all_or_none(self, port: int, batch: Batch, store_keys: list[bytes]) -> Changes | _RowFailedError | None:
+        """Fold rows, or none of them if one fails."""
+        entries, before = self._state.entries, {}
+        if self._rows.runs_functions:
+            before = dict(zip(store_keys, map(entries.__getitem__, store_keys), strict=True))
         try:
-            self.apply_loaded(wide, store_keys)
-        except _RowFailedError:
+            return self._rows.fold(port, batch, store_keys, _undone)
+        except _RowFailedError as failed:
             entries.update(before)
-            return False
-        finally:
-            self._trying = False
-        return True
+            return failed
 
-    def row_failed(self, batch: Batch, index: int, error: Exception) -> None:
-        if self._trying:
-            raise _RowFailedError from error
-        super().row_failed(batch, index, error)
-
-    def _fold_all(self, batch: Batch, by_record: list[list[bytes]]) -> None:
-        """Fold each record into all its windows."""
-        values = list(zip(batch.values, batch.timestamps, strict=True)) if self._timed else batch.values
+    def _record_by_record(self, port: int, batch: Batch, wide: Batch, by_record: list[list[bytes]]) -> Changes:
+        """Fold the rows of each record, or none of them if one fails."""
         places: list[int] = []
-        store_keys: list[bytes] = []
-        news: list[Any] = []
-        times: list[int] = []
+        values: list[Any] = []
+        timestamps: list[int] = []
         olds: list[Any] = []
+        at = 0
         for i, some in enumerate(by_record):
-            before = [self._state.entries[store_key] for store_key in some]
-            try:
-                changed = self._changed_by(batch.keys[i], values[i], batch.timestamps[i], before)
-                made = [self._state.entry_of(new, ts) for new, ts in changed]
-            except Exception as exc:  # before anything was written
-                super().row_failed(batch, i, exc)
-                continue
-            for store_key, entry, (_, ts) in zip(some, made, changed, strict=True):
-                self._state.put_entry(store_key, entry, ts)
-            places += [i] * len(some)
-            store_keys += some
-            news += [new for new, _ in changed]
-            times += [ts for _, ts in changed]
-            if self._sends_olds:
-                olds += [None if b is None else b[0] for b in map(self._state.unpack, before)]
-        if not places:
-            return
-        out = batch.pick(places)
-        self.done(out, store_keys, None, news, times, olds if self._sends_olds else None)
-
-    def _changed_by(self, key: Any, value: Any, ts: int, before: list[Any]) -> list[tuple[Any, int]]:
-        """The new aggregate and timestamp of each of a record's windows."""
-        init, adder, unpack = self._init, self._adder, self._state.unpack
-        changed: list[tuple[Any, int]] = []
-        for entry in before:
-            found = unpack(entry)
-            if found is None:
-                changed.append((value if init is None else adder(key, value, init()), ts))
-            else:
-                changed.append((adder(key, value, found[0]), max(ts, found[1])))
-        return changed
+            start, at = at, at + len(some)
+            made = self._all_or_none(port, wide.slice(start, at), some)
+            if isinstance(made, _RowFailedError):
+                assert isinstance(made.__cause__, Exception)
+                self.row_failed(batch, i, made.__cause__)
+            elif made is not None:
+                places += range(start, at)
+                values += made.values
+                timestamps += made.timestamps
+                olds += made.olds or ()
+        return Changes(places, values, timestamps, olds if self._sends_olds else None)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from penstock.topologies.columnar.column_parts import by_columns_or_rows
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
@@ -79,16 +80,15 @@ class ClosingAggregateSpec(AggregateSpec):
 
 
 class ClosingAggregateOperator(AggregateOperator):
-    """Subclasses call ``close_by`` and have ``take`` and ``closed``. ``looks_back``: ``closed`` must see the state as it
-    was when the floor moved, so that batches may not be taken over it."""
+    """Subclasses call ``close_by`` and have ``take`` and ``closed``."""
 
-    looks_back = False
-
-    def close_by(self, windows: SpanWindows, clock: ClosingTime, input_times: InputTimes | None = None) -> None:
+    def close_by(self, spec: ClosingAggregateSpec, windows: SpanWindows) -> None:
         """Part of making one."""
         self._windows = windows
-        self._clock = clock
-        self._input_times = input_times
+        self._clock = spec.clock
+        self._input_times = input_times = spec.input_times()
+        self._on_close = spec.emission == "on_close"
+        """``closed`` must see the state as it was when the floor moved, so that batches may not be taken over it."""
         self.input_times_ms = None if input_times is None else input_times.saved
         self._grace_ms = windows.grace_ms
         self.floor = 0
@@ -103,6 +103,10 @@ class ClosingAggregateOperator(AggregateOperator):
     def take(self, port: int, batch: Batch) -> None:
         """Records that meet the present floor; in processing time their timestamps are that."""
         raise AssertionError(type(self).__name__)
+
+    def take_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        """The same by columns, as ``process_columns`` has it."""
+        return batch
 
     def closed(self, before: int, order: int) -> None:
         """The floor has moved up from ``before``; ``order`` is for what is emitted."""
@@ -140,6 +144,9 @@ class ClosingAggregateOperator(AggregateOperator):
 
     # -- for the engine ------------------------------------------------------------------------------------------
 
+    def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
+        return batch  # it is cut where the floor moves, and its pieces go by columns
+
     def process(self, port: int, batch: Batch) -> None:
         if self._clock == "wall":
             self._move(self.ctx.time.wall_ms, _order_at(batch, 0))
@@ -154,7 +161,10 @@ class ClosingAggregateOperator(AggregateOperator):
         elif self._clock == "watermark":
             self._by_watermark(port, batch)
         else:
-            self.take(port, batch)
+            self._hand_on(port, batch)
+
+    def _hand_on(self, port: int, batch: Batch) -> None:
+        by_columns_or_rows(self.take_columns, self.take, port, batch)
 
     def stamped(self, batch: Batch) -> Batch:
         """The records with the timestamps that their windows are found by."""
@@ -170,16 +180,16 @@ class ClosingAggregateOperator(AggregateOperator):
     def _by_stream_time(self, port: int, batch: Batch) -> None:
         times: list[int] | Ints = batch.times if isinstance(batch, ColumnBatch) else batch.timestamps
         earliest, latest = (min(times), max(times)) if isinstance(times, list) else (int(times.min()), int(times.max()))
-        if latest >= self._limit_ms and (self.looks_back or not self._all_open(earliest, latest)):
+        if latest >= self._limit_ms and (self._on_close or not self._all_open(earliest, latest)):
             start = 0
             for i, ts in self._moves(times):
                 if i > start:
-                    self.take(port, batch.slice(start, i))
+                    self._hand_on(port, batch.slice(start, i))
                 self._move(ts, _order_at(batch, i))
                 start = i
             batch = batch.slice(start, len(times))
         self._move(latest, _order_at(batch, 0))
-        self.take(port, batch)
+        self._hand_on(port, batch)
 
     def _by_time_of_input(self, port: int, batch: Batch, times: InputTimes) -> None:
         """By the stream time of the records' own input. ``stream_time_ms`` is the highest of all between the calls."""
@@ -219,7 +229,7 @@ class ClosingAggregateOperator(AggregateOperator):
             self._show_until(order[start] // stride)
             moves = bisect_left(marks, self._limit_ms - 1, self._place)
             stop = bisect_left(order, (moves + 1) * stride, start)
-            self.take(port, batch.slice(start, stop))
+            self._hand_on(port, batch.slice(start, stop))
             start = stop
 
     def _show_until(self, place: int) -> None:

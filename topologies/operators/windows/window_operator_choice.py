@@ -47,7 +47,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         uses_wall_time=clock_of(request) == "wall",
         reads_wall_time=clock_of(request) == "wall",
     )
-    return BuiltOperator(by_panes(spec) if pays(request) else spec, key_serde(request.key, windows))
+    return BuiltOperator(by_panes(spec) if pays(spec) else spec, key_serde(request.key, windows))
 
 
 def check_closes(request: Aggregation) -> None:

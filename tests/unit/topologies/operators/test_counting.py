@@ -8,7 +8,7 @@ import pytest
 from penstock.state.serdes.serde import STRING
 from penstock.topologies.operator_api.batch import ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, NumberColumn
-from penstock.topologies.operators.columnar.counting import counted_updates
+from penstock.topologies.operators.aggregates.folds.counts import counted_updates
 from penstock.topologies.operators.columnar.grouping import entries_of
 
 KEYS = ["a", "b"] * 40
@@ -22,7 +22,7 @@ def test_updates_are_counts_of_any_size(before: tuple[int, int] | None, windowed
     batch = ColumnBatch(CodedColumn.of(KEYS), NumberColumn(nothing), nothing, nothing)
     found = entries_of(batch, STRING)
     assert found is not None
-    updates = counted_updates(batch, found, [before, None], lambda stored, keys: keys, windowed=windowed)
+    updates = counted_updates(batch, found, [before, None], (lambda stored, keys: keys) if windowed else None)
     first = 0 if before is None else before[0]
     assert updates.values == [(first if key == "a" else 0) + i // 2 + 1 for i, key in enumerate(KEYS)]
     assert updates.keys == KEYS

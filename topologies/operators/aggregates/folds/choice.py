@@ -1,0 +1,57 @@
+"""Which strategies an aggregation folds by: chosen once, when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.count_store import CountStoreView
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.counts import CountColumns, CountRows, TallyColumns
+from penstock.topologies.operators.aggregates.folds.parts import PartColumns
+from penstock.topologies.operators.aggregates.folds.rows import DecodingRows, ImmutableRows
+from penstock.topologies.operators.aggregates.folds.strategy import ColumnFold, OutKeys, RowFold
+from penstock.topologies.operators.columnar.folding import PartFolds
+
+
+def row_fold(state: KeyValueStoreView, fold: Fold, *, updates: bool, olds: bool) -> RowFold:
+    """How records are folded one by one. ``updates``: each new aggregate is wanted; ``olds``: and the one before it."""
+    if olds or not state.immutable:
+        return DecodingRows(state, fold, olds=olds)
+    # then the last count per key is all that anyone sees, and no function of the user's is called
+    if (fold.counts or fold.sums) and not updates and state.exact is int:
+        return CountRows(state, sums=fold.sums)
+    return ImmutableRows(state, fold)
+
+
+def column_fold(
+    state: KeyValueStoreView,
+    fold: Fold,
+    *,
+    updates: bool,
+    olds: bool,
+    show: Callable[[Batch], None] | None,
+    out_keys: OutKeys | None,
+) -> ColumnFold | None:
+    """How whole columns are folded; ``None``: not at all. ``show``: takes updates, if anyone does."""
+    if olds or not state.immutable:
+        return None
+    parts = None if updates or fold.init is None else PartFolds.of(fold.parts)
+    if parts is not None and fold.init is not None:
+        return PartColumns(state, parts, fold.init)
+    counts = fold.counts or (fold.sums and not updates)
+    if not counts or fold.result is not None or state.exact is not int:
+        return None
+    return CountColumns(state, sums=fold.sums, show=show, out_keys=out_keys)
+
+
+def tally_fold(
+    columns: ColumnFold | None, state: KeyValueStoreView, key_serde: Serde[Any], *, sums: bool
+) -> TallyColumns | None:
+    """How columns are counted in the store itself, where ``columns`` would count them and no update is shown."""
+    if not isinstance(columns, CountColumns) or not isinstance(state, CountStoreView):
+        return None
+    return None if columns.shows else TallyColumns(state, key_serde, sums=sums)

@@ -1,0 +1,153 @@
+"""Counting without functions: one step per distinct key, by rows, by columns, or in the store's own tally.
+
+Adding up numbers of records, as partial counts are, is the same with a weight for each record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.state.serdes.serde import Serde
+from penstock.state.stores.count_store import CountStoreView
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.columnar.column_parts import key_bytes
+from penstock.topologies.columnar.encoded_columns import EncodedColumn
+from penstock.topologies.columnar.kernels import Coder, counted_so_far, highest_so_far
+from penstock.topologies.operator_api.batch import Batch, ColumnBatch
+from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Ints, NumberColumn
+from penstock.topologies.operators.aggregates.folds.strategy import Failed, OutKeys, Touched
+from penstock.topologies.operators.columnar.grouping import Entries, numbers_of
+from penstock.topologies.operators.columnar.hopping import spread_batch
+
+_HIGHEST = (1 << 63) - 1
+
+
+class CountRows:
+    """Counts records of which nobody sees more than the last count per key. ``sums``: values are numbers of records."""
+
+    runs_functions = False
+
+    def __init__(self, state: KeyValueStoreView, *, sums: bool) -> None:
+        self._state = state
+        self._sums = sums
+
+    def fold(self, port: int, batch: Batch, store_keys: list[bytes], failed: Failed) -> None:
+        timestamps = batch.timestamps
+        if self._sums:
+            add_counts(self._state, store_keys, batch.values, timestamps)
+            return
+        latest = dict(zip(store_keys, timestamps, strict=True))
+        if timestamps != sorted(timestamps):
+            for key, ts in zip(store_keys, timestamps, strict=True):
+                if ts > latest[key]:
+                    latest[key] = ts
+        add_counts(self._state, latest, Counter(store_keys).values(), latest.values())
+
+
+class CountColumns:
+    """The same by entry. ``show`` is given every update, in the form that ``out_keys`` makes of keys (``None``: as they
+    are)."""
+
+    def __init__(
+        self, state: KeyValueStoreView, *, sums: bool, show: Callable[[Batch], None] | None, out_keys: OutKeys | None
+    ) -> None:
+        self._state = state
+        self._sums = sums
+        self._show = show
+        self._out_keys = out_keys
+
+    @property
+    def shows(self) -> bool:
+        """Whether updates are shown."""
+        return self._show is not None
+
+    def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
+        counts = touched.sums(batch, of_values=self._sums)
+        if counts is None:
+            return False
+        state, store_keys = self._state, touched.entries.store_keys
+        state.load(store_keys)
+        if self._show is not None:
+            before = list(map(state.entries.__getitem__, store_keys))
+            places, entries = touched.records()
+            rows = batch if places is None else spread_batch(batch, places)
+            self._show(counted_updates(rows, entries, before, self._out_keys))
+        add_counts(state, store_keys, counts, touched.latest(batch.times).tolist())
+        return True
+
+
+class TallyColumns:
+    """The same in the tally of the store's view, which knows keys by their bytes: no entry is loaded, and no key becomes an
+    object, before the commit."""
+
+    def __init__(self, state: CountStoreView, key_serde: Serde[Any], *, sums: bool) -> None:
+        self._state = state
+        self._key_serde = key_serde
+        self._sums = sums
+
+    def fold(self, batch: ColumnBatch) -> bool:
+        """Count records. ``False``: nothing was done."""
+        keys, counts = key_bytes(batch.key_column, self._key_serde), None
+        if self._sums and (counts := numbers_of(batch)) is None:
+            return False
+        return keys is not None and self._state.count(keys.data, keys.offsets, batch.times, counts)
+
+    def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
+        """Show what is in the tally, once. Returns the keys, by store key, of what was in it and has been moved to entries
+        since: they are to be shown from there, before what has changed after them."""
+        state = self._state
+        if state.shown:
+            return {}
+        found, settled = state.tallied(), {}
+        if found is not None:
+            keys = EncodedColumn(BytesColumn(found.data, found.offsets), self._key_serde, Coder())
+            nowhere = np.zeros(len(found.times), np.int64)
+            show(ColumnBatch(keys, NumberColumn(found.counts), found.times, nowhere))
+        elif state.settled:  # nothing had changed when the tally was begun
+            settled = {key: self._key_serde.deserialize(key) for key in state.settled}
+        state.shown = found is not None or bool(settled)
+        return settled
+
+
+def add_counts(
+    state: KeyValueStoreView, store_keys: Iterable[bytes], counts: Iterable[int], timestamps: Sequence[int] | Any
+) -> None:
+    """Add numbers of records to loaded entries, which may come again; a record's timestamp, or the highest of several."""
+    entries, dirty = state.entries, state.dirty
+    for key, records, ts in zip(store_keys, counts, timestamps, strict=True):
+        if (found := entries[key]) is not None:
+            count, found_ts = found
+            records += count
+            if found_ts > ts:
+                ts = found_ts
+        entries[key] = (records, ts)
+        dirty[key] = ts
+
+
+def counted_updates(batch: ColumnBatch, found: Entries, before: list[Any], out_keys: OutKeys | None) -> ColumnBatch:
+    """Every update of the counts of a batch: the records with their key's count up to them. ``before``: the store's
+    entries. ``out_keys``: ``None`` where the records keep their keys."""
+    latest = highest_so_far(found.groups, batch.times)
+    counts = [0 if e is None else e[0] for e in before]
+    times = np.array([-1 if e is None else e[1] for e in before], np.int64)
+    numbers = found.groups.numbers
+    keys: list[Any] | Column
+    if out_keys is not None:
+        keys = CodedColumn(numbers.astype(np.int32), out_keys(found.store_keys, found.keys))
+    else:
+        assert batch.key_column is not None
+        keys = batch.key_column
+    values = _counts_up_to(counts, numbers, counted_so_far(found.groups))
+    return ColumnBatch(keys, values, np.maximum(latest, times[numbers]), batch.orders, batch.headers)
+
+
+def _counts_up_to(before: list[int], numbers: Ints, so_far: Ints) -> Column:
+    """The count of each record's key up to it. Where one may have more than 64 bits they are the numbers that rows have:
+    whether a sink can write those is for its serde to say."""
+    if max(before, default=0) <= _HIGHEST - len(numbers):
+        return NumberColumn(np.array(before, np.int64)[numbers] + so_far)
+    return CodedColumn.of([before[n] + more for n, more in zip(numbers.tolist(), so_far.tolist(), strict=True)])

@@ -1,0 +1,42 @@
+"""Folding aggregate expressions by columns: each accumulator is made, and written, once per batch and entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.operator_api.batch import ColumnBatch
+from penstock.topologies.operators.aggregates.folds.strategy import Touched
+from penstock.topologies.operators.columnar.folding import PartFolds
+from penstock.topologies.operators.columnar.hopping import spread_columns
+
+
+class PartColumns:
+    """Of aggregates that are tuples of their expressions' accumulators."""
+
+    def __init__(self, state: KeyValueStoreView, parts: PartFolds, init: Callable[[], Any]) -> None:
+        self._state = state
+        self._parts = parts
+        self._init = init
+
+    def fold(self, batch: ColumnBatch, touched: Touched) -> bool:
+        columns = self._parts.columns(batch)
+        if columns is None:
+            return False
+        places, found = touched.records()
+        if places is not None:
+            columns = spread_columns(columns, places)
+        state, init, store_keys = self._state, self._init, found.store_keys
+        state.load(store_keys)
+        entries, exact = state.entries, state.exact
+        before = list(map(entries.__getitem__, store_keys))
+        new = self._parts.folded([init() if e is None else e[0] for e in before], found.groups, columns)
+        if new is None:
+            return False
+        times: list[int] = touched.latest(batch.times).tolist()
+        for key, acc, ts, entry in zip(store_keys, new, times, before, strict=True):
+            ts = ts if entry is None else max(ts, entry[1])
+            entries[key] = (acc if type(acc) is exact else state.as_stored(acc), ts)
+            state.dirty[key] = ts
+        return True

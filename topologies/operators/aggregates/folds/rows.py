@@ -1,0 +1,102 @@
+"""Folding one record after the other: the reference for every other strategy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operators.aggregates.fold import Fold
+from penstock.topologies.operators.aggregates.folds.strategy import Changes, Failed
+
+
+class ImmutableRows:
+    """Of aggregates that nobody can change in place: entries hold them as they are."""
+
+    runs_functions = True
+
+    def __init__(self, state: KeyValueStoreView, fold: Fold) -> None:
+        self._state = state
+        self._fold = fold
+
+    def fold(self, port: int, batch: Batch, store_keys: list[bytes], failed: Failed) -> Changes:
+        state, init, adder = self._state, self._fold.init, self._fold.adders[port]
+        entries, exact = state.entries, state.exact
+        news: list[Any] = []
+        times: list[int] = []
+        skipped: list[int] = []
+        rows = zip(batch.keys, store_keys, values_of(self._fold, batch), batch.timestamps, strict=True)
+        for i, (key, store_key, value, ts) in enumerate(rows):
+            found = entries[store_key]
+            try:
+                if found is None:
+                    new = value if init is None else adder(key, value, init())
+                else:
+                    old, old_ts = found
+                    new = adder(key, value, old)
+                    if old_ts > ts:
+                        ts = old_ts
+                if type(new) is exact:
+                    entries[store_key] = (new, ts)
+                else:
+                    entries[store_key] = None if new is None else (state.as_stored(new), ts)
+            except Exception as exc:
+                failed(batch, i, exc)
+                skipped.append(i)
+                continue
+            news.append(new)
+            times.append(ts)
+        return Changes(without(skipped, len(batch)), news, times)
+
+
+class DecodingRows:
+    """Of any aggregates: each record decodes its own copy. And with the aggregates before it, if they are wanted."""
+
+    runs_functions = True
+
+    def __init__(self, state: KeyValueStoreView, fold: Fold, *, olds: bool) -> None:
+        self._state = state
+        self._fold = fold
+        self._olds = olds
+
+    def fold(self, port: int, batch: Batch, store_keys: list[bytes], failed: Failed) -> Changes:
+        state, init, adder = self._state, self._fold.init, self._fold.adders[port]
+        entries, unpack, entry_of = state.entries, state.unpack, state.entry_of
+        news: list[Any] = []
+        times: list[int] = []
+        olds: list[Any] = []
+        skipped: list[int] = []
+        rows = zip(batch.keys, store_keys, values_of(self._fold, batch), batch.timestamps, strict=True)
+        for i, (key, store_key, value, ts) in enumerate(rows):
+            entry = entries[store_key]
+            found = unpack(entry)
+            try:
+                if found is None:
+                    new = value if init is None else adder(key, value, init())
+                else:
+                    new = adder(key, value, found[0])
+                    ts = max(ts, found[1])
+                entries[store_key] = entry_of(new, ts)
+            except Exception as exc:
+                failed(batch, i, exc)
+                skipped.append(i)
+                continue
+            news.append(new)
+            times.append(ts)
+            if self._olds:
+                before = unpack(entry)  # the adder may have changed the one it was given
+                olds.append(None if before is None else before[0])
+        return Changes(without(skipped, len(batch)), news, times, olds if self._olds else None)
+
+
+def values_of(fold: Fold, batch: Batch) -> list[Any]:
+    """What adders are given of the records."""
+    return list(zip(batch.values, batch.timestamps, strict=True)) if fold.timed else batch.values
+
+
+def without(skipped: list[int], count: int) -> list[int] | None:
+    """All places but the skipped ones; ``None`` for all."""
+    if not skipped:
+        return None
+    gone = set(skipped)
+    return [i for i in range(count) if i not in gone]

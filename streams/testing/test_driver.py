@@ -37,6 +37,7 @@ from penstock.streams.task.commit_metadata import CommitMetadata, decode
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task_state import TaskState
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 
@@ -438,7 +439,9 @@ class TopologyTestDriver:
         raise TopologyError(f"no store is named {name!r}; there are: {known}")
 
     def close(self) -> None:
-        """Commit and release the stores."""
+        """Commit and release the stores. A driver that was released stays as it is."""
+        if all(task.state is TaskState.CLOSED for task in self.tasks.values()):
+            return
         self._drain()
         while self.commit():
             self._drain()

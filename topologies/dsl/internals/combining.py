@@ -122,7 +122,7 @@ def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
         return "late records are wanted as they were"
     if request.ttl_ms is not None:
         return "what lives for a time depends on every record's"
-    if windows is not None and not isinstance(windows, SpanWindows):
+    if windows is not None and not windows.ordered:
         return f"{windows.describe()} do not follow from the timestamp alone"
     if windows is not None and windows.time == "processing":
         return "windows in processing time depend on when each record arrives"

@@ -32,10 +32,8 @@ from penstock.topologies.operators.windows.window_operator_choice import key_ser
 from penstock.topologies.triggers import Trigger
 from penstock.topologies.windows import (
     CustomWindows,
-    GlobalWindow,
     SessionWindows,
     SpanWindows,
-    UnlimitedWindows,
     Windows,
     duration_ms,
 )
@@ -90,7 +88,7 @@ def triggering(windows: Windows | None, trigger: object, what: str, **options: A
             f"{what}: purging(…) empties the window, so panes cannot be {options['accumulation']}; leave accumulation "
             "out, or purging"
         )
-    endless = isinstance(windows, (GlobalWindow, UnlimitedWindows))
+    endless = windows.endless
     return Triggering(
         windows=windows,
         trigger=trigger,

@@ -1,4 +1,4 @@
-"""Counting on columns: one step per entry of the store, whatever the number of records."""
+"""Counting on columns: one step per entry of the store, for any number of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OutKeys = Callable[[list[bytes], list[Any]], list[Any]]
 
 
 def add_counts(state: KeyValueStoreView, found: Entries, counts: list[int], latest: Ints) -> None:
-    """Count records of entries that are loaded: so many of each, the highest timestamp of which is ``latest``."""
+    """Add the number of records to each loaded entry; ``latest`` are their highest timestamps."""
     entries, dirty = state.entries, state.dirty
     for key, records, ts in zip(found.store_keys, counts, latest.tolist(), strict=True):
         entry = entries[key]
@@ -34,8 +34,8 @@ def add_counts(state: KeyValueStoreView, found: Entries, counts: list[int], late
 
 
 def sums_of(batch: ColumnBatch, found: Entries) -> list[int] | None:
-    """The sum of each entry's values, which are numbers of records; ``None``, also for a sum of more than 64
-    bits: row by row."""
+    """The sum of each entry's values, which are numbers of records; ``None``: take the row path, also if a sum
+    overflows int64."""
     column = batch.value_column
     if not isinstance(column, NumberColumn) or column.array.dtype != np.int64 or column.nulls is not None:
         return None
@@ -63,8 +63,8 @@ def counted_updates(
 
 
 def _counts_up_to(before: list[int], numbers: Ints, so_far: Ints) -> Column:
-    """The count of each record's key up to it. Where one may have more than 64 bits they are the numbers that rows have:
-    whether a sink can write those is for its serde to say."""
+    """The count of each record's key up to it. If one may overflow int64 they are Python integers, as in rows; the
+    sink's serde decides whether it can write them."""
     if max(before, default=0) <= _HIGHEST - len(numbers):
         return NumberColumn(np.array(before, np.int64)[numbers] + so_far)
     return CodedColumn.of([before[n] + more for n, more in zip(numbers.tolist(), so_far.tolist(), strict=True)])

@@ -1,7 +1,7 @@
 """Aggregate expressions on columns: the values of each aggregate as an array, folded into the accumulators of their entries.
 
-Only where the outcome is that of one record after the other, to the bit: whole numbers that stay far from the bounds of
-64 bits, sums of finite floats added in record order to what the accumulator holds, extremes of floats without NaN and zeros.
+Only if the result is bit for bit that of folding record by record: integers far from the bounds of int64, sums of
+finite floats added in record order to what the accumulator holds, extremes of floats without NaN and zeros.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ColumnFold:
 
     @classmethod
     def of(cls, parts: Sequence[Part] | None) -> ColumnFold | None:
-        """``None`` where one of the aggregates cannot be folded so."""
+        """``None`` if one of the aggregates cannot be folded on columns."""
         if not parts or any(why_not(p) is not None for p in parts):
             return None
         return cls(parts)
@@ -69,7 +69,7 @@ class ColumnFold:
 
 
 def why_not(part: Part) -> str | None:
-    """Why an aggregate is folded row by row."""
+    """The reason why an aggregate is folded row by row."""
     if part.function not in _FOLDS:
         return f"{part.function}() takes its records one by one"
     return None if part.of is None or isinstance(part.of, ExpressionFunction) else "it is of a function"
@@ -122,14 +122,14 @@ def _total(accs: list[Any], array: NDArray[Any], numbers: Places, part: Part) ->
         sums = np.array(totals, np.float64)
     else:
         return None
-    with np.errstate(all="ignore"):  # an infinite sum is what the rows have too, and they say nothing of it
+    with np.errstate(all="ignore"):  # the row path gives an infinite sum too, without a warning
         np.add.at(sums, numbers, array)  # one after the other
     counts = np.bincount(numbers, minlength=len(accs)).tolist()
     return [(acc[0] + n, s) if n else acc for acc, n, s in zip(accs, counts, sums.tolist(), strict=True)]
 
 
 def _far_from_bounds(totals: list[int], array: NDArray[Any]) -> bool:
-    """Whether no sum on the way can leave the bounds of 64 bits."""
+    """Whether no intermediate sum can overflow int64."""
     most = 0.0 if not len(array) else max(abs(float(array.max())), abs(float(array.min()))) * len(array)
     return most < _SAFE and all(type(t) is int and abs(t) < _SAFE for t in totals)
 

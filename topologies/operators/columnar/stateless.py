@@ -1,4 +1,4 @@
-"""Filters, projections and new keys by expressions, over columns. Each form gives ``None`` where the rows must do it."""
+"""Filters, projections and new keys by expressions, over columns. Each returns ``None`` if the row path must do it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class MaskOf:
         return self._vectors.mask(batch) if worth_columns(batch) else None
 
     def failing(self, batch: Batch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
+        """The rows on which the function fails, as far as known."""
         return self._vectors.failing(batch) if worth_columns(batch) else None
 
 
@@ -102,7 +102,7 @@ class ColumnarStep(Protocol):
         """What it gives."""
 
     def failing(self, batch: Batch) -> Mask | None:
-        """Those rows; ``None``: none, or there is no telling."""
+        """Those rows; ``None``: none, or unknown."""
 
 
 def by_columns(
@@ -136,7 +136,7 @@ def _without_failing(
     fn: Callable[..., Any],
     given: Callable[[Batch], tuple[Sequence[Any], ...]],
 ) -> Batch | None:
-    """The batch without the rows that fail; ``None``: it is not known which, and nothing was done."""
+    """The batch without the failing rows; ``None``: these are not known, and nothing was done."""
     failing = form.failing(batch)
     if failing is None:
         return None
@@ -145,7 +145,7 @@ def _without_failing(
     for row in zip(*given(batch.pick(places).listed()), strict=True):
         try:
             fn(*row)
-        except Exception as exc:  # not swallowed: it meets the policy below
+        except Exception as exc:  # not swallowed: the policy applies below
             errors.append(exc)
         else:
             return None
@@ -246,7 +246,7 @@ def _why_not_built(python: type, given: dict[str, DataType]) -> str | None:
         field = wanted.field(name)
         assert field is not None
         if tp.kind != field.kind or tp.kind not in _SIMPLE or (tp.nullable and not field.nullable):
-            return f"{python.__name__}.{name} is {field}, which is to be looked at value by value"
+            return f"{python.__name__}.{name} is {field}, which must be checked value by value"
     return None
 
 
@@ -276,7 +276,7 @@ class _Single:
         return self._vectors.column(batch) if worth_columns(batch) else None
 
     def failing(self, batch: Batch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
+        """The rows on which the function fails, as far as known."""
         return self._vectors.failing(batch) if worth_columns(batch) else None
 
 
@@ -307,7 +307,7 @@ class _Structs:
         return StructColumn(made, self._build, absent)
 
     def failing(self, batch: Batch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
+        """The rows on which the function fails, as far as known."""
         if not worth_columns(batch) or batch.value_column is None:
             return None
         absent = nulls_of(batch.value_column) if self._null_kept else None

@@ -47,7 +47,7 @@ class FilterSpec(OperatorSpec):
         return given
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _FilterOperator(ctx, self)
 
 
@@ -96,7 +96,7 @@ class MapValuesSpec(OperatorSpec):
         return EdgeLayout(given.keys, input_mode.rows is None)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MapValuesOperator(ctx, self)
 
 
@@ -122,7 +122,7 @@ class _MapValuesOperator(Operator):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapSpec(OperatorSpec):
-    """Replaces key and value by ``fn(key, value)``, a pair. A result that is no pair counts as the row's error."""
+    """Replaces key and value by ``fn(key, value)``, a pair. Any other result counts as the row's error."""
 
     fn: Callable[[Any, Any], tuple[Any, Any]]
     accepts: frozenset[EdgeKind] = ANY_KIND
@@ -131,7 +131,7 @@ class MapSpec(OperatorSpec):
         return InputMode(ALL_AS_ROWS, columnar.PYTHON)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MapOperator(ctx, self)
 
 
@@ -169,7 +169,7 @@ class SelectKeySpec(OperatorSpec):
         return dataclasses.replace(given, keys=input_mode.rows is None)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _SelectKeyOperator(ctx, self)
 
 
@@ -213,7 +213,7 @@ class FlatMapSpec(OperatorSpec):
         return EdgeLayout(given.keys, True, True) if input_mode.rows is None else ROW_LAYOUT
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _FlatMapOperator(ctx, self)
 
 
@@ -263,7 +263,7 @@ class PeekSpec(OperatorSpec):
         return given
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _PeekOperator(ctx, self)
 
 
@@ -292,7 +292,7 @@ class BranchSpec(OperatorSpec):
         return given
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _BranchOperator(ctx, self)
 
 
@@ -335,7 +335,7 @@ class MergeSpec(OperatorSpec):
         return given
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MergeOperator(ctx)
 
 
@@ -356,7 +356,7 @@ class MapBatchSpec(OperatorSpec):
         return InputMode(ALL_AS_ROWS, columnar.PYTHON)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MapBatchOperator(ctx, self)
 
 

@@ -1,1 +1,1 @@
-"""What is remembered: words of the log, serdes, stores, changelogs, positions, snapshots. Imports nothing of ours."""
+"""State: log values, serdes, stores, changelogs, positions and snapshots. Imports no other package of Penstock."""

@@ -7,7 +7,7 @@
     │   ├── SerdeError          bytes that a serde cannot read, or a value it cannot write
     │   ├── ProcessingError     a record that an operator could not process
     │   └── IncompatibleError   state, topics or snapshots belong to something else
-    ├── EnvironmentFault      mend the machine: Java, ports, disk, network
+    ├── EnvironmentFault      fix the machine: Java, ports, disk, network
     ├── RetriableError        nothing is lost; the same call may succeed later
     ├── StateCorruptedError   rebuild: the local state cannot be trusted and is quarantined and restored
     └── TaskMigratedError     rejoin: another worker owns the task now; discard and ask the group again
@@ -23,7 +23,7 @@ class PenstockError(Exception):
 
 
 class UserError(PenstockError):
-    """Something that only the user can mend: code, settings or topics."""
+    """Something that only the user can fix: code, settings or topics."""
 
 
 class TopologyError(UserError):
@@ -46,11 +46,12 @@ class ProcessingError(UserError):
 
 
 class IncompatibleError(UserError):
-    """State, topics or a snapshot that belong to another application, cluster or topology."""
+    """State, topics or a snapshot belong to another application, cluster or topology."""
 
 
 class EnvironmentFault(PenstockError):
-    """The machine lacks something: Java, a free port, disk space, network. The message has the command that mends it."""
+    """The machine lacks something: Java, a free port, disk space, network. The message has the command that fixes
+    it."""
 
 
 class RetriableError(PenstockError):
@@ -58,8 +59,8 @@ class RetriableError(PenstockError):
 
 
 class StateCorruptedError(PenstockError):
-    """The local state cannot be proved right: it is to be quarantined and rebuilt from snapshot and changelog."""
+    """The local state cannot be verified: quarantine it, and rebuild it from snapshot and changelog."""
 
 
 class TaskMigratedError(PenstockError):
-    """Another worker owns the task now: uncommitted work is to be discarded, and the group to be joined again."""
+    """Another worker owns the task now: discard uncommitted work and join the group again."""

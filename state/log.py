@@ -1,4 +1,4 @@
-"""The words of the log: record, header, topic-partition, task id. Pure values."""
+"""Values of the log: record, header, topic-partition, task id."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Record(NamedTuple, Generic[K, V]):
 class Windowed(NamedTuple, Generic[K]):
     """The key of a windowed aggregate: the record's key and the window.
 
-    The end is exclusive, ``[start_ms, end_ms)``, of tumbling, hopping, calendar and custom windows, of sessions with
-    ``bounds="gap"`` and of panes. It is the last instant inside, ``[start_ms, end_ms]``, of sliding windows and of sessions,
-    which end with their last record (Kafka Streams)."""
+    The end is exclusive, ``[start_ms, end_ms)``, for tumbling, hopping, calendar and custom windows, for sessions with
+    ``bounds="gap"`` and for panes. It is inclusive, ``[start_ms, end_ms]``, for sliding windows and for sessions, which
+    end with their last record (Kafka Streams)."""
 
     key: K
     start_ms: int

@@ -1,7 +1,7 @@
-"""The compiled part, where it was built: the one place that imports ``penstock_native``.
+"""Access to the compiled part: the only module that imports ``penstock_native``.
 
-It is optional, and never changes an answer: whoever asks for it has a twin in Python. ``compiled()`` is asked at each use,
-so that the choice holds for all of a process at once.
+The compiled part is optional and never changes an answer: every user of it has a Python twin. Call ``compiled()`` at
+each use, so that the choice holds for the whole process at once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from penstock.state.errors import EnvironmentFault
 
 try:
     import penstock_native as _built
-except ImportError:  # not built here, or for another machine
+except ImportError:  # not built, or built for another machine
     _built = None  # type: ignore[assignment]  # the module is optional, its stub is not
 
 INTERFACE = 7
-"""Of the signatures that this version of Penstock calls; a module that has another number is not used."""
+"""The number of the signatures that this version of Penstock calls; a module with another number is not used."""
 
 Choice: TypeAlias = Literal["auto", "off", "require"]
 
@@ -28,7 +28,7 @@ def why_not() -> str | None:
     """Why the compiled part cannot be used; ``None`` if it can."""
     if _built is None:
         return (
-            "penstock_native is not there: install penstock from a wheel for this platform; in a checkout, install "
+            "penstock_native is not installed: install penstock from a wheel for this platform; in a checkout, install "
             "Rust 1.85 or newer and run make native"
         )
     found = getattr(_built, "INTERFACE", None)
@@ -42,21 +42,21 @@ _in_use: list[ModuleType | None] = [_FITTING]
 
 
 def choose(choice: Choice) -> None:
-    """From now on: ``auto`` takes the compiled part if it fits, ``off`` never, ``require`` raises ``EnvironmentFault`` at
-    once where it does not fit."""
+    """Choose from now on: ``auto`` uses the compiled part if it fits, ``off`` never does, ``require`` raises
+    ``EnvironmentFault`` at once if it does not fit."""
     if choice == "require" and (missing := why_not()) is not None:
         raise EnvironmentFault(f"native='require', and {missing}; or set native='auto'")
     _in_use[0] = None if choice == "off" else _FITTING
 
 
 def compiled() -> ModuleType | None:
-    """The compiled part, if it is there, fits and is not turned off."""
+    """The compiled part if it is installed, fits and is not turned off."""
     return _in_use[0]
 
 
 @contextmanager
 def without() -> Iterator[None]:
-    """Where the compiled part is not in use, whatever was chosen. For checks, while nothing else runs."""
+    """A context in which the compiled part is off, regardless of the choice. For checks, while nothing else runs."""
     before = _in_use[0]
     _in_use[0] = None
     try:

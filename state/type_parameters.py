@@ -1,7 +1,7 @@
 """Type parameters of the public classes, for type checkers alone.
 
-Each defaults to ``Any``: ``KStream`` alone means ``KStream[Any, Any]``, and a method's result whose type follows from no
-argument (of an expression without ``value=``, of a serde's name) is ``Any``.
+Each defaults to ``Any``: ``KStream`` alone means ``KStream[Any, Any]``, and if no argument determines a method's result
+type (an expression without ``value=``, a serde's name), it is ``Any``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # a stub that every checker brings along
+    from typing_extensions import TypeVar  # a stub that every checker ships
 
     T = TypeVar("T", default=Any)
     K = TypeVar("K", default=Any)
@@ -34,6 +34,6 @@ else:
     KDefault, VDefault = TypeVar("KDefault"), TypeVar("VDefault")
 
 __all__ = ["A", "K", "K2", "KDefault", "KIn", "KOut", "KR", "S", "T", "V", "V2", "VDefault", "VIn", "VOut", "VR"]
-"""``K``, ``V``: key and value; ``K2``, ``V2``: those of another stream or table; ``KR``, ``VR``: of a result; ``A``: an
-aggregate; ``S``: a store as processors use it; ``KIn`` … ``VOut``: what a processor takes and forwards; ``KDefault``,
-``VDefault``: a builder's, of topics that name no serde."""
+"""``K``, ``V``: key and value; ``K2``, ``V2``: those of another stream or table; ``KR``, ``VR``: those of a result;
+``A``: an aggregate; ``S``: a store as processors use it; ``KIn`` … ``VOut``: what a processor takes and forwards;
+``KDefault``, ``VDefault``: a builder's, for topics that name no serde."""

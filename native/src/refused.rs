@@ -1,4 +1,4 @@
-//! Why something was not done, for whoever turns it into an exception.
+//! Why something was refused, for the caller that turns it into an exception.
 
 /// An argument that cannot be used, or more memory than there is.
 #[derive(Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub fn no_room<E>(_: E) -> Refused {
     Refused::NoRoom
 }
 
-/// An empty vector with room for so many.
+/// An empty vector with this capacity.
 pub fn room_for<T>(count: usize) -> Result<Vec<T>, Refused> {
     let mut empty = vec![];
     empty.try_reserve_exact(count).map_err(no_room)?;

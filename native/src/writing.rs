@@ -68,8 +68,8 @@ pub struct Run {
     pub topic: *mut c_void,
 }
 
-// SAFETY: the places are those of bytes that whoever made the run keeps alive and unchanged while it is queued; header lists
-// and topic handles may be used by any thread.
+// SAFETY: the places are those of bytes that the creator of the run keeps alive and unchanged while it is queued;
+// header lists and topic handles may be used by any thread.
 unsafe impl Send for Run {}
 
 /// Queues the records; how many were taken. The first that was not ends the call.

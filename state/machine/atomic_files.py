@@ -1,4 +1,4 @@
-"""Files that are there in whole or not at all, and the words for a machine that refuses them."""
+"""Atomic file writes, and the translation of operating system errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REMEDIES = {
 
 
 def environment_fault(exc: OSError, doing: str) -> EnvironmentFault:
-    """The fault to raise for an operating system error while ``doing`` something, with what mends it."""
+    """Translate an operating system error met while ``doing`` something; ``remedy`` says how to fix it."""
     remedy = _REMEDIES.get(exc.errno or 0, "check the disk and the path")
     return EnvironmentFault(f"cannot {doing}: {exc}; {remedy}, then start again")
 
@@ -48,10 +48,10 @@ def sync_file(path: Path) -> None:
 
 
 def replace_file(target: Path, data: bytes, *, only_if_absent: bool = False) -> bool:
-    """Write a file by fsync and rename: whoever reads it sees the old bytes or the new ones, also after a crash.
+    """Write a file by fsync and rename: readers see the old bytes or the new ones, also after a crash.
 
-    With ``only_if_absent`` an existing file stays, also one that another process makes meanwhile, and the answer is
-    False. Raises ``OSError``.
+    With ``only_if_absent`` an existing file stays, even one that another process creates meanwhile, and ``False`` is
+    returned. Raises ``OSError``.
     """
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:

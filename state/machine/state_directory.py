@@ -9,8 +9,8 @@
             rocksdb/                  the task's database
             rocksdb.quarantine-<n>/   a database that could not be trusted, with reason.txt
 
-Several processes of one host share the folder; a task is one process's at a time. Folders are the user's
-alone (0700).
+Several processes of one host share the folder; one process at a time owns a task. Only the user may read the folders
+(0700).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._-]")
 
 
 def safe_name(name: str) -> str:
-    """A name of any characters as the name of one folder: letters, digits, ``.``, ``_`` and ``-`` stay, every other
+    """Turn a name of any characters into a folder name: letters, digits, ``.``, ``_`` and ``-`` stay, every other
     byte becomes ``%XX``. Different names stay different. Raises ``SettingsError`` for an empty or too long one."""
     if name in (".", ".."):
         out = name.replace(".", "%2E")
@@ -56,16 +56,16 @@ def safe_name(name: str) -> str:
         out = "".join(c if _PLAIN.fullmatch(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in name)
     if not 0 < len(out) <= NAME_BYTES_MAX:
         raise SettingsError(
-            f"{name[:50]!r} makes a folder name of {len(out)} bytes; choose a name of 1 to {NAME_BYTES_MAX}"
+            f"{name[:50]!r} gives a folder name of {len(out)} bytes; choose a name of 1 to {NAME_BYTES_MAX}"
         )
     return out
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose state a folder holds. ``fingerprint`` is the caller's digest of what its stores' layout depends on;
-    ``process_uuid`` is made once and kept, so that a restarted worker is known by the same name. ``place``: a digest of the
-    machine and the folder that it was made in; a copy of the folder is another place, and gets a ``process_uuid`` of its
-    own, for two workers of one name would fence each other without end."""
+    """The owner of a folder's state. ``fingerprint``: the caller's digest of all that the stores' layout depends on.
+    ``process_uuid`` is created once and kept, so that a restarted worker keeps its name. ``place``: a digest of the
+    machine and the folder in which the identity was created. A copy of the folder is another place and gets its own
+    ``process_uuid``, because two workers with one name would fence each other endlessly."""
 
     version: int
     application_id: str
@@ -76,7 +76,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class StateDirectory:
-    """The folder of one application. Making one touches nothing; every method may raise ``EnvironmentFault``."""
+    """The folder of one application. The constructor touches no file; every method may raise ``EnvironmentFault``."""
 
     def __init__(self, state_dir: Path | str, application_id: str) -> None:
         self.application_id = application_id
@@ -87,19 +87,19 @@ class StateDirectory:
         return self.path / safe_name(task)
 
     def database_path(self, task: str) -> Path:
-        """Where the task's database lies."""
+        """The folder of the task's database."""
         return self.task_path(task) / "rocksdb"
 
     def tasks(self) -> list[str]:
-        """The folder names of the tasks that have a database here, sorted: where state is warm."""
+        """The folder names of the tasks that have a database here (warm state), sorted."""
         if not self.path.is_dir():
             return []
         return sorted(p.name for p in self.path.iterdir() if (p / "rocksdb" / "CURRENT").exists())
 
     def claim(self, *, cluster_id: str, fingerprint: str) -> Identity:
-        """The folder's identity, made when there is none yet.
+        """Read the folder's identity, or create it.
 
-        Raises ``IncompatibleError``, with what to do, for a folder of another application, cluster or topology, and
+        Raises ``IncompatibleError`` for a folder of another application, cluster or topology, and
         ``StateCorruptedError`` for an identity that cannot be read.
         """
         target = self.path / "identity.json"
@@ -114,7 +114,7 @@ class StateDirectory:
             found = self._compatible(target, target.read_bytes(), cluster_id, fingerprint)
             if found.place == place:
                 return found
-            with self.lock("identity", timeout_s=IDENTITY_LOCK_S):  # processes that start together agree on one
+            with self.lock("identity", timeout_s=IDENTITY_LOCK_S):  # processes that start together share one
                 found = self._compatible(target, target.read_bytes(), cluster_id, fingerprint)
                 if found.place != place:
                     name = str(uuid.uuid4()) if found.place else found.process_uuid
@@ -149,9 +149,9 @@ class StateDirectory:
         return found
 
     def lock(self, task: str, *, timeout_s: float) -> TaskLock:
-        """Take the task's lock, waiting at most ``timeout_s`` for its owner to let go of it.
+        """Take the task's lock; wait at most ``timeout_s`` for its owner to release it.
 
-        Raises ``RetriableError`` with the owner's process id when it does not.
+        Raises ``RetriableError``, with the owner's process id, after that time.
         """
         path = self.task_path(task) / "lock"
         try:
@@ -186,14 +186,15 @@ class StateDirectory:
         return TaskLock(fd)
 
     def quarantine(self, task: str, reason: str) -> Path:
-        """Put the task's database aside, with the reason in it, so that a new one can be made. The caller holds the
-        lock and has closed the database. Returns the new place; the oldest beyond ``QUARANTINED_MAX`` are removed."""
+        """Quarantine the task's database: rename it and write the reason into it, so that a new one can be created. The
+        caller holds the lock and has closed the database. Returns the new path. Removes the oldest beyond
+        ``QUARANTINED_MAX``."""
         source = self.database_path(task)
         try:
             earlier = _quarantined(source)
             number = earlier[-1][0] + 1 if earlier else 1
             target = source.with_name(f"{source.name}.quarantine-{number}")
-            # Moved before anything is written: the disk may be full.
+            # Rename before writing anything: the disk may be full.
             source.rename(target)
             sync_folder(source.parent)
             for _, old in earlier[: max(len(earlier) + 1 - QUARANTINED_MAX, 0)]:
@@ -211,10 +212,11 @@ class TaskLock:
         self._fd: int | None = fd
 
     def release(self) -> None:
-        """Let go. Idempotent. The file stays: removing it would part those who wait on it from those who come."""
+        """Release the lock. Idempotent. The file stays: if it were removed, processes that wait on it and later ones
+        would lock different files."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
-            with suppress(OSError):  # whose it was is for messages only
+            with suppress(OSError):  # the owner's id is for messages only
                 os.ftruncate(fd, 0)
             os.close(fd)
 
@@ -232,7 +234,8 @@ def _identity_bytes(identity: Identity) -> bytes:
 
 
 def _place(folder: Path) -> str:
-    """A digest of this machine and this folder: a copy, or the same volume on another machine, has another one."""
+    """A digest of this machine and this folder. A copy has another one, and so has the same volume on another
+    machine."""
     machine = ""
     for path in MACHINE_ID_FILES:
         with suppress(OSError):
@@ -243,7 +246,7 @@ def _place(folder: Path) -> str:
 
 
 def _quarantined(source: Path) -> list[tuple[int, Path]]:
-    """What was quarantined from ``source``, oldest first."""
+    """The databases that were quarantined from ``source``, oldest first."""
     prefix = f"{source.name}.quarantine-"
     found = [(p.name.removeprefix(prefix), p) for p in source.parent.glob(f"{prefix}*")]
     return sorted((int(number), path) for number, path in found if number.isdecimal())
@@ -252,4 +255,4 @@ def _quarantined(source: Path) -> list[tuple[int, Path]]:
 def _make_folder(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.is_symlink():
-        raise EnvironmentFault(f"{path} is a symbolic link; set state_dir to the folder that it leads to")
+        raise EnvironmentFault(f"{path} is a symbolic link; set state_dir to the folder that it points to")

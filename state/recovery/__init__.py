@@ -1,1 +1,1 @@
-"""Changelogs, positions, and the decision where a restore starts. Pure."""
+"""Changelogs, positions, and the decision from where to restore. Pure."""

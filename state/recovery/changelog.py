@@ -1,16 +1,16 @@
-"""Stores and their changelog topics: names, topic settings, and entries to records and back.
+"""Changelog topics of stores: names, topic settings, and conversion between entries and records.
 
-Names and bytes are Kafka Streams', so that either side can read what the other wrote. Changelog keys (store keys: see
-``penstock.state.stores.store``):
+Names and bytes are those of Kafka Streams, so that either can read what the other wrote. Changelog keys (store keys:
+see ``penstock.state.stores.store``):
 
 * ``key_value``, ``versioned``: key; the version's valid-from is the record's timestamp
 * ``window``, ``key_window``: key | start (8) | 0 (4)
 * ``session``: key | end (8) | start (8)
 * ``list``: key | timestamp (8) | sequence (4)
 
-The value is the stored one without its timestamp, which is the record's. Numbers are big-endian. A null value deletes (a
-versioned row: from then on). A source topic that serves as changelog has the same form as a key-value changelog, and may
-hold records with a null key, which mean nothing to a table. Dropping an old version is not logged: every reader of the
+The value is the stored one without its timestamp, which is the record's. Numbers are big-endian. A null value deletes
+(a versioned row: from then on). A source topic that serves as a changelog has the format of a key-value changelog. It
+may hold records with a null key, which a table ignores. Dropping an old version is not logged: every reader of the
 changelog drops it by the same rule.
 """
 
@@ -24,21 +24,22 @@ from penstock.state.errors import IncompatibleError, TopologyError
 from penstock.state.stores.store import SEGMENTED, StoreSpec
 
 WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
-"""How much longer than the store a versioned table's changelog keeps what was before: a margin for clocks that disagree."""
+"""How much longer the changelog of a versioned table keeps old versions than the store: a margin for clock
+differences."""
 KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Brokers judge age by the records' own time, so that any limit would delete open windows of events of long ago. Workers
-delete up to an offset what no restore needs (``penstock.streams.changelog_marks``)."""
+"""Unlimited: brokers judge age by the records' own time, so any limit would delete open windows of old events. Workers
+delete records that no restore needs, up to an offset (``penstock.streams.changelog_marks``)."""
 REPARTITION_RETENTION_MS = -1
-"""For ever: brokers judge age by the records' own time, so that any limit would delete records of the past before they
-are consumed. Consumed ones are purged by deleting records up to an offset, when asked."""
+"""Unlimited: brokers judge age by the records' own time, so any limit would delete old records before they are
+consumed. Consumed records are purged by offset, if the user asks for it."""
 REPARTITION_SEGMENT_BYTES = 50 << 20
 
 OWN_TIMES = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.after.max.ms": str((1 << 63) - 1),
 }
-"""Internal topics take the times that operators give: state of a window that ends tomorrow bears a time of tomorrow, which
-brokers refuse by default."""
+"""Internal topics accept the timestamps of operators: the state of a window that ends tomorrow has tomorrow's
+timestamp, which brokers reject by default."""
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TIMESTAMP = struct.Struct(">q")
@@ -47,44 +48,44 @@ _SEQUENCE = b"\x00\x00\x00\x00"
 _SUFFIX_BYTES = _START_BYTES + len(_SEQUENCE)
 _SEGMENT_BYTES = 8
 _SUFFIX_LENGTHS = {"window": _SUFFIX_BYTES, "key_window": _SUFFIX_BYTES, "session": 16, "list": 12}
-"""How much of a changelog key stands behind the key's own bytes."""
+"""The number of bytes of a changelog key after the key's own bytes."""
 
 
 def changelog_topic(application_id: str, spec: StoreSpec) -> str:
-    """The topic that holds the store's changes: its source topic, or one of its own."""
+    """The topic that holds the store's changes: its source topic, or its own changelog topic."""
     if spec.source_topic is not None:
         return spec.source_topic
     return _checked(f"{application_id}-{spec.name}-changelog")
 
 
 def journal_topic(application_id: str, subtopology: int) -> str:
-    """The topic that records what the feed of a sub-topology's tasks decided; its partition is the task's."""
+    """The topic that records what the feed of a sub-topology's tasks decided; a task uses the partition of its own
+    number."""
     return _checked(f"{application_id}-{subtopology}-journal")
 
 
 def _checked(topic: str) -> str:
     if not _TOPIC_NAME.fullmatch(topic):
         raise TopologyError(
-            f"{topic!r} cannot be a topic's name; use letters, digits, '.', '_' and '-', 249 at most, "
+            f"{topic!r} is not a valid topic name; use letters, digits, '.', '_' and '-', 249 at most, "
             "in the application id and in the names of stores and repartitions"
         )
     return topic
 
 
 def expires(spec: StoreSpec) -> bool:
-    """Whether the store's changelog is one of its own from which is deleted what the store has let go, so that it may begin
-    behind offset 0 and still hold the store."""
+    """Whether the store has its own changelog, from which workers delete what the store has dropped. Such a changelog
+    may begin after offset 0 and still hold the whole store."""
     return spec.source_topic is None and spec.kind not in ("key_value", "versioned")
 
 
 def changelog_configs(spec: StoreSpec) -> dict[str, str]:
-    """The settings with which a store's changelog topic is created. Not for source topics, which are the
-    user's."""
+    """The settings with which a store's changelog topic is created. Not for source topics, which belong to the user."""
     if spec.kind == "key_value":
         return {"cleanup.policy": "compact", **OWN_TIMES}
     if spec.retention_ms is None:
         raise TopologyError(
-            f"{spec.kind} store {spec.name!r} has no retention_ms; say for how long its entries are kept"
+            f"{spec.kind} store {spec.name!r} has no retention_ms; give the time for which its entries are kept"
         )
     if spec.kind == "versioned":
         lag_ms = spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS
@@ -111,8 +112,7 @@ def repartition_configs(retention_ms: int = REPARTITION_RETENTION_MS) -> dict[st
 
 
 def journal_configs(retention_ms: int) -> dict[str, str]:
-    """The settings of a journal topic; ``retention_ms`` is the longest of the sub-topology's inputs, -1 for
-    ever."""
+    """The settings of a journal topic; ``retention_ms`` is the longest of the sub-topology's inputs, -1: unlimited."""
     return {
         "cleanup.policy": "delete",
         **OWN_TIMES,
@@ -134,8 +134,8 @@ def to_changelog(
 def to_changelog_columns(
     spec: StoreSpec, store_keys: Sequence[bytes], stored_values: Sequence[bytes | None]
 ) -> tuple[list[bytes], list[bytes | None]]:
-    """The records' keys and values of many entries, in their order. The timestamps are those of the changes. Of a
-    versioned store no deletions may be given: they are not logged."""
+    """The keys and values of the records of many entries, in their order. The timestamps are those of the changes. Do
+    not pass deletions of a versioned store: they are not logged."""
     kind = spec.kind
     if kind == "window":
         keys = [k[_START_BYTES:] + k[:_START_BYTES] + _SEQUENCE for k in store_keys]
@@ -152,8 +152,7 @@ def to_changelog_columns(
 
 
 def from_changelog(spec: StoreSpec, key: bytes, value: bytes | None, timestamp_ms: int) -> tuple[bytes, bytes | None]:
-    """The entry (store key, stored value or ``None`` for a deletion) of one record. Errors as the columns'
-    form."""
+    """The entry (store key, stored value or ``None`` for a deletion) of one record. Raises as ``entries_of`` does."""
     (entry,) = from_changelog_columns(spec, [key], [value], [timestamp_ms])
     return entry
 
@@ -164,10 +163,9 @@ def from_changelog_columns(
     values: Sequence[bytes | None],
     timestamps_ms: Sequence[int],
 ) -> list[tuple[bytes, bytes | None]]:
-    """The entries of many records in log order, each store key once with its last value, ready to be
-    committed.
+    """The entries of many records in log order, ready to commit: each store key once, with its last value.
 
-    Null keys of a source topic are left out. Raises ``IncompatibleError`` for a record that no store of this
+    Skips null keys of a source topic. Raises ``IncompatibleError`` for a record that no store of this
     kind wrote.
     """
     pack = _TIMESTAMP.pack
@@ -192,7 +190,7 @@ def from_changelog_columns(
 
 
 def _segmented(spec: StoreSpec, entries: dict[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
-    """The entries of a segmented store: the segment, which follows from the time in the key, in front."""
+    """The entries of a segmented store: prefixes the segment, which follows from the time in the key."""
     pack, unpack, segment_ms = _TIMESTAMP.pack, _TIMESTAMP.unpack_from, spec.segment_ms
     back, cut = _SUFFIX_LENGTHS[spec.kind], -4 if spec.kind == "key_window" else None
     return [(pack(unpack(k, len(k) - back)[0] // segment_ms) + k[:cut], v) for k, v in entries.items()]
@@ -204,7 +202,7 @@ def _versions(
     values: Sequence[bytes | None],
     timestamps_ms: Sequence[int],
 ) -> list[tuple[bytes, bytes | None]]:
-    """The entries of a versioned store: every record is a version, a null value one that says that the row is gone."""
+    """The entries of a versioned store: every record is a version; a null value is a version without a row."""
     pack = _TIMESTAMP.pack
     last: dict[bytes, bytes | None] = {}
     for key, value, ts in zip(keys, values, timestamps_ms, strict=True):
@@ -216,13 +214,14 @@ def _versions(
 
 
 def chooses(spec: StoreSpec) -> bool:
-    """Whether the store takes only some records of its changelog: a versioned table of its own topic (``History``)."""
+    """Whether the store takes only some records of its changelog, as a versioned table over its own topic does
+    (``History``)."""
     return spec.kind == "versioned" and spec.source_topic is not None
 
 
 class History:
-    """Which records of its own topic a versioned table took as they came: not those that were older than its history
-    behind its stream time, which a reader of the topic must leave out too. ``stored``: what is in the store already."""
+    """Selects the records of its own topic that a versioned table accepted. It rejected those older than stream time
+    minus its history, so a reader of the topic must skip them too. ``stored``: what the store already holds."""
 
     def __init__(self, spec: StoreSpec, stored: Iterable[tuple[bytes, bytes | None]] = ()) -> None:
         self._watched = chooses(spec)
@@ -232,7 +231,7 @@ class History:
             self._stream_time_ms = max((_TIMESTAMP.unpack_from(k, len(k) - 8)[0] for k, _ in stored), default=-1)
 
     def taken(self, keys: Sequence[bytes | None], timestamps_ms: Sequence[int]) -> list[bool] | None:
-        """Of the next records of the topic; ``None``: all."""
+        """A mask over the next records of the topic; ``None``: all."""
         if not self._watched:
             return None
         taken = []

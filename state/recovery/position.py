@@ -1,7 +1,7 @@
-"""The position record: where in the log a store stands. It lies in the store beside the data it speaks of.
+"""The position record: where in the log a store stands. It is stored next to the data that it describes.
 
-Layout: ``PSP`` | version (1) | CRC-32 of the payload (4, big-endian) | payload (MessagePack). A version that
-this code does not know is never read as if it were known.
+Layout: ``PSP`` | version (1) | CRC-32 of the payload (4, big-endian) | payload (MessagePack). An unknown version is
+never read.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ _HEADER_BYTES = len(_MAGIC) + 1 + 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Position:
-    """Where a store stands.
+    """The position of a store.
 
-    ``changelog_offset`` and the values of ``input_offsets`` are the next offsets to read. ``epoch`` is the
-    leader epoch of the changelog's last applied record, -1 when unknown. ``topic_ids`` maps topic names
-    (changelog and inputs) to the ids that the cluster gave them. ``stream_time_ms`` is the task's, -1 before
-    its first record. ``wall_time_ms`` is when the store was last known to be at this offset: the age that
-    tombstones are judged by. ``segment_ms`` is the store's (``penstock.state.stores.store``) when its keys were
-    written, 0 for kinds without segments.
+    ``changelog_offset`` and the values of ``input_offsets`` are the next offsets to read. ``epoch`` is the leader epoch
+    of the changelog's last applied record, -1 when unknown. ``topic_ids`` maps topic names (changelog and inputs) to
+    the ids that the cluster gave them. ``stream_time_ms`` is the task's, -1 before its first record. ``wall_time_ms``
+    is when the store was last known to be at this offset: the age of its tombstones is judged by it. ``segment_ms`` is
+    the store's (``penstock.state.stores.store``) when its keys were written, 0 for kinds without segments.
     """
 
     changelog_offset: int
@@ -58,7 +57,7 @@ _decoder = msgspec.msgpack.Decoder(_Payload)
 
 
 def encode_position(position: Position) -> bytes:
-    """The stored bytes; equal positions give equal bytes."""
+    """Encode the position; equal positions give equal bytes."""
     payload = _encoder.encode(
         _Payload(
             position.changelog_offset,
@@ -75,11 +74,11 @@ def encode_position(position: Position) -> bytes:
 
 
 def decode_position(data: bytes) -> Position:
-    """The position that was encoded. Raises ``StateCorruptedError`` for anything else, with what was seen."""
+    """Decode a position. Raises ``StateCorruptedError``, with what was seen, for any other bytes."""
     if len(data) < _HEADER_BYTES or data[:3] != _MAGIC:
-        raise _damaged(f"{len(data)} bytes that begin with {data[:8]!r} are no position record")
+        raise _damaged(f"{len(data)} bytes that begin with {data[:8]!r} are not a position record")
     if data[3] != VERSION:
-        raise _damaged(f"the position record was written by another release: version {data[3]}, {VERSION} is read here")
+        raise _damaged(f"the position record has version {data[3]}, and this release reads version {VERSION}")
     payload = data[_HEADER_BYTES:]
     expected, found = int.from_bytes(data[4:_HEADER_BYTES], "big"), zlib.crc32(payload)
     if expected != found:
@@ -104,4 +103,4 @@ def decode_position(data: bytes) -> Position:
 
 
 def _damaged(seen: str) -> StateCorruptedError:
-    return StateCorruptedError(f"{seen}; the store is to be quarantined and restored")
+    return StateCorruptedError(f"{seen}; quarantine the store and restore it")

@@ -1,22 +1,22 @@
-"""Where a store's restore begins: decided from facts, performed elsewhere. Pure.
+"""Decide from facts where the restore of a store begins. Pure; others perform it.
 
-Local state is kept when it can be proved right, and quarantined with a reason when it cannot:
+Local state is kept if it can be verified, else it is quarantined with a reason:
 
-* another cluster or another incarnation of the topic: the offset means nothing there;
+* another cluster or another incarnation of the topic: the offset is meaningless there;
 * an offset past the log's end: the log lost records that the store holds;
-* an offset before the log's begin: records that the store lacks are gone;
+* an offset before the log's beginning: records that the store lacks are gone;
 * too old: the changelog may have dropped deletions that the store lacks, so that deleted keys would live on.
   The age is judged by 0.9 of ``delete.retention.ms``, and only where the changelog is compacted and has
   records to read; a store at the log's very end lacks nothing, whatever its age. A wall time in the future
   proves no age at all;
 * keys in segments of another length than the store has now: its retention was changed, and they cannot be read.
 
-The log's begin and the age are no matter for a store that holds all that the task's last commit wrote: what lies behind
-that was never committed (a transaction's marker, aborted records, or such as will be made again from the input). Under
-exactly-once a whole store always stands one marker before the log's end, and the log may have dropped everything before
-it by age.
+The log's beginning and the age do not matter if the store holds everything that the task's last commit wrote. What
+follows in the log was never committed: a transaction marker, aborted records, or records that will be written again
+from the input. Under exactly-once a complete store always stands one marker before the log's end, and the log may have
+dropped everything before it by age.
 
-A snapshot is held to the same rules.
+The same rules apply to a snapshot.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ from penstock.state.recovery.position import Position
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 
 AGE_LIMIT_PERCENT = 90
-"""The part of ``delete.retention.ms`` after which deletions count as lost: the rest is for clocks that
-disagree."""
+"""The part of ``delete.retention.ms`` after which deletions count as lost; the rest is a margin for clock
+differences."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChangelogFacts:
-    """What the cluster says of one changelog partition, read before the decision.
+    """The cluster's facts about one changelog partition, read before the decision.
 
     ``end_offset`` is the end for readers of committed records. ``compacted``: the cleanup policy contains
-    ``compact``. ``committed_end``: the offset behind the last record that the task's last commit wrote; ``None`` where no
-    commit tells.
+    ``compact``. ``committed_end``: the offset after the last record of the task's last commit; ``None`` if unknown.
     """
 
     topic: str
@@ -79,7 +78,7 @@ class IngestSnapshot:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Put the local state aside, report the reason, and go on with ``then``."""
+    """Quarantine the local state, report the reason, and continue with ``then``."""
 
     reason: str
     then: FromBeginning | IngestSnapshot
@@ -97,11 +96,10 @@ def decide(
     *,
     segment_ms: int,
 ) -> Decision:
-    """How to restore one store partition.
+    """Decide how to restore one store partition.
 
-    ``stored`` is the store's position, ``None`` for a store never written. Snapshots may come in any order,
-    those of other stores and clusters among them; the one with the highest usable offset is taken. ``segment_ms`` is the
-    store's.
+    ``stored`` is the store's position, ``None`` for a store never written. Snapshots may come in any order and may
+    belong to other stores and clusters; the usable one with the highest offset is taken. ``segment_ms`` is the store's.
     """
     afresh = decide_afresh(of, log, now_ms, snapshots, segment_ms=segment_ms)
     if stored is None:
@@ -127,7 +125,7 @@ def decide(
 def decide_afresh(
     of: StorePartition, log: ChangelogFacts, now_ms: int, snapshots: Sequence[Manifest], *, segment_ms: int
 ) -> FromBeginning | IngestSnapshot:
-    """How to restore an empty store partition; arguments as of ``decide``."""
+    """Decide how to restore an empty store partition; arguments as for ``decide``."""
     refused: list[str] = []
     mine = [m for m in snapshots if m.of == of]
     for manifest in sorted(mine, key=lambda m: (m.changelog_offset, m.attempt), reverse=True):
@@ -144,11 +142,11 @@ def decide_afresh(
     said = "; ".join(refused) or "there is no snapshot"
     if log.begin_offset:
         said += f"; it begins at offset {log.begin_offset}: what is older has expired or was deleted"
-    return FromBeginning(log.begin_offset, f"{of} is restored from the begin of {log.topic}: {said}")
+    return FromBeginning(log.begin_offset, f"{of} is restored from the beginning of {log.topic}: {said}")
 
 
 def why_not(manifest: Manifest, log: ChangelogFacts, now_ms: int, segment_ms: int) -> str | None:
-    """Why the snapshot must not be ingested for this log into a store of this ``segment_ms``; ``None`` when it may."""
+    """Why the snapshot cannot be ingested for this log into a store with this ``segment_ms``; ``None`` if it can."""
     if manifest.topic != log.topic:
         return f"it was made from topic {manifest.topic}, and the changelog is {log.topic}"
     return _distrust(
@@ -181,13 +179,13 @@ def _distrust(
         return f"its keys are in segments of {had_ms} ms, and the store has {has_ms} ms since its retention was changed"
     if offset > log.end_offset:
         return (
-            f"its offset {offset} lies past the end {log.end_offset} of {log.topic}, which has lost records, or "
-            "behind the last commit"
+            f"its offset {offset} is past the end {log.end_offset} of {log.topic}, which has lost records, or "
+            "past the last commit"
         )
     if log.committed_end is not None and offset >= log.committed_end:
         return None
     if offset < log.begin_offset:
-        return f"its offset {offset} lies before the begin {log.begin_offset} of {log.topic}: records are gone"
+        return f"its offset {offset} is before the beginning {log.begin_offset} of {log.topic}: records are gone"
     if not log.compacted or offset == log.end_offset:
         return None
     age_ms = now_ms - wall_time_ms
@@ -195,16 +193,16 @@ def _distrust(
     if age_ms > limit_ms:
         return (
             f"it is {age_ms} ms old, more than {AGE_LIMIT_PERCENT} % of the {log.delete_retention_ms} ms for which "
-            f"{log.topic} keeps deletions, so that some may have been missed"
+            f"{log.topic} keeps deletions, so some may be missing"
         )
     if -age_ms > log.delete_retention_ms - limit_ms:
-        return f"its wall time lies {-age_ms} ms in the future, so that its age is not known"
+        return f"its wall time lies {-age_ms} ms in the future, so its age is unknown"
     return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RestoreProgress:
-    """How far the replay of one store partition is. Offsets, not records, say when it is done: compaction and
+    """The progress of one store partition's restore. Offsets, not records, say when it is done: compaction and
     transactions leave gaps."""
 
     start_offset: int
@@ -248,7 +246,7 @@ class RestoreProgress:
 
     @property
     def remaining_ms(self) -> int | None:
-        """At the pace so far; ``None`` while there is none."""
+        """Estimated from the rate so far; ``None`` while the rate is unknown."""
         if self.done:
             return 0
         elapsed_ms = self.now_ms - self.started_ms

@@ -1,4 +1,4 @@
-"""How a store's entries lie in a column family, and the loops that put sorted entries there."""
+"""The layout of a store's entries in a column family, and the loops that write sorted entries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POSITION_KEY = b"\x00position"
 
 
 def fill(target: WriteBatch | SstFileWriter, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-    """Put the entries, whose keys have their prefix, and delete those without a value."""
+    """Put entries whose keys include the prefix; delete those without a value."""
     if None not in values:
         deque(map(target.__setitem__, keys, values), maxlen=0)  # the loop in C
         return
@@ -33,7 +33,7 @@ def write_sorted(
     position: bytes,
     options: RocksDBOptions,
 ) -> None:
-    """A table file of the position and of entries whose keys have their prefix and ascend strictly."""
+    """Write a table file of the position and of entries. Their keys include the prefix and ascend strictly."""
     writer = SstFileWriter(table_options(options))
     writer.open(str(path))
     writer[POSITION_KEY] = position

@@ -1,4 +1,4 @@
-"""RocksDB reports everything as a bare ``Exception`` with a text; here the texts become our exceptions."""
+"""Translate RocksDB's errors, which are all bare ``Exception`` with a text, to Penstock's exceptions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.state.errors import EnvironmentFault, PenstockError, RetriableErro
 def translated(
     path: Path, doing: str, on_damage: Callable[[StateCorruptedError], None] | None = None
 ) -> Iterator[None]:
-    """Turn what RocksDB or the operating system raises while we are ``doing`` something in ``path`` into our
-    words. ``on_damage`` is called before damage is raised."""
+    """Translate what RocksDB or the operating system raises while ``doing`` something in ``path``. Calls ``on_damage``
+    before raising for damage."""
     try:
         yield
     except Exception as exc:
         if type(exc) is not Exception and not isinstance(exc, OSError):
-            raise  # Python's own, as of memory that runs out, says nothing of the files
+            raise  # Python's own errors, such as MemoryError, say nothing about the files
         error = translate(exc, path, doing)
         if on_damage is not None and isinstance(error, StateCorruptedError):
             on_damage(error)
@@ -29,8 +29,8 @@ def translated(
 def translate(exc: Exception, path: Path, doing: str) -> PenstockError:
     """The exception to raise for ``exc``.
 
-    What is not known to be the fault of the machine is taken for damage: rebuilding from the changelog is
-    always safe, and going on with files that RocksDB complains about is not.
+    Anything not known to be the machine's fault counts as damage: a rebuild from the changelog is always safe, but
+    continuing with files that RocksDB complains about is not.
     """
     text = str(exc)
     seen = f"cannot {doing} in {path}: {text}"
@@ -43,7 +43,7 @@ def translate(exc: Exception, path: Path, doing: str) -> PenstockError:
     for cause, remedy in _MACHINE_FAULTS.items():
         if cause in text:
             return EnvironmentFault(f"{seen}; {remedy}, then start again: nothing that was committed is lost")
-    return StateCorruptedError(f"{seen}; the files are to be quarantined and the task restored")
+    return StateCorruptedError(f"{seen}; quarantine the files and restore the task")
 
 
 _MACHINE_FAULTS = {
@@ -59,7 +59,7 @@ _MACHINE_FAULTS = {
 
 
 def _owner_hint(path: Path) -> str:
-    """The process named in the task's lock file, which lies beside the database; empty when none is."""
+    """The process named in the task's lock file, next to the database; empty if none is named."""
     try:
         pid = (path.parent / "lock").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

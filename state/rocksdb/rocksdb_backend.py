@@ -2,25 +2,24 @@
 
 Invariants:
 
-* A key in a column family is one leading byte and then the store's own key. ``0x01`` marks the store's
-  entries, ``0x00`` marks ours; today that is only the position.
+* A key in a column family is one leading byte and then the store's own key. ``0x01`` marks the store's entries,
+  ``0x00`` the backend's own, of which there is only the position.
 * A commit goes into the write buffer (``penstock.state.stores.write_buffer``), where reads find it. From there a store
-  is written out by ``flush``, ``close``, and when the buffer's bytes are too many: as one sorted table file, or, with
-  others, in one write batch. Either holds the entries and the store's position, so that no crash can part them.
-  Without a log a crash loses the commits since a store's last write-out or flush, each store for itself.
-* Ranges are read from the database alone: a range writes its store out first, and the next commits of a store
-  whose ranges are read go into the database at once. A merge of both would need the buffer sorted, which costs what
-  RocksDB's own sorted buffer does.
-* Every other store is written out in files as large as the buffer, even where each key is put once and the buffer joins
-  nothing: the smaller the files, the more often the levels below them are merged. Counting 5 M keys in commits that each
-  became a file took 6.1 CPU-us a record, 3.2 of them for merging; in files of 18 MB 4.1, with next to no merging.
-* Expired keys are deleted before the other entries of a write-out, which were all put later or lie above.
-* Every handle of a column family is released on ``close``; one that is left keeps the database locked. An
-  iterator that is being read is such a handle too.
-* Damage that is met is written into the folder (``DAMAGE_FILE``), which is never opened again: most of it is met long after
-  the database was opened, by whoever reads the block.
-* A range is read with the iterator whose status can be asked. The convenient one (``items()``) ends at a
-  damaged block as if the store ended there.
+  is written out by ``flush``, by ``close``, and when the buffer is too large: as one sorted table file, or together
+  with other stores in one write batch. Either holds the entries and the store's position, so that no crash can separate
+  them. Without a log a crash loses the commits since the last write-out or flush, separately for each store.
+* Ranges are read from the database alone: a range writes its store out first, and the next commits of a store whose
+  ranges are read go into the database at once. To merge both, the buffer would have to be sorted, which costs as much
+  as RocksDB's own sorted buffer.
+* Every other store is written out in files as large as the buffer, even if each key is put only once and the buffer
+  combines nothing: the smaller the files, the more often RocksDB merges the levels below them.
+* A write-out deletes expired keys first: all its other entries were put later or have higher keys.
+* ``close`` releases every handle of a column family; one that is left keeps the database locked. An open iterator is
+  such a handle too.
+* Damage is recorded in the folder (``DAMAGE_FILE``), which is then never opened again. Most damage appears long after
+  the database was opened, when the damaged block is read.
+* Ranges are read with the iterator that has a status. The convenient one (``items()``) stops at a damaged block as if
+  the store ended there.
 """
 
 from __future__ import annotations
@@ -44,25 +43,24 @@ from penstock.state.stores.store import PackedBytes, StoreSpec, StoreWrites, Unb
 from penstock.state.stores.write_buffer import StoreBuffer
 
 FILE_ENTRIES_MIN = 2_000
-"""A write-out of fewer entries is a write batch. Of a million sorted entries a table file took 0.48 CPU-us each, and no
-memory but a block's; a write batch and its flush 0.70, and the memory of all twice. A file of 10 entries took 1 ms, a
-batch 0.2."""
+"""A write-out of fewer entries is a write batch. For many entries a table file is faster and needs the memory of one
+block only; for few, a batch is faster."""
 DIRECT_COMMITS = 64
-"""How many commits after the last range go into the database at once."""
+"""How many commits after the last range go directly into the database."""
 PENDING_FILE = "written-out.pending"
 DAMAGE_FILE = "damage.txt"
 WRITTEN_PARTS, WRITTEN_PARTS_IN_PYTHON = 2, 8
-"""What part of the bound may be waiting to be written out. In Python less: an entry takes three times as much, and a million
-keys counted in buffers of 64 MB took 1.1 of the CPU that they took without a buffer, and 250 MB more."""
+"""The part of the bound that may wait to be written out. Less in Python, where an entry takes about three times the
+memory and a large buffer does not pay."""
 
 _DEFAULT_FAMILY = "default"
 
 
 class RocksDBBackend:
-    """``StateBackend`` over one RocksDB database, which it opens, creating what is missing, and owns until
-    ``close``. ``damaged`` says what damage was met; its files are not to be opened again then, but quarantined.
+    """``StateBackend`` over one RocksDB database. Opens it, creates what is missing, and owns it until ``close``.
+    ``damaged`` says what damage was met: then quarantine the files, and do not open them again.
 
-    Stores that the folder does not hold yet get an empty column family. Every method raises
+    Stores that are not yet in the folder get an empty column family. Every method raises
     ``StateCorruptedError`` for damaged files, ``EnvironmentFault`` for a full or failing disk and missing
     rights, ``TopologyError`` for a store that was not named when it was opened, and ``ValueError`` after
     ``close``. Opening also raises ``RetriableError`` while another process holds the database, and
@@ -91,9 +89,9 @@ class RocksDBBackend:
                 database_options(self._options),
                 column_families={name: database_options(self._options) for name in self._names},
             )
-        # Per store, a key that none of the database's keys lies below: where the search for expired ones begins.
+        # Per store, a lower bound of the database's keys: the search for expired ones begins there.
         self._floors: dict[str, bytes] = {}
-        # Per store whose ranges are read, how many commits are still to go into the database at once.
+        # Per store whose ranges are read, how many more commits go directly into the database.
         self._direct: dict[str, int] = {}
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily] = {}
@@ -117,7 +115,7 @@ class RocksDBBackend:
     def _found_damaged(self, error: StateCorruptedError) -> None:
         if self.damaged is None:
             self.damaged = str(error)
-            with suppress(OSError):  # on a disk that refuses even this, the next one who reads the block meets it
+            with suppress(OSError):  # if the disk refuses even this, the next read of the block meets the damage
                 replace_file(self._path / DAMAGE_FILE, f"{error}\n".encode())
 
     def _attach(self, name: str) -> None:
@@ -165,7 +163,7 @@ class RocksDBBackend:
         *found, unknown = find(data, ends, skip)
         if unknown and not buffer.whole:
             asked, ends_asked, _ = native.take_rows(data, ends, None, memoryview(unknown).cast("q"))
-            # Sorted, so that neighbours are looked for in one block of a file.
+            # Sorted, so that neighbouring keys are found in the same block.
             keys = sorted(set(native.list_rows(asked, memoryview(ends_asked).cast("q"), None)))
             buffer.entries.keep_many(keys, self._read(family, keys))
             *found, unknown = find(data, ends, skip)
@@ -188,7 +186,7 @@ class RocksDBBackend:
             counts.base(self.get_many(store, keys))
 
     def _read(self, family: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
-        """What the database holds."""
+        """The values that the database holds."""
         with self._during("read"):
             # A list is read by one batched multi-get, which also lets other threads run meanwhile.
             found: list[bytes | None] | None = family.get([USER_PREFIX + k for k in keys])
@@ -221,7 +219,7 @@ class RocksDBBackend:
                     advance()
                 it.status()
             finally:
-                del it, valid, key, value, advance  # an error's traceback is not to keep the handle
+                del it, valid, key, value, advance  # the traceback of an error must not keep the handle
 
     def _descending(self, family: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         read_options = ReadOptions()
@@ -256,7 +254,7 @@ class RocksDBBackend:
         self._shrink()
 
     def _shrink(self) -> None:
-        """Keep all entries within the bound, each store in proportion. What is written takes half of it at most."""
+        """Keep all entries within the bound, each store in proportion. Written entries take at most half of it."""
         part = self._bound.part_bytes()
         used = sum(b.entries.used_bytes for b in self._buffers.values())
         if used > part:
@@ -264,7 +262,7 @@ class RocksDBBackend:
                 buffer.entries.shrink(buffer.entries.used_bytes * part // used * 9 // 10)
 
     def _write_out(self, stores: Iterable[str]) -> None:
-        """Put into the database what it lacks of the stores; each stands at its last commit then."""
+        """Write the stores' buffers into the database; afterwards each is at its last commit."""
         batch, batched = WriteBatch(raw_mode=True), []
         for store in dict.fromkeys(stores):
             buffer = self._buffers[store]
@@ -288,7 +286,8 @@ class RocksDBBackend:
                 self._buffers[store].settle()
 
     def _parts(self, store: str, buffer: StoreBuffer) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
-        """What was written to a store, ascending; the search for expired keys begins below it from now on."""
+        """The entries written to a store, ascending; from now on the search for expired keys begins at or below the
+        first."""
         parts = buffer.parts(USER_PREFIX)
         first = next(parts, None)
         if first is None:
@@ -311,8 +310,8 @@ class RocksDBBackend:
     def _drop(self, batch: WriteBatch, store: str, bound: bytes) -> None:
         """Add the deletion of every key of the database below the bound; nothing when there is none.
 
-        The range starts at the first key there is, and the search for it at the floor: if every range deletion started
-        at the same key, each would overlap all earlier ones, and if every search did, it would walk over all that was
+        The range starts at the first existing key, and the search for that key at the floor. If every range deletion
+        started at the same key, each would overlap all earlier ones; if every search did, it would walk over everything
         ever dropped.
         """
         floor = self._floors.get(store, b"")
@@ -358,13 +357,13 @@ class RocksDBBackend:
         return on_disk + in_memory + self._buffers[store].entries.written_bytes
 
     def reset(self, store: str) -> None:
-        """Drop everything of one store, its position included: it is then as if it had never been written."""
+        """Drop everything of one store, its position included, as if it had never been written."""
         self._family(store)
         self._floors.pop(store, None)
         self._buffers[store].clear()
         with self._during(f"empty store {store}"):
             if store == _DEFAULT_FAMILY:
-                # This column family cannot be dropped.
+                # The default column family cannot be dropped.
                 self._families[store].delete_range(b"", USER_END, self._write_options)
                 self._families[store].flush()
                 return
@@ -375,13 +374,12 @@ class RocksDBBackend:
             self._attach(store)
 
     def ingest(self, store: str, files: Sequence[Path], *, move: bool = False) -> None:
-        """Take table files made by ``write_sst`` into an empty store; all of them appear at once, position
-        included.
+        """Ingest table files made by ``write_sst`` into an empty store; all of them appear at once, position included.
 
-        ``files``: ascending and disjoint, the position the first entry of the first. ``move`` links the files
-        into the database and removes them from where they were, instead of copying them (same file system
-        only). Raises ``ValueError`` when the store is not empty, and ``StateCorruptedError``, leaving it
-        empty, for files that cannot be taken or carry no position.
+        ``files``: ascending and disjoint, the position the first entry of the first. ``move`` links the files into the
+        database and removes them from where they were, instead of copying (same file system only). Raises
+        ``ValueError`` when the store is not empty, and ``StateCorruptedError``, leaving it empty, for files that cannot
+        be ingested or have no position.
         """
         family = self._family(store)
         if self.position(store) is not None or next(self.range(store, None, None), None) is not None:
@@ -402,8 +400,8 @@ class RocksDBBackend:
             )
 
     def close(self) -> None:
-        """Write out and flush every store and release the database. Idempotent; releases it even when that fails. Of a
-        damaged one nothing is written out."""
+        """Write out and flush every store and release the database, even if writing fails. Idempotent. A damaged
+        database is released without writing."""
         if self._closed:
             return
         self._closed = True
@@ -423,7 +421,7 @@ class RocksDBBackend:
         self._handles.clear()
         self._families.clear()
         for family in families:
-            with suppress(Exception):  # it flushes once more; what that could say was said when it was flushed before
+            with suppress(Exception):  # closing flushes once more; the flush before has already reported any error
                 family.close()
         with suppress(Exception):
             self._db.close()
@@ -434,19 +432,19 @@ def _refuse_damaged(path: Path) -> None:
         known = path / DAMAGE_FILE
         if known.exists():
             raise StateCorruptedError(
-                f"damage was met in {path}: {known.read_text('utf-8', 'replace').strip()}; it is to be quarantined and the "
-                "task restored"
+                f"damage was met in {path}: {known.read_text('utf-8', 'replace').strip()}; quarantine it and restore the "
+                "task"
             )
 
 
 def _check_families(path: Path, names: Sequence[str]) -> None:
-    """What the folder holds is a database with no other stores than ``names``, or nothing at all."""
+    """Check that the folder is empty or holds a database with no stores other than ``names``."""
     if not (path / "CURRENT").exists():
         leftovers = sorted(p.name for p in path.iterdir() if p.suffix == ".sst" or p.name.startswith("MANIFEST-"))
         if leftovers:
             raise StateCorruptedError(
-                f"{path} holds {leftovers[:3]} but no CURRENT file, so it is no whole database; "
-                "it is to be quarantined and the task restored"
+                f"{path} holds {leftovers[:3]} but no CURRENT file, so the database is "
+                "incomplete; quarantine it and restore the task"
             )
         return
     with translated(path, "list the stores"):

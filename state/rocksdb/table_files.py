@@ -1,4 +1,4 @@
-"""Table files (SST) that a RocksDB store can take in whole: made from sorted entries, anywhere, by anyone.
+"""Table files (SST) that a RocksDB store can ingest, written from sorted entries without a database.
 
 They have the layout of the database's own files, raw keys with the leading byte, keys strictly ascending by
 unsigned bytes, and no overlap between files. The position is the first entry of the first file, so that data
@@ -29,9 +29,8 @@ def write_sst(
 ) -> SnapshotFile:
     """Write all entries (store key, stored value) into one new file.
 
-    ``position`` is given for the first file of a store and for no other. Raises ``ValueError`` for keys that
-    do not ascend strictly, and when there is nothing to write; ``EnvironmentFault`` for a full disk. A file
-    that was not finished is removed.
+    Give ``position`` for the first file of a store only. Raises ``ValueError`` for keys that do not ascend strictly,
+    and when there is nothing to write; ``EnvironmentFault`` for a full disk. Removes an unfinished file.
     """
     writer = SstFileWriter(table_options(options or RocksDBOptions()))
     try:
@@ -60,8 +59,8 @@ def write_ssts(
 ) -> list[SnapshotFile]:
     """Write a whole store into ``<stem>-00000.sst``, ``<stem>-00001.sst``…, each of about ``file_bytes``.
 
-    The first file carries the position and exists even when there are no entries. Errors as ``write_sst``;
-    also ``ValueError`` when the first key of a file does not follow the last one of the file before.
+    The first file carries the position and exists even without entries. Raises as ``write_sst``; also ``ValueError`` if
+    the first key of a file does not follow the last key of the file before.
     """
     files: list[SnapshotFile] = []
     rest = iter(entries)
@@ -75,7 +74,7 @@ def write_ssts(
         if last is not None and file.first_key is not None and file.first_key <= last:
             raise ValueError(_not_ascending(last, file.first_key))
         last = file.last_key if file.last_key is not None else last
-        # Read one entry ahead: a file is begun only if there is something to put into it.
+        # Read one entry ahead: begin a file only if it gets an entry.
         ahead = list(islice(rest, 1))
         if not ahead:
             return files
@@ -110,6 +109,6 @@ def _put_ascending(
 
 def _not_ascending(last: bytes, key: bytes) -> str:
     return (
-        f"key {key[:64]!r} follows key {last[:64]!r}, but keys of table files ascend strictly by unsigned "
-        "bytes; sort the entries by store key and keep the last value of each"
+        f"key {key[:64]!r} follows key {last[:64]!r}, but keys of table files must ascend strictly by "
+        "unsigned bytes; sort the entries by store key and keep the last value of each"
     )

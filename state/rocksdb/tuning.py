@@ -2,21 +2,18 @@
 
 Some choices are not obvious:
 
-* The block cache is a hyper clock cache. The default cache is split into shards of about 1 MB, and a filter
-  block of 1 M keys (1.25 MB) fits into none of them: it is then read anew by every lookup.
+* The block cache is a hyper clock cache. The default cache is split into shards of about 1 MB. A filter block of 1 M
+  keys (1.25 MB) fits into none of them, so every lookup would read it again.
 * The memtable has a bloom filter, so that the lookup of a key never seen costs no walk through the skip list.
-* Blocks have a hash index beside the sorted one: a batched read of cached blocks took 2.3 us a key instead of 2.7,
-  files 3 % larger.
+* Blocks have a hash index in addition to the sorted one: batched reads of cached blocks are faster, and files a little
+  larger.
 * Filters and indexes live in the block cache, so that ``block_cache_bytes`` bounds them too.
-* An entry that is in memory is found in 0.2 us, one in a cached block in 2.3, so entries get three times the blocks' room.
-* How much room there is decides what a record costs where keys are many, so the machine's memory sets it, not a number.
-  Of ten million rows, evenly asked for in batches of 2,500, one took 0.5 us from memory and 6.7 from files (a quarter of
-  that the reading of the file, a tenth each the decompression and the cache's work, the rest spread thinly). No option of
-  the files comes near it: without compression 6.6 and three times the disk, with mapped files besides 6.0, with blocks of
-  1 KB 5.6 and four times the index, with all blocks cached 4.4.
-* Without the compiled part entries in memory are objects of three times the size, so blocks get half of what the machine
-  allows: a million rows took 4.3 us each with all blocks cached, 6.6 with 48 MB. The rest is for decoded entries, see
-  ``WorkerSettings.cache_bytes``.
+* An entry in memory is found about ten times as fast as one in a cached block, so entries get three times the memory of
+  blocks.
+* With many keys the size of this memory decides what a record costs, so it follows from the machine's memory. No option
+  of the files (no compression, mapped files, smaller blocks) comes near what memory saves.
+* Without the compiled part entries in memory are objects of three times the size, so blocks get half of what the
+  machine allows. The rest is for decoded entries, see ``WorkerSettings.cache_bytes``.
 """
 
 from __future__ import annotations
@@ -45,35 +42,33 @@ _TABLE_FORMAT_VERSION = 5
 _HASH_RATIO = 0.75
 _BY_THE_MACHINE = ("entries_bytes", "block_cache_bytes")
 DEFAULT_BYTES_MAX = 2 << 30
-"""What is not set grows no further by itself, however large the machine."""
+"""The most that an unset limit grows to, however large the machine."""
 
 
 class Limits(NamedTuple):
-    """Bytes that all databases of a process share."""
+    """Limits in bytes that all databases of a process share."""
 
     entries_bytes: int
     block_cache_bytes: int
 
 
 LEAST = Limits(entries_bytes=144 << 20, block_cache_bytes=48 << 20)
-"""On a small machine, and where somebody else accounts for the process's memory."""
+"""For a small machine, and for a process whose memory someone else accounts for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RocksDBOptions:
     """Limits, in bytes unless the name says otherwise.
 
-    Three of them are shared by every database in the process that asks for the same numbers, and their sum is the
-    memory that the stores' bytes take at most, if they are so many (decoded entries are cached beside it:
-    ``state_cache_max_bytes``).
-    ``entries_bytes``: entries that are committed and not in the database yet, at most half of it, and, where the
-    compiled part is there, entries written or read lately (without it only the former, at most an eighth).
-    ``block_cache_bytes``: blocks of files, with their filters and indexes. 0 for either of the two: as much as the
-    machine's memory allows (``limits``). ``write_buffer_bytes``: RocksDB's own buffers (memtables), through which the
-    stores go whose ranges are read. ``memtable_bytes`` is the size at which one store's memtable is written to disk.
-    ``write_out_bytes``: how much of what is committed may be waiting to be written out, of all databases, where
-    ``entries_bytes`` would allow more: a crash makes the changelog repeat it, and a task stands still while its part is
-    written, a quarter of a second for one of four at 128 MB. The less, the more files there are to merge.
+    Three of them are shared by every database in the process that asks for the same numbers, and their sum bounds the
+    memory of the stores' bytes (decoded entries are cached in addition: ``state_cache_max_bytes``). ``entries_bytes``:
+    committed entries that are not in the database yet, at most half of it, and, with the compiled part, entries written
+    or read lately (without it only the former, at most an eighth). ``block_cache_bytes``: blocks of files, with their
+    filters and indexes. 0 for either: as much as the machine's memory allows (``limits``). ``write_buffer_bytes``:
+    RocksDB's own buffers (memtables), used by the stores whose ranges are read. ``memtable_bytes`` is the size at which
+    one store's memtable is written to disk. ``write_out_bytes``: how much committed data of all databases may wait to
+    be written out, if ``entries_bytes`` would allow more. After a crash it is replayed from the changelog, and a task
+    stands still while its part is written. The smaller it is, the more files there are to merge.
     """
 
     entries_bytes: int = 0
@@ -105,8 +100,8 @@ class RocksDBOptions:
             )
 
     def limits(self) -> Limits:
-        """What is set, and for what is not: a share of the machine's memory for what is found fastest in it, which is
-        entries with the compiled part and blocks without it, and the least for the other."""
+        """The limits, with unset ones filled in. What is found fastest in memory gets a share of the machine's memory:
+        entries with the compiled part, blocks without it. The other gets the minimum."""
         share = own_share_bytes()
         entries, blocks = (share, share // 8) if compiled() is not None else (0, share // 2)
         return Limits(
@@ -117,13 +112,12 @@ class RocksDBOptions:
 
 @lru_cache(maxsize=8)
 def _shared_memory(block_cache_bytes: int, write_buffer_bytes: int) -> tuple[Cache, WriteBufferManager]:
-    # Charge 0: the cache learns the size of its entries. No stall: a full buffer starts a flush and lets
-    # writes go on.
+    # Charge 0: the cache measures its entries. No stall: a full buffer starts a flush while writes continue.
     return Cache.new_hyper_clock_cache(block_cache_bytes, 0), WriteBufferManager(write_buffer_bytes, False)
 
 
 class SharedBound:
-    """A number of bytes, in equal parts for all that share it. Thread-safe."""
+    """A number of bytes, divided equally among its users. Thread-safe."""
 
     def __init__(self, total_bytes: int) -> None:
         self._total_bytes = total_bytes
@@ -131,24 +125,24 @@ class SharedBound:
         self._lock = threading.Lock()
 
     def part_bytes(self, most: int | None = None) -> int:
-        """What one of them may take now, of all or of ``most``."""
+        """The part of one user now, of all bytes or of ``most``."""
         total = self._total_bytes if most is None else min(self._total_bytes, most)
         return total // max(self._sharers, 1)
 
     def join(self) -> None:
-        """One more shares it."""
+        """Add a user."""
         with self._lock:
             self._sharers += 1
 
     def leave(self) -> None:
-        """One less does."""
+        """Remove a user."""
         with self._lock:
             self._sharers -= 1
 
 
 @lru_cache(maxsize=8)
 def shared_bound(total_bytes: int) -> SharedBound:
-    """The process's bound of this size."""
+    """The shared bound of this size in the process."""
     return SharedBound(total_bytes)
 
 
@@ -173,8 +167,7 @@ def database_options(options: RocksDBOptions) -> Options:
 
 
 def table_options(options: RocksDBOptions, cache: Cache | None = None) -> Options:
-    """The layout of table files: the same for files that the database writes and for files made to be
-    ingested."""
+    """The layout of table files, for those that the database writes and those made for ingestion."""
     table = BlockBasedOptions()
     if cache is not None:
         table.set_block_cache(cache)

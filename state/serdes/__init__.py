@@ -1,1 +1,1 @@
-"""Serdes: values and keys to the bytes of the log and back, and the partitioner that reads those bytes."""
+"""Serdes, which convert keys and values to the bytes of the log and back, and the partitioner."""

@@ -1,7 +1,7 @@
 """Changes of a table's rows on a repartition topic, in the bytes of Kafka Streams (KIP-904).
 
 * a new value alone: ``new | 0x01``
-* an old value alone, to be taken back: ``old | 0x00``
+* an old value alone, a removal: ``old | 0x00``
 * both: ``length of new (zigzag varint) | new | old | 0x02``
 """
 
@@ -14,11 +14,11 @@ from penstock.state.serdes.serde import Serde
 
 _OLD, _NEW, _BOTH = 0, 1, 2
 _VARINT_MAX_BYTES = 5
-"""Of a length of 32 bits."""
+"""The most bytes of a 32-bit length."""
 
 
 class Change(NamedTuple):
-    """What a row became and what it was; ``None``: no row. A change on a topic has at least one of the two."""
+    """The new and the old value of a row; ``None``: no row. A change on a topic has at least one of them."""
 
     new: Any
     old: Any
@@ -32,7 +32,7 @@ def change_serde(inner: Serde[Any]) -> Serde[Change]:
         new, old = change
         if old is None:
             if new is None:
-                raise SerdeError("a change with neither a new nor an old value says nothing; do not send it")
+                raise SerdeError("a change needs a new or an old value; do not send it")
             return write(new) + b"\x01"
         if new is None:
             return write(old) + b"\x00"
@@ -46,17 +46,19 @@ def change_serde(inner: Serde[Any]) -> Serde[Change]:
         if flag == _OLD:
             return Change(None, read(data[:-1]))
         if flag != _BOTH:
-            raise SerdeError(f"{data!r:.60} is no change of a table's row: its last byte must be 0, 1 or 2")
+            raise SerdeError(f"{data!r:.60} is not a change of a table's row: its last byte must be 0, 1 or 2")
         length, start = _read_varint(data)
         if length < 0 or start + length > len(data) - 1:
-            raise SerdeError(f"{data!r:.60} is no change of a table's row: its new value would be {length} bytes long")
+            raise SerdeError(
+                f"{data!r:.60} is not a change of a table's row: its new value would be {length} bytes long"
+            )
         return Change(read(data[start : start + length]), read(data[start + length : -1]))
 
     return Serde(f"change({inner.name})", serialize, deserialize, immutable=inner.immutable)
 
 
 def _varint(number: int) -> bytes:
-    """A length as Kafka's protocol writes varints: zigzag, then seven bits a byte, the lowest first."""
+    """Encode a length as a varint of Kafka's protocol: zigzag, then seven bits per byte, lowest first."""
     rest = number << 1
     out = bytearray()
     while rest > 0x7F:
@@ -67,7 +69,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """The number, and the offset after it."""
     rest = shift = 0
     for at, byte in enumerate(data[:_VARINT_MAX_BYTES]):
         rest |= (byte & 0x7F) << shift
@@ -75,5 +77,5 @@ def _read_varint(data: bytes) -> tuple[int, int]:
             return (rest >> 1) ^ -(rest & 1), at + 1
         shift += 7
     raise SerdeError(
-        f"{data!r:.60} is no change of a table's row: the length of its new value does not end within 5 bytes"
+        f"{data!r:.60} is not a change of a table's row: the length of its new value does not end within 5 bytes"
     )

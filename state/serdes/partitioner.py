@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FEW = 8
-"""Below as many keys, arrays cost more than they save."""
+"""For fewer keys arrays cost more than they save."""
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -38,7 +38,7 @@ def partition_for(key: bytes, partitions: int) -> int:
 
 
 def partitions_for(keys: Sequence[bytes], partitions: int) -> list[int]:
-    """``partition_for`` of many keys at once: 0.1 µs for each, where a loop takes 1.5 µs and more."""
+    """``partition_for`` for many keys at once, many times faster than a loop."""
     if len(keys) < _FEW:
         return [partition_for(k, partitions) for k in keys]
     offsets = np.zeros(len(keys) + 1, np.int64)
@@ -50,7 +50,7 @@ def partitions_for(keys: Sequence[bytes], partitions: int) -> list[int]:
 def partitions_in(
     data: bytes | bytearray | memoryview, offsets: NDArray[np.int64], partitions: int
 ) -> NDArray[np.uint32]:
-    """The same of keys that lie in one buffer, each from its offset to the next one."""
+    """``partitions_for`` for keys in one buffer, each from its offset to the next one."""
     if len(offsets) <= _FEW:
         spans = pairwise(offsets.tolist())
         return np.array([partition_for(bytes(data[a:b]), partitions) for a, b in spans], np.uint32)
@@ -64,7 +64,7 @@ def partitions_in(
 
 
 def _murmur2_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """The hashes of byte strings of one length, one in each row, unsigned."""
+    """The unsigned hashes of byte strings of equal length, one per row."""
     count, length = rows.shape
     whole = length & ~3
     m = np.uint32(_M)

@@ -1,12 +1,13 @@
-"""Serdes: values of Python to bytes of the log and back.
+"""Serdes: convert Python values to the bytes of the log and back.
 
 A serde never sees null: ``None`` is the log's null and stays null. ``immutable`` says that what ``deserialize`` returns
 cannot be changed in place, so that a store may keep the object instead of its bytes. ``exact`` is the type whose
-instances come back equal from a round trip; a store keeps objects of any other type as the round trip makes them.
-``declared`` is what the values are, where more is known than ``exact`` says: a class with typed fields, or a schema that
-expressions are typed against. ``writes``: the classes whose instances alone ``serialize`` takes, which ``unchecked``
-then writes without looking. ``nulling``, of JSON that refuses inf and nan: the encoder that writes them as null. The byte
-formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java serdes.
+instances come back equal from a round trip; a store keeps objects of other types as the round trip returns them.
+``declared`` is the type of the values, if more is known than ``exact`` says: a class with typed fields, or a schema
+that expressions are typed against. ``writes``: ``serialize`` accepts only instances of these classes, and ``unchecked``
+writes them without a check. ``nulling``: for JSON that refuses inf and nan, the encoder that writes them as null. The
+byte formats of ``STRING``, ``INT`` (long), ``INT32``, ``FLOAT`` (double) and ``BYTES`` are those of Kafka's Java
+serdes.
 
 Every failure is a ``SerdeError``.
 """
@@ -31,7 +32,7 @@ from penstock.state.type_parameters import T
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Serde(Generic[T]):
-    """A pair of functions with a stable name (the name is part of a topology's description)."""
+    """A pair of functions with a stable name, which is part of a topology's description."""
 
     name: str
     serialize: Callable[[T], bytes]
@@ -45,11 +46,11 @@ class Serde(Generic[T]):
 
     @property
     def encoder(self) -> Callable[[T], bytes]:
-        """``serialize`` for values that are known to be what it takes."""
+        """``serialize`` without a check, for values of the right type."""
         return self.serialize if self.unchecked is None else self.unchecked
 
     def serialize_all(self, values: Sequence[T | None]) -> list[bytes | None]:
-        """Serialize a column, nulls kept. Raises ``SerdeError`` with the place of the first bad value."""
+        """Serialize a column and keep nulls. Raises ``SerdeError`` with the index of the first bad value."""
         out: list[bytes | None] = []
         fn = self.encoder if self._all_instances(values) else self.serialize
         try:
@@ -68,7 +69,7 @@ class Serde(Generic[T]):
         return out
 
     def _all_instances(self, values: Sequence[Any]) -> bool:
-        """Whether all values but nulls are instances of ``writes``, told by the few types that they have."""
+        """Whether all values but nulls are instances of ``writes``, checked once per type that occurs."""
         if not self.writes:
             return True
         kinds = set(map(type, values))
@@ -109,17 +110,17 @@ JSON: Serde[Any] = Serde("json", orjson.dumps, orjson.loads)
 
 
 def finite(json: Serde[Any]) -> Serde[Any]:
-    """The same serde of JSON, which refuses to write inf and nan: JSON has neither, and encoders write both as null."""
+    """A JSON serde that refuses to write inf and nan: JSON has neither, and encoders write both as null."""
     return dataclasses.replace(json, serialize=_refusing(json.serialize), unchecked=None, nulling=json.serialize)
 
 
 @functools.cache
 def _refusing(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """The same encoder for equal ones, so that their serdes are equal."""
+    """One shared encoder for equal encoders, so that their serdes are equal."""
 
     def write(value: Any) -> bytes:
         data = encode(value)
-        # 100 ns a record, and 50 for each field of one with a null; find is faster than the operator in
+        # find is faster than the operator in
         if data.find(b"null") >= 0:
             check_finite(value)
         return data
@@ -128,7 +129,7 @@ def _refusing(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
 
 
 def check_finite(value: Any) -> None:
-    """Raises ``SerdeError`` if there is inf or nan in a value of JSON."""
+    """Raise ``SerdeError`` if a JSON value contains inf or nan."""
     if type(value) is dict:
         for part in value.values():
             if type(part) not in _NO_FLOATS and (type(part) is not float or not math.isfinite(part)):
@@ -138,7 +139,7 @@ def check_finite(value: Any) -> None:
     found = _not_finite(value, "")
     if found is not None:
         raise SerdeError(
-            f"JSON has no inf and no nan, and there is {found}; keep such numbers out of it, by a filter or a cast to "
+            f"JSON has no inf and no nan, but there is {found}; keep such numbers out, by a filter or a cast to "
             "decimal, or choose the policy skip or dead_letter"
         )
 
@@ -147,7 +148,7 @@ _NO_FLOATS = frozenset((str, int, bool, type(None)))
 
 
 def _not_finite(value: Any, path: str) -> str | None:
-    """The first number in a value that is inf or nan, and where it is."""
+    """The first inf or nan in a value, and where it is."""
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{value} at {path or 'the top'}"
     parts: Iterable[tuple[Any, Any]] = ()
@@ -164,13 +165,13 @@ def _not_finite(value: Any, path: str) -> str | None:
 
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 _HOLDERS = frozenset({typing.Union, types.UnionType, tuple, frozenset})
-"""Generic types that cannot be changed in place if their arguments cannot."""
+"""Generic types that are immutable if their arguments are."""
 
 
 def _is_plain(tp: Any, within: frozenset[Any] = frozenset()) -> bool:
-    """Whether no value of the type can be changed in place, in any depth: scalars, tuples and frozensets of such types,
-    unions of them, and frozen Structs and dataclasses with such fields. ``within``: classes that are being looked into,
-    which a field of theirs may name again."""
+    """Whether all values of the type are deeply immutable: scalars, tuples and frozensets of such types, unions of
+    them, and frozen Structs and dataclasses with such fields. ``within``: classes under inspection, which a field of
+    theirs may name again."""
     if tp in _PLAIN or tp in within:
         return True
     if typing.get_origin(tp) in _HOLDERS:
@@ -197,10 +198,10 @@ def _record_class(tp: Any) -> type | None:
 
 
 def typed_json(tp: type[T]) -> Serde[T]:
-    """JSON of a msgspec Struct, a dataclass or any other type that msgspec knows, checked against the type.
+    """A JSON serde of a msgspec Struct, a dataclass or any other type that msgspec knows, checked against the type.
 
-    A serde of a Struct or a dataclass writes its instances only. Fields that the type does not name are skipped without
-    being built, so a narrow type is also the fast one.
+    A serde of a Struct or a dataclass writes only its instances. Reading skips fields that the type does not name
+    without building them, so a narrow type is also fast.
     """
     cls = _record_class(tp)
     return _json(tp, () if cls is None else (cls,))
@@ -218,7 +219,7 @@ def _json(tp: type[T], writes: tuple[type, ...]) -> Serde[T]:
         if not isinstance(value, writes):
             raise SerdeError(
                 f"serde json:{name} writes instances of {writes[0].__name__}, and {value!r:.100} is a "
-                f"{type(value).__name__}; name the serde of what the function gives: value=…"
+                f"{type(value).__name__}; name the serde of the function's result: value=…"
             )
         return encode(value)
 
@@ -233,27 +234,27 @@ def _json_of_dicts(tp: type[Any], cls: type) -> Serde[Any]:
 
 
 def taking_dicts(serde: Serde[Any]) -> Serde[Any]:
-    """The same serde, which writes dicts of fields too where it is of one class only: for records that the framework makes
-    of columns."""
+    """The serde, which also writes dicts of fields if it is for one class only: for records that the framework builds
+    from columns."""
     if len(serde.writes) != 1 or type(getattr(serde.unchecked, "__self__", None)) is not msgspec.json.Encoder:
         return serde
     return _json_of_dicts(serde.declared, serde.writes[0])
 
 
 _typed_json_once = functools.cache(typed_json)
-"""So that sources which mean the same type are seen to be the same."""
+"""One serde per type, so that sources of equal type compare equal."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OptionalSerde(Serde[tuple[Any]]):
-    """What ``optional`` makes of ``inner``."""
+    """The serde that ``optional(inner)`` returns."""
 
     inner: Serde[Any]
 
 
 def optional(inner: Serde[Any]) -> OptionalSerde:
-    """The serde of ``(value,)`` and ``(None,)``: where a null is a value of its own and not an absence. One byte, 1 or 0,
-    before the value's."""
+    """The serde of ``(value,)`` and ``(None,)``, for a null that is a value and not an absence. Writes one byte, 1 or
+    0, before the value's bytes."""
     write, read = inner.serialize, inner.deserialize
 
     def serialize(boxed: tuple[Any]) -> bytes:
@@ -262,7 +263,7 @@ def optional(inner: Serde[Any]) -> OptionalSerde:
     def deserialize(data: bytes) -> tuple[Any]:
         if not data:
             raise SerdeError(
-                f"optional({inner.name}) begins with a byte 0 or 1, and there is none; check what writes it"
+                f"optional({inner.name}) must begin with a byte 0 or 1, but there are no bytes; check what wrote it"
             )
         return (None,) if data[0] == 0 else (read(data[1:]),)
 
@@ -277,7 +278,7 @@ def optional(inner: Serde[Any]) -> OptionalSerde:
 
 SerdeName: TypeAlias = Literal["bytes", "string", "int", "int32", "float", "json"]
 SerdeLike: TypeAlias = type[T] | Serde[T] | SerdeName
-"""What stands for a serde: the type of the values, a ``Serde``, or the name of one of those above."""
+"""A serde as the user may give it: a ``Serde``, the type of the values, or the name of a serde."""
 
 
 def serde_of(like: SerdeLike[T]) -> Serde[T]:
@@ -295,6 +296,6 @@ def serde_of(like: SerdeLike[T]) -> Serde[T]:
     if isinstance(like, type) and (issubclass(like, msgspec.Struct) or dataclasses.is_dataclass(like)):
         return _typed_json_once(like)
     raise SerdeError(
-        f"no serde is known for {like!r}; pass a Serde, one of {sorted(names)}, "
+        f"no serde for {like!r}; pass a Serde, one of {sorted(names)}, "
         "or a type among str, int, float, bytes, dict, list, a msgspec Struct or a dataclass"
     )

@@ -1,11 +1,11 @@
-"""Serdes for topics of text: lines and CSV. Recipes for other lines are in ``penstock.topologies.examples``.
+"""Serdes for topics of text: lines and CSV. Recipes for other formats are in ``penstock.topologies.examples``.
 
-One record holds one row. Rows are dicts by column. What cannot be read, and what
-would not come back from the text as it went in, is a ``SerdeError``: it goes the way of the topic's policy.
+One record holds one row. Rows are dicts by column. Text that cannot be read is a ``SerdeError``, and so is a value that
+would not survive a round trip; the topic's policy decides what happens.
 
 A column's type is ``str``, ``int``, ``float``, ``bool`` (``true`` or ``false``), ``Decimal``, or any function of the
-text; what such a function returns is written by ``str``. The text ``null`` stands for no value in columns of any type
-(``None``: there is no such text).
+text; ``str`` writes what such a function returned. The text ``null`` means null in columns of any type (``None``: no
+text does).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from penstock.state.errors import SerdeError
 from penstock.state.serdes.serde import Serde
 
 Columns: TypeAlias = "Mapping[str, Callable[[str], Any]] | Sequence[str]"
-"""Columns in order: names with types, or names alone, which are all ``str``."""
+"""Columns in order: names with types, or names alone, all of type ``str``."""
 
 _BREAKS: Final = ("\n", "\r")
 _SIMPLE_CHARS: Final = 100_000
-"""The reader of CSV refuses longer fields."""
+"""The CSV reader refuses longer fields."""
 
 
 def _text(data: bytes, name: str) -> str:
@@ -34,13 +34,13 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _without_end(text: str) -> str:
-    """Without one line end."""
+    """The text without its line end, if it has one."""
     return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
 
 
 def _one_line(text: str, name: str) -> str:
     if any(b in text for b in _BREAKS):
-        raise SerdeError(f"serde {name}: {text!r:.100} has more than one line; write one line a record")
+        raise SerdeError(f"serde {name}: {text!r:.100} has more than one line; write one line per record")
     return text
 
 
@@ -53,7 +53,7 @@ def _read_line(data: bytes) -> str:
 
 
 TEXT_LINE: Serde[str] = Serde("text-line", _write_line, _read_line, immutable=True, exact=str)
-"""One line of text; the line end that it may have is not part of it."""
+"""One line of text, without its line end."""
 
 
 def _bool(text: str) -> bool:
@@ -67,12 +67,12 @@ def _as_text(value: Any) -> str:
 
 
 class _Row:
-    """The texts of a row and its values."""
+    """Converts between the texts of a row and its values."""
 
     def __init__(self, name: str, columns: Columns, null: str | None) -> None:
         types = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, str)
         if not types or (not isinstance(columns, Mapping) and len(types) < len(columns)):
-            raise SerdeError(f"serde {name}: columns {list(columns)}; name at least one, and each but once")
+            raise SerdeError(f"serde {name}: columns {list(columns)}; name at least one, and each only once")
         for column, kind in types.items():
             if not callable(kind):
                 raise SerdeError(
@@ -85,16 +85,16 @@ class _Row:
         }
         self._readers: dict[str, Callable[[str], Any]] = {c: _bool if t is bool else t for c, t in types.items()}
         self._null = null
-        # as a number's text is never the one for no value
+        # a number's text is never the text of null
         self._plain_numbers = null is None or not null.lstrip("-").isdigit()
 
     def read(self, texts: Sequence[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """The row of these texts, in the order of ``columns``."""
+        """Build a row from texts in the order of ``columns``."""
         if columns is None and len(texts) == len(self._readers):
             null = self._null
             try:
                 return {c: None if t == null else r(t) for (c, r), t in zip(self._readers.items(), texts, strict=True)}
-            except Exception:  # the way below says of which column
+            except Exception:  # the loop below names the column
                 pass
         columns = self.columns if columns is None else columns
         if len(texts) != len(columns):
@@ -121,7 +121,7 @@ class _Row:
         return [self._written(c, row[c]) for c in self.columns]
 
     def numbers(self, row: Any) -> list[str] | None:
-        """What ``write`` gives of a row that is all whole numbers, else ``None``."""
+        """The result of ``write`` for a row of integers only, else ``None``."""
         if type(row) is not dict or not self._plain_numbers or len(row) != len(self.columns):
             return None
         try:
@@ -134,30 +134,29 @@ class _Row:
         text = self._null if value is None else _as_text(value)
         if text is None or (value is not None and text == self._null):
             raise SerdeError(
-                f"serde {self.name}: {value!r} in column {column!r} cannot be told from "
+                f"serde {self.name}: {value!r} in column {column!r} cannot be distinguished from "
                 f"{'any text' if text is None else 'no value'}; name another text for null=…"
             )
         return text
 
 
 def _is_simple(text: str, quote: str) -> bool:
-    """Whether a line is its fields between delimiters and nothing else."""
+    """Whether a line is its fields joined by delimiters, without quotes."""
     return 0 < len(text) < _SIMPLE_CHARS and not any(mark in text for mark in (quote, *_BREAKS, "\0"))
 
 
 def csv_row(
     columns: Columns, *, delimiter: str = ",", quote: str = '"', null: str | None = "", header: bool = False
 ) -> Serde[dict[str, Any]]:
-    """A row of CSV, fields quoted where they must be, quotes doubled inside quotes. ``header``: each record begins with
-    a line that names the columns, in an order of its own. Raises ``SerdeError`` for columns, delimiter or quote that
-    cannot be."""
+    """A serde of CSV rows. Quotes fields where needed and doubles quotes inside quotes. ``header``: each record begins
+    with a line that names the columns, in any order. Raises ``SerdeError`` for invalid columns, delimiter or quote."""
     row = _Row("csv", columns, null)
     if len(delimiter) != 1 or len(quote) != 1 or delimiter == quote or delimiter in _BREAKS or quote in _BREAKS:
         raise SerdeError(f"serde csv: delimiter {delimiter!r} and quote {quote!r} must be two different characters")
 
     def line(texts: Sequence[str]) -> str:
         out = io.StringIO(newline="")
-        # fields are quoted for the characters of this line end, either of which a reader takes for one
+        # fields with either character of this line end are quoted, since readers take each for a line end
         csv.writer(out, delimiter=delimiter, quotechar=quote, lineterminator="\r\n", strict=True).writerow(texts)
         return _without_end(out.getvalue())
 
@@ -172,7 +171,7 @@ def csv_row(
     def deserialize(data: bytes) -> dict[str, Any]:
         text = _text(data, "csv")
         if not header and _is_simple(text, quote):
-            return row.read(text.split(delimiter))  # as the reader would split it, at a fifth of the cost
+            return row.read(text.split(delimiter))  # splits as the reader would, but faster
         try:
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True)
             rows = list(reader)
@@ -180,13 +179,13 @@ def csv_row(
             raise SerdeError(f"serde csv cannot read {text!r:.100}: {exc}") from exc
         if len(rows) != 1 + header:
             raise SerdeError(
-                f"serde csv: {text!r:.100} holds {len(rows)} rows; it must be {1 + header}, one record a row"
+                f"serde csv: {text!r:.100} holds {len(rows)} rows; it must hold {1 + header}, one record per row"
                 f"{' with its header' if header else ''}"
             )
         if not header:
             return row.read(rows[0] or [""])
         if sorted(rows[0]) != sorted(row.columns):
-            raise SerdeError(f"serde csv: the header is {rows[0]}, the columns are {list(row.columns)}")
+            raise SerdeError(f"serde csv: the header is {rows[0]}, but the columns are {list(row.columns)}")
         return row.read(rows[1] or [""], rows[0])
 
     return Serde(f"csv({delimiter.join(row.columns)})", serialize, deserialize, declared=row.declared)

@@ -1,10 +1,10 @@
 """Keys of windowed results on a topic.
 
 ``windowed_serde``: key bytes | window start (8, big-endian, signed), the layout of Kafka Streams'
-``TimeWindowedSerializer``. The end is not written: a reader needs the window's size. ``starting_serde`` is the same for
-windows whose end follows from their start in another way (calendar). ``spanning_serde``: key bytes | end (8) | start (8),
-the layout of its ``SessionWindowedSerializer``, for windows of any two ends. The layout inside window stores is another
-one (``penstock.state.stores.store``).
+``TimeWindowedSerializer``. The end is not written: a reader needs the window's size. ``starting_serde`` has the same
+layout, for windows whose end follows from their start in another way (calendar). ``spanning_serde``: key bytes | end
+(8) | start (8), the layout of its ``SessionWindowedSerializer``, for windows with any start and end. Window stores have
+another layout (``penstock.state.stores.store``).
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ _ENDS = struct.Struct(">qq")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WindowedSerde(Serde[Windowed]):
-    """The serde of ``Windowed`` keys. ``inner`` is the serde of the key alone, by which a topic is
-    partitioned. ``size_ms``: of all windows, where they have one."""
+    """The serde of ``Windowed`` keys. ``inner`` is the serde of the key alone, by which a topic is partitioned.
+    ``size_ms``: the size that all windows share, if they do."""
 
     inner: Serde[Any]
     size_ms: int | None
 
 
 def windowed_serde(inner: Any, size_ms: int) -> WindowedSerde:
-    """The serde of the windowed keys whose inner key ``serde_of(inner)`` writes, for windows of this size.
+    """The serde of windowed keys of this window size; ``serde_of(inner)`` writes the inner key.
 
     Raises ``SerdeError`` for an unknown ``inner`` and for a size below 1 ms.
     """
     serde = serde_of(inner)
     if size_ms < 1:
-        raise SerdeError(f"windows of {size_ms} ms cannot be; give the size that the writer used, in milliseconds")
+        raise SerdeError(
+            f"a window size of {size_ms} ms is not valid; give the size that the writer used, in milliseconds"
+        )
     return _by_start(serde, f"windowed({serde.name},{size_ms})", size_ms, lambda start_ms: start_ms + size_ms)
 
 
 def starting_serde(inner: Any, windows: str, end_of: Callable[[int], int]) -> WindowedSerde:
-    """The serde of windowed keys whose end is ``end_of(start)``; ``windows`` describes them, for the serde's name."""
+    """The serde of windowed keys whose end is ``end_of(start)``; ``windows`` describes the windows in the serde's
+    name."""
     serde = serde_of(inner)
     return _by_start(serde, f"windowed({serde.name},{windows})", None, end_of)
 

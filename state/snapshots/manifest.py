@@ -1,7 +1,7 @@
 """The manifest of a snapshot: which files hold one store partition at one exact changelog offset.
 
-A JSON document ``{"version", "sha256", "snapshot"}``, the checksum being that of the bytes of ``snapshot`` as
-they stand. What is damaged, incomplete or of an unknown version is never used.
+A JSON document ``{"version", "sha256", "snapshot"}``, with the checksum of the raw bytes of ``snapshot``. A manifest
+that is damaged, incomplete or of an unknown version is never used.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from penstock.state.stores.store import SEGMENTED, StoreKind
 
 VERSION = 2
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
-"""Names that cannot leave the folder they are put in."""
+"""Names that cannot lead out of their folder."""
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What bytes that are no document are met with: text that is not UTF-8 is a ``ValueError``."""
+"""The errors for bytes that are not a document; text that is not UTF-8 is a ``ValueError``."""
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class StorePartition(NamedTuple):
-    """One partition of one store of one application: what a snapshot is of."""
+    """One partition of one store of one application: the subject of a snapshot."""
 
     application_id: str
     store: str
@@ -37,7 +37,7 @@ class StorePartition(NamedTuple):
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table file. ``entries`` counts the store's entries, the position not included; ``first_key`` and
+    """One table file. ``entries`` counts the store's entries without the position; ``first_key`` and
     ``last_key`` are store keys, ``None`` when the file holds the position only."""
 
     name: str
@@ -51,15 +51,14 @@ class SnapshotFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A snapshot of one store partition.
 
-    ``changelog_offset`` is the next changelog offset to read after the snapshot was taken in. ``attempt``
-    begins the names of its files and tells apart the runs that made snapshots of one offset. ``created_ms``
-    is the wall time at which reading the changelog began: a deletion that the changelog dropped later than
-    that is in the snapshot. ``delete_retention_ms`` is the changelog's ``delete.retention.ms`` at that time.
-    ``segment_ms`` is that of the store's keys, 0 for kinds without segments.
-    ``input_offsets`` (topic, partition, next offset) are known when a task made the snapshot, or a job that
-    consumed the inputs itself. ``files`` ascend and are disjoint, and the first one begins with the position.
-    ``oldest_ms`` and ``newest_ms``: the entries' timestamps, ``None`` where there are none. ``dropped``: the deletions
-    that it took in, in making.
+    ``changelog_offset`` is the next changelog offset to read after ingesting the snapshot. ``attempt`` begins the names
+    of its files and distinguishes the runs that made snapshots of one offset. ``created_ms`` is the wall time at which
+    reading the changelog began: a deletion that the changelog dropped later than that is in the snapshot.
+    ``delete_retention_ms`` is the changelog's ``delete.retention.ms`` at that time. ``segment_ms`` is that of the
+    store's keys, 0 for kinds without segments. ``input_offsets`` (topic, partition, next offset) are known when a task
+    made the snapshot, or a job that consumed the inputs itself. ``files`` ascend and are disjoint, and the first one
+    begins with the position. ``oldest_ms`` and ``newest_ms``: the entries' timestamps, ``None`` where there are none.
+    ``dropped``: the deletions that were applied while it was made.
     """
 
     application_id: str
@@ -82,13 +81,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def of(self) -> StorePartition:
-        """What it is a snapshot of."""
+        """The store partition of the snapshot."""
         return StorePartition(self.application_id, self.store, self.partition)
 
     @property
     def name(self) -> str:
-        """The manifest's file name. Names sort by offset, so that the newest snapshot has the greatest
-        one."""
+        """The manifest's file name. Names sort by offset: the newest snapshot has the greatest name."""
         return f"manifest-{self.changelog_offset:020d}-{self.attempt}.json"
 
     @property
@@ -113,20 +111,20 @@ class _Document(msgspec.Struct):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The document. Raises ``ValueError`` for a manifest that ``decode_manifest`` would not take."""
+    """Encode the document. Raises ``ValueError`` for a manifest that ``decode_manifest`` would refuse."""
     if wrong := _wrong(manifest):
-        raise ValueError(f"the manifest of {manifest.of} at offset {manifest.changelog_offset} is not sound: {wrong}")
+        raise ValueError(f"the manifest of {manifest.of} at offset {manifest.changelog_offset} is not valid: {wrong}")
     snapshot = msgspec.json.encode(manifest)
     document = _Document(VERSION, hashlib.sha256(snapshot).hexdigest(), msgspec.Raw(snapshot))
     return msgspec.json.encode(document)
 
 
 def decode_manifest(data: bytes, source: str) -> Manifest:
-    """The manifest in a document read from ``source``. Raises ``StateCorruptedError`` for any other bytes."""
+    """Decode a manifest from a document read from ``source``. Raises ``StateCorruptedError`` for any other bytes."""
     try:
         document = msgspec.json.decode(data, type=_Document)
     except _UNREADABLE as exc:
-        raise _damaged(source, f"it is no manifest ({exc})") from exc
+        raise _damaged(source, f"it is not a manifest ({exc})") from exc
     if document.version != VERSION:
         raise _damaged(source, f"it has version {document.version}, and this release reads version {VERSION} only")
     found = hashlib.sha256(bytes(document.snapshot)).hexdigest()
@@ -135,16 +133,16 @@ def decode_manifest(data: bytes, source: str) -> Manifest:
     try:
         manifest = msgspec.json.decode(document.snapshot, type=Manifest)
     except _UNREADABLE as exc:
-        raise _damaged(source, f"it is no whole manifest ({exc})") from exc
+        raise _damaged(source, f"the manifest is incomplete ({exc})") from exc
     if wrong := _wrong(manifest):
         raise _damaged(source, wrong)
     return manifest
 
 
 def _wrong(manifest: Manifest) -> str | None:
-    """What makes the manifest unsound; ``None`` when nothing does."""
+    """The reason why the manifest is not valid; ``None`` if it is."""
     if not manifest.files:
-        return "it names no file, and the position lies in the first one"
+        return "it names no file, but the first file holds the position"
     if not FILE_NAME.fullmatch(manifest.attempt):
         return f"the attempt {manifest.attempt!r} cannot be part of a file's name"
     if (manifest.kind in SEGMENTED) != (manifest.segment_ms > 0):

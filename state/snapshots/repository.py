@@ -2,12 +2,12 @@
 
 ::
 
-    <url>/<application.id>/<store>/<partition>/<attempt>-00000.sst            table files, under names never
-    used again <url>/<application.id>/<store>/<partition>/manifest-<offset>-<attempt>.json
+    <url>/<application.id>/<store>/<partition>/<attempt>-00000.sst            table files; names are never reused
+    <url>/<application.id>/<store>/<partition>/manifest-<offset>-<attempt>.json
 
-A snapshot is published by the appearance of its manifest, one atomic step after all of its files are there. The name
-holds the changelog offset, and the newest snapshot is the one with the highest: so the pointer can only move forward,
-two publishers at once need no lock, and publishing the same snapshot again changes nothing.
+Writing the manifest publishes a snapshot: one atomic step, after all of its files are uploaded. The name holds the
+changelog offset, and the snapshot with the highest offset is the newest. So the newest can only move forward,
+concurrent publishers need no lock, and publishing a snapshot again changes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.state.snapshots.manifest import (
 from penstock.state.snapshots.storage import open_storage
 
 ABANDONED_MS = 24 * 3600 * 1000
-"""How old an attempt is when its unpublished files may be removed: no writer takes that long."""
+"""The age after which the unpublished files of an attempt may be removed: no writer takes that long."""
 
 _MANIFEST = re.compile(r"manifest-\d{20}-[A-Za-z0-9._-]+\.json")
 _ATTEMPT = re.compile(r"\.?(\d{13})-")
@@ -45,7 +45,7 @@ def new_attempt(now_ms: int) -> str:
 
 
 def begun_ms(attempt: str) -> int | None:
-    """When the run of this name began; ``None`` for another kind of name."""
+    """When the run of this name began; ``None`` for any other name."""
     found = _ATTEMPT.match(attempt)
     return None if found is None else int(found[1])
 
@@ -69,12 +69,12 @@ class SnapshotRepository:
         self._storage = open_storage(url)
 
     def upload(self, of: StorePartition, folder: Path, files: Sequence[SnapshotFile]) -> None:
-        """Copy finished table files from a local folder. Nobody sees them before ``publish``."""
+        """Copy finished table files from a local folder. They are invisible before ``publish``."""
         for file in files:
             self._storage.put(folder / file.name, _path(of, file.name))
 
     def publish(self, manifest: Manifest) -> bool:
-        """Make an uploaded snapshot visible; says whether it is the newest. Repeating it is harmless.
+        """Make an uploaded snapshot visible; returns whether it is the newest. Idempotent.
 
         Raises ``StateCorruptedError``, publishing nothing, when a file is not there or has another size.
         """
@@ -92,7 +92,7 @@ class SnapshotRepository:
         return self._manifest_names(of)[-1] == manifest.name
 
     def find(self, of: StorePartition) -> SnapshotListing:
-        """Everything published for a store partition. A damaged manifest is told of and never used."""
+        """Everything published for a store partition. Reports damaged manifests and never uses them."""
         manifests: list[Manifest] = []
         damaged: list[str] = []
         for name in reversed(self._manifest_names(of)):
@@ -114,7 +114,7 @@ class SnapshotRepository:
         return SnapshotListing(tuple(manifests), tuple(damaged))
 
     def newest(self, of: StorePartition) -> Manifest | None:
-        """The published snapshot with the highest changelog offset whose manifest is sound; ``None`` without one."""
+        """The published snapshot with the highest changelog offset whose manifest is valid; ``None`` without one."""
         manifests = self.find(of).manifests
         return manifests[0] if manifests else None
 
@@ -132,8 +132,8 @@ class SnapshotRepository:
     def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
         """Copy a snapshot's files into a local folder and verify each, in the order to ingest them.
 
-        Raises ``StateCorruptedError`` for a file that is missing or not the one that was written, leaving nothing in
-        the folder, and ``RetriableError`` when the snapshot was pruned meanwhile: ask for the newest again.
+        Raises ``StateCorruptedError`` for a file that is missing or differs from what was written, and leaves nothing
+        in the folder, and ``RetriableError`` when the snapshot was pruned meanwhile: ask for the newest again.
         """
         paths: list[Path] = []
         try:
@@ -151,7 +151,9 @@ class SnapshotRepository:
 
     def _fetch_file(self, manifest: Manifest, file: SnapshotFile, target: Path) -> None:
         if not FILE_NAME.fullmatch(file.name):
-            raise StateCorruptedError(f"{file.name!r} cannot be a snapshot file's name; the manifest is not sound")
+            raise StateCorruptedError(
+                f"{file.name!r} is not a valid name of a snapshot file; the manifest is not valid"
+            )
         of, offset = manifest.of, manifest.changelog_offset
         if not self._storage.get(_path(of, file.name), target):
             if manifest.name not in self._manifest_names(of):
@@ -170,8 +172,9 @@ class SnapshotRepository:
             )
 
     def prune(self, of: StorePartition, *, keep: int, now_ms: int, live: Collection[str] = ()) -> list[str]:
-        """Remove all but the ``keep`` newest sound snapshots and those whose manifests ``live`` names, and the files of
-        attempts that were never published and are older than ``ABANDONED_MS``. Returns the names of what was removed."""
+        """Remove all snapshots except the ``keep`` newest valid ones and those whose manifests ``live`` names. Also
+        remove the files of attempts that were never published and are older than ``ABANDONED_MS``. Returns the removed
+        names."""
         if keep < 1:
             raise ValueError(f"prune would keep {keep} snapshots; keep at least 1")
         found = self.find(of).manifests
@@ -192,7 +195,7 @@ class SnapshotRepository:
             abandoned = began is not None and now_ms - began > ABANDONED_MS
             if attempt in retired or (abandoned and attempt not in published):
                 removed.append(name)
-        # Manifests first: what a reader can find has its files.
+        # Manifests first: a manifest that readers can find must have its files.
         for name in removed:
             self._storage.delete(_path(of, name))
         return removed

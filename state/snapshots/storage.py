@@ -1,6 +1,6 @@
-"""Where snapshot repositories lie: a local folder, or any URL that fsspec knows (object stores, HDFS…).
+"""Storage of snapshot repositories: a local folder, or any URL that fsspec knows (object stores, HDFS…).
 
-Both promise that a file written by ``write`` or ``put`` appears under its name in whole or not at all.
+Both promise that a file written by ``write`` or ``put`` appears under its name completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.state.machine.atomic_files import environment_fault, replace_file,
 
 
 class Storage(Protocol):
-    """Files below one root. Paths are relative, with ``/``; folders come into being with their first file.
+    """Files below one root. Paths are relative, with ``/``; folders are created with their first file.
 
-    A disk that refuses is an ``EnvironmentFault``; a service that does not answer is a ``RetriableError``.
+    Raises ``EnvironmentFault`` if the disk refuses, and ``RetriableError`` if a service does not answer.
     """
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; empty when there is no such folder."""
+        """The names in a folder, sorted; empty if the folder does not exist."""
 
     def read(self, path: str) -> bytes | None:
         """The bytes of a file, ``None`` when there is none."""
@@ -46,11 +46,11 @@ class Storage(Protocol):
         """Remove a file if it is there."""
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it, if it is there. Not atomic: readers may find a part of it."""
+        """Remove a folder and its contents, if it exists. Not atomic: readers may find a part of it."""
 
 
 def open_storage(url: str | Path) -> Storage:
-    """The storage at a path or URL. Raises ``SettingsError`` for a URL that nothing installed can read."""
+    """Open the storage at a path or URL. Raises ``SettingsError`` for a URL that no installed package can read."""
     text = str(url)
     if "://" not in text:
         return LocalStorage(Path(text))
@@ -60,7 +60,7 @@ def open_storage(url: str | Path) -> Storage:
 
 
 class LocalStorage:
-    """A folder of this machine, or one that is mounted."""
+    """A local or mounted folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

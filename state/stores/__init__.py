@@ -1,1 +1,1 @@
-"""Stores: their specs, the views that operators use, the in-memory backend, and the caches above a database."""
+"""Stores: specs, the views that operators use, the in-memory backend, and the caches above a database."""

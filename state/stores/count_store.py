@@ -1,10 +1,9 @@
-"""A store of counts that the compiled part counts in: columns of keys go in, and out at the commit, without a look into a
-dictionary, or a Python object, per record.
+"""A store of counts that the compiled part keeps: columns of keys go in, and come out at the commit, without a
+dictionary lookup or a Python object per record.
 
-Between two commits the counts are either all in the tally or all in the view's own entries: the tally is begun where
-nothing is uncommitted, and whoever reads or writes the store in any other way finds its counts in the entries. At a
-million keys, of which nearly every record has another one, most of what counting costs is waiting for memory: a record took
-4 to 5 µs in entries and takes 0.4 µs in the tally, with what the store's memory is asked and told.
+Between two commits the counts are either all in the tally or all in the view's own entries: the tally begins when
+nothing is uncommitted, and any other way to read or write the store moves its counts into the entries. With very many
+keys, counting mostly waits for memory; the tally takes about a tenth of the time of entries.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from penstock.state.stores.store import PackedPuts, StateBackend, StoreSpec, Unb
 from penstock.state.stores.store_view import KeyValueStoreView
 
 _STORED_BYTES = 16
-"""A timestamp and a count."""
+"""The layout of a stored count: timestamp and count."""
 
 
 class Tallied(NamedTuple):
-    """Keys as data and offsets, with the count and the highest timestamp of each."""
+    """Keys as data and offsets, with count and highest timestamp per key."""
 
     data: bytes
     offsets: NDArray[np.int64]
@@ -35,7 +34,7 @@ class Tallied(NamedTuple):
     times: NDArray[np.int64]
 
     def stored(self) -> PackedPuts:
-        """As the store takes them."""
+        """The puts in the format of the store."""
         count = len(self.times)
         stored = np.empty((count, 2), ">i8")
         stored[:, 0], stored[:, 1] = self.times, self.counts
@@ -44,21 +43,21 @@ class Tallied(NamedTuple):
 
 
 class Tally(Unbased, Protocol):
-    """Counts by key, in the order in which the keys first had a record. Compiled."""
+    """Counts by key, in the order of each key's first record. Compiled."""
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
 
     @property
     def used_bytes(self) -> int:
         """Memory taken."""
 
     def add(self, data: Any, offsets: Any, counts: Any, times: Any) -> bool:
-        """Count a column of keys without nulls, with their int64 timestamps, once each or as often as ``counts`` (int64)
-        say. ``False``: nothing was counted, for a count is below 0 or all together have more than 64 bits."""
+        """Count a column of keys without nulls, with int64 timestamps: once each, or as often as ``counts`` (int64)
+        say. ``False``: nothing was counted, because a count is negative or the sum overflows int64."""
 
     def add_coded(self, codes: Any, data: Any, offsets: Any, times: Any) -> bool:
-        """Count rows of which int32 ``codes`` say which of the keys each has."""
+        """Count rows; int32 ``codes`` point to each row's key."""
 
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
         """The keys' data and int64 offsets, int64 counts and highest timestamps."""
@@ -68,7 +67,7 @@ class Tally(Unbased, Protocol):
 
 
 def tallies(spec: StoreSpec) -> bool:
-    """Whether the store's view can tally: it holds counts of its own, and the compiled part is there."""
+    """Whether the store's view can use the tally: the store holds its own counts, and the compiled part is in use."""
     native = compiled()
     return _holds_counts(spec) and native is not None and hasattr(native, "Tally")
 
@@ -78,7 +77,7 @@ def _holds_counts(spec: StoreSpec) -> bool:
 
 
 def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
-    """The view of a store: one that can tally, if that is of use."""
+    """The view of a store. It uses the tally if ``tallies(spec)`` holds and the compiled part is in use."""
     native = compiled()
     if native is not None and tallies(spec):
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)
@@ -86,7 +85,7 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
 
 
 class PlainCountStoreView(KeyValueStoreView):
-    """A view of counts that says which error it is that a stored value is none: ``SerdeError``."""
+    """A view of counts that raises ``SerdeError`` for a stored value that is not a count."""
 
     def load(self, keys: Iterable[bytes]) -> None:
         try:
@@ -112,24 +111,24 @@ class PlainCountStoreView(KeyValueStoreView):
 
     def _no_count(self, exc: struct.error) -> SerdeError:
         return SerdeError(
-            f"store {self.spec.name} holds a value that is no int of 8 bytes ({exc}); give the store the serde that "
+            f"store {self.spec.name} holds a value that is not an 8-byte int ({exc}); give the store the serde that "
             "its values were written with, or another name"
         )
 
 
 class CountStoreView(PlainCountStoreView):
-    """A view of counts that tallies."""
+    """A view of counts that uses the tally."""
 
     def __init__(
         self, spec: StoreSpec, backend: StateBackend, tally: Tally, listed: Callable[[Any, Any, None], list[bytes]]
     ) -> None:
         super().__init__(spec, backend)
         self.settled: list[bytes] = []
-        """Keys that were in the tally since the last commit and are now in the entries, in the order in which they first
-        had a record."""
+        """Keys that were in the tally since the last commit and are now in the entries, in the order of their first
+        record."""
         self.shown = False
-        """Whether somebody has emitted what changed since the last commit, to which another one, that did not succeed, may
-        have led. Until the next one succeeds, what changes goes into entries, by which it can be told apart."""
+        """Whether the changes since the last commit were emitted, as for a commit that then failed. Until a commit
+        succeeds, further changes go into entries, where they can be distinguished."""
         self._tally = tally
         self._listed = listed
 
@@ -140,14 +139,14 @@ class CountStoreView(PlainCountStoreView):
         times: NDArray[np.int64],
         counts: NDArray[np.int64] | None = None,
     ) -> bool:
-        """Count records by key, of a column without nulls, or so many records of each. ``False``: nothing was counted, they
-        must be counted in the entries, some of which are uncommitted, or counts may get more than 64 bits.
-        ``SerdeError`` for a stored value that is no count, and then from all that asks for what was counted, until it is
-        discarded."""
+        """Count records by key, from a column without nulls, or ``counts`` records of each. ``False``: nothing was
+        counted; count in the entries instead, because some of them are uncommitted or counts may overflow int64. Raises
+        ``SerdeError`` for a stored value that is not a count; every later use of the counts raises it too, until they
+        are discarded."""
         if self.dirty or self.shown or self._floor is not None:
             return False
         if not len(self._tally):
-            # nothing is uncommitted, so the backend holds all of it, and soon more than these
+            # nothing is uncommitted, so the backend holds it all, and these soon become stale
             self._whole = False
             self.entries.clear()
             self._old.clear()
@@ -156,12 +155,12 @@ class CountStoreView(PlainCountStoreView):
             return False
         try:
             self._backend.base(self.spec.name, self._tally)
-        except ValueError:  # entries have counts of any size, and say which stored value is none
+        except ValueError:  # entries hold counts of any size, and report which stored value is not a count
             self._settle()
         return True
 
     def tallied(self) -> Tallied | None:
-        """What the next commit writes, where all of it is in the tally."""
+        """The puts of the next commit, if all of them are in the tally."""
         if len(self._tally) and self._tally.unbased():
             self._settle()
         return self._columns() if len(self._tally) else None
@@ -171,7 +170,7 @@ class CountStoreView(PlainCountStoreView):
         return Tallied(data, *(np.frombuffer(part, np.int64) for part in (offsets, counts, times)))
 
     def _settle(self) -> None:
-        """Put the tally's counts into the entries, with what the store holds where the tally could not take that."""
+        """Move the tally's counts into the entries, and add the stored counts that the tally could not add."""
         if not len(self._tally):
             return
         unbased = set(self._tally.unbased())

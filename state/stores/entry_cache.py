@@ -1,11 +1,10 @@
-"""Entries of one store that are held in memory before the database: what was written since the last write-out, and, if
-there is room, what was read.
+"""Entries of one store held in memory above the database: what was written since the last write-out and, if there is
+room, what was read.
 
-``EntryMap`` is the interface. Its compiled form (``penstock_native.EntryMap``) keeps both, an entry of 9 + 16 bytes in 55,
-and finds a key in 0.2 us; its ``find_rows`` and ``put_rows``, which the other has not, are ``get_many`` and ``put_many`` for
-columns in buffers.
-Its Python form is a dictionary of what was written, such an entry in 190 bytes; it keeps nothing that was merely read,
-which the views above do already, decoded.
+``EntryMap`` is the interface. The compiled form (``penstock_native.EntryMap``) keeps both; its ``find_rows`` and
+``put_rows``, which the Python form lacks, are ``get_many`` and ``put_many`` for columns in buffers. The Python form is
+a dictionary of what was written, and takes more than three times the memory. It does not keep what was merely read: the
+views above already do, decoded.
 """
 
 from __future__ import annotations
@@ -20,60 +19,61 @@ from penstock.state.stores.entry_sizes import SLOT_BYTES
 
 _UNKNOWN = object()
 _HEADERS_BYTES = SLOT_BYTES + 2 * 40
-"""What an entry takes beside its bytes: a dictionary's slot and the headers of two bytes objects, rounded up."""
+"""The memory of an entry in addition to its bytes: a dictionary slot and the headers of two bytes objects, rounded
+up."""
 
 
 class EntryMap(Protocol):
     """Stored values by store key. A value of ``None`` says that the key is not in the store. Not thread-safe."""
 
     def __len__(self) -> int:
-        """How many entries are written and not settled."""
+        """The number of entries that are written and not settled."""
 
     @property
     def used_bytes(self) -> int:
-        """Memory taken; no less than is really taken, but for the allocator's own."""
+        """Memory taken: an upper bound, without the allocator's overhead."""
 
     @property
     def written_bytes(self) -> int:
-        """What of it the written entries take."""
+        """The part of it that the written entries take."""
 
     @property
     def forgot(self) -> bool:
-        """Whether an entry was forgotten, since the map was empty, that was settled or merely read."""
+        """Whether an entry that was settled or merely read has been forgotten since the map was empty."""
 
     def get_many(self, keys: Sequence[bytes]) -> tuple[list[bytes | None], list[int]]:
-        """The values of the keys, and the places of those of which nothing is known here (their values are
-        ``None``)."""
+        """The values of the keys, and the indices of unknown keys (with value ``None``)."""
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Entries are written; later ones win."""
+        """Write entries; later ones win."""
 
     def keep_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Entries were read from the database. They may be kept, never in place of written ones."""
+        """Offer entries read from the database. They may be kept, but never replace written ones."""
 
     def forget_below(self, bound: bytes) -> None:
-        """Nothing is known of keys below the bound any more, written ones included."""
+        """Forget all keys below the bound, written ones included."""
 
     def sort_written(self) -> int:
         """Sort what is written and not settled by key; returns how many entries that are."""
 
     def written_part(self, prefix: bytes, start: int, stop: int) -> tuple[list[bytes], list[bytes | None]]:
-        """Of the sorted entries those with these numbers, their keys with the prefix in front; nothing was put or
-        forgotten since they were sorted."""
+        """The sorted entries with these numbers, with prefixed keys. Call it only if nothing was put or forgotten since
+        sorting."""
 
     def settle(self) -> None:
-        """What was written is in the database: it may be forgotten, as what was read."""
+        """Mark what was written as stored in the database: it may now be forgotten like what was read."""
 
     def shrink(self, max_bytes: int) -> None:
-        """Forget what was read or settled and not asked for lately, until no more than ``max_bytes`` are used or too little
-        is left to forget for a look at all the rest."""
+        """Forget entries that were read or settled and not used lately, until at most ``max_bytes`` are used or too
+        little is left to forget to be worth a scan."""
 
     def clear(self) -> None:
         """Forget everything."""
 
 
 class WrittenEntries:
-    """See the module. ``used_bytes`` counts every write in full, and is put right when that looks too much."""
+    """The Python form, see the module. ``used_bytes`` counts every write in full, and is corrected when the sum seems
+    too high."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, bytes | None] = {}
@@ -109,7 +109,7 @@ class WrittenEntries:
         self._counted_bytes += _taken_bytes(keys, values)
 
     def keep_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Nothing is kept."""
+        """Keeps nothing."""
 
     def forget_below(self, bound: bytes) -> None:
         entries = self._entries
@@ -130,7 +130,7 @@ class WrittenEntries:
         self.forgot = forgot
 
     def shrink(self, max_bytes: int) -> None:
-        """What is written stays."""
+        """Does nothing: what is written stays."""
 
     def clear(self) -> None:
         self._entries, self._sorted = {}, []
@@ -143,6 +143,6 @@ def _taken_bytes(keys: Collection[bytes], values: Iterable[bytes | None]) -> int
 
 
 def new_entries() -> EntryMap:
-    """An empty map, compiled where that is there."""
+    """An empty map, compiled if the compiled part is in use."""
     make: Callable[[], EntryMap] = getattr(compiled(), "EntryMap", WrittenEntries)
     return make()

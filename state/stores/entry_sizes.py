@@ -1,8 +1,7 @@
-"""What entries kept in memory cost, as CPython lays them out.
+"""The memory that cached entries take in CPython.
 
-Estimates, from a sample of a dictionary's first and last entries: exact sizes would cost more than the entries save. They
-count the objects' headers, which for small entries are most of it: a counter of 16 bytes under a key of 10 takes about
-330 bytes in the cache while it is uncommitted, and 180 in the write buffer.
+Estimates, from a sample of a dictionary's first and last entries: exact sizes would cost more than the entries save.
+They include the objects' headers, which are most of the memory of small entries.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 SLOT_BYTES = 80
-"""A place in a dictionary, between two doublings: hash, two pointers, and its share of the index."""
+"""A dictionary slot, averaged between two doublings: hash, two pointers, and its share of the index."""
 _NUMBER_BYTES = 32
 _TRACKED_BYTES = 16
 _SAMPLED = 32
@@ -33,7 +32,7 @@ def entries_bytes(entries: Mapping[bytes, Any]) -> int:
 
 
 def marks_bytes(count: int) -> int:
-    """The memory of a dictionary from keys that are kept anyway to timestamps."""
+    """The memory of a dictionary from keys to timestamps, without the keys, which are kept anyway."""
     return count * (SLOT_BYTES + _NUMBER_BYTES)
 
 

@@ -1,6 +1,6 @@
 """The in-memory backend: the reference model that every other backend is tested against.
 
-Plain dictionaries, with a sorted list of keys that is brought up to date when a range is read.
+Plain dictionaries, with a sorted list of keys that is updated when a range is read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Table:
             self.ordered = [k for k in self.ordered if k not in gone]
             self.removed = set()
         if self.added:
-            # Two ascending runs: the sort merges them in linear time.
+            # Two ascending runs, which the sort merges in linear time.
             self.ordered += sorted(self.added)
             self.ordered.sort()
             self.added = set()
@@ -68,7 +68,7 @@ class _Table:
 
 @dataclasses.dataclass(slots=True)
 class _Flushed:
-    """What a store holds on the disk that the model pretends to have."""
+    """A store's content on the simulated disk."""
 
     data: dict[bytes, bytes]
     position: bytes | None
@@ -92,7 +92,7 @@ class MemoryBackend:
     damaged: str | None = None
     """Set by tests."""
     keeps_reads = False
-    """A model of a database, which reads take long from."""
+    """Models a database, with slow reads."""
 
     def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> PackedBytes | None:
         if (native := compiled()) is None:
@@ -160,7 +160,7 @@ class MemoryBackend:
         return sum(len(k) + len(v) for k, v in self._table(store).data.items())
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: nothing is open."""
 
     def _table(self, store: str) -> _Table:
         try:

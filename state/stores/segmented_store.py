@@ -1,8 +1,8 @@
-"""Segmented stores as operators use them: one key's entries within a range of time, with expiry by ranges.
+"""Segmented stores as operators use them: read one key's entries in a time range, and expire by ranges.
 
 Kinds ``key_window``, ``session`` and ``list`` (``penstock.state.stores.store``). The time is the window's start, the
-session's end, the record's timestamp; the suffix nothing, the session's start, a sequence number. Entries before the
-floor that ``expire_before`` set are gone for every reader, whether or not their bytes are.
+session's end or the record's timestamp; the suffix is empty, the session's start or a sequence number. Entries before
+the floor that ``expire_before`` set are invisible to every reader, even if their bytes still exist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SUFFIX_BYTES = {"key_window": 0, "session": 8, "list": 4}
 
 
 class SegmentedEntry(NamedTuple):
-    """One entry. ``key``: key bytes; ``time_ms`` and ``suffix`` as the kind has them."""
+    """One entry. ``key``: key bytes; ``time_ms`` and ``suffix`` depend on the kind."""
 
     key: bytes
     time_ms: int
@@ -41,8 +41,8 @@ class SegmentedState:
         """Key, time and sequence number of the last ``append``; ``None`` if something else was written since."""
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False) -> Iterator[SegmentedEntry]:
-        """The entries of a key with ``from_ms <= time <= to_ms``, by time, then suffix. They are read as a whole before
-        the first is given, so the store may be written meanwhile."""
+        """The entries of a key with ``from_ms <= time <= to_ms``, by time, then suffix. All are read before the first
+        is returned, so the store may be written meanwhile."""
         from_ms = max(from_ms, self._floor_ms)
         if from_ms > to_ms:
             return
@@ -58,7 +58,7 @@ class SegmentedState:
                 yield self._entry(store_key, value, ts)
 
     def _live(self, segments: range, reverse: bool) -> Iterator[int]:
-        """The segments of a range that may hold anything. A long range is cut to those that do."""
+        """The segments of a range that may hold entries. Narrows a long range to existing segments."""
         if len(segments) > _FEW:
             segments = self._occupied(segments)
         return reversed(segments) if reverse else iter(segments)
@@ -71,7 +71,7 @@ class SegmentedState:
         return range(_LONG.unpack_from(first[0])[0], _LONG.unpack_from(last[0])[0] + 1)
 
     def latest_ms(self) -> int:
-        """A time behind which the store has no entry; -1 when it has none at all."""
+        """A time after which the store has no entry; -1 if it is empty."""
         last = self._state.first(reverse=True)
         return -1 if last is None else (int(_LONG.unpack_from(last[0])[0]) + 1) * self._segment_ms - 1
 
@@ -105,7 +105,7 @@ class SegmentedState:
     def put_entry(
         self, key: bytes, time_ms: int, suffix: bytes, entry: Any, timestamp_ms: int, *, new: bool = False
     ) -> None:
-        """``put`` of what ``entry_of`` made. ``new``: there is known to be none: see ``KeyValueStoreView.put_new``."""
+        """``put`` of the result of ``entry_of``. ``new``: no such entry exists: see ``KeyValueStoreView.put_new``."""
         self._appended = None
         self._state.put_entry(self._store_key(key, time_ms, suffix), entry, timestamp_ms, new=new)
 
@@ -115,7 +115,7 @@ class SegmentedState:
         self._state.put(self._store_key(key, time_ms, suffix), None, timestamp_ms)
 
     def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
-        """Kind ``list``: add an entry behind those of equal key and time; returns its sequence number, the suffix."""
+        """Kind ``list``: append an entry to those of equal key and time; returns its sequence number, the suffix."""
         kept = time_ms >= self._floor_ms
         sequence = self._last_sequence(key, time_ms) + 1
         suffix = sequence.to_bytes(4, "big")
@@ -130,16 +130,16 @@ class SegmentedState:
         if self._appended is not None and self._appended[:2] == (key, time_ms):
             sequence = self._appended[2]
             if self._store_key(key, time_ms, sequence.to_bytes(4, "big")) in self._state.dirty:
-                return sequence  # still there: neither committed, when others may expire it, nor taken back
+                return sequence  # still valid: neither committed, after which others may expire it, nor removed
         low, high = self._store_key(key, time_ms, b""), self._store_key(key, time_ms, b"\xff" * 5)
         while (last := self._state.first(low, high, reverse=True)) is not None:
             if len(last[0]) == len(low) + 4:
                 return int.from_bytes(last[0][-4:], "big")
-            high = last[0]  # of a longer key that begins alike
+            high = last[0]  # belongs to a longer key with this prefix
         return -1
 
     def expire_before(self, time_ms: int) -> None:
-        """Entries with a lower time are gone."""
+        """Drop entries with a lower time."""
         if time_ms > self._floor_ms:
             self._floor_ms = time_ms
             self._state.expire_below(_LONG.pack(time_ms // self._segment_ms))

@@ -2,7 +2,7 @@
 
 A ``StoreSpec`` is part of a topology: a value. A ``StateBackend`` holds the bytes of all stores of one task and is
 written once per commit, atomically, positions included. Two backends exist: memory (the reference model) and RocksDB;
-every test of the interface runs on both. Serdes, timestamps and windows live above it, in
+every test of the interface runs on both. Serdes, timestamps and windows are handled above it, in
 ``penstock.state.stores.store_view``.
 
 Keys at this interface are the store's own keys without RocksDB's leading byte; values are the stored bytes:
@@ -33,11 +33,11 @@ SEGMENTED: frozenset[StoreKind] = frozenset({"key_window", "session", "list"})
 
 @dataclasses.dataclass(frozen=True)
 class StoreSpec(Generic[S]):
-    """One store of a topology. ``S``: what a processor gets to see of it, such as ``KeyValueStore[str, int]``.
+    """One store of a topology. ``S``: the type that a processor sees, such as ``KeyValueStore[str, int]``.
 
-    ``retention_ms`` (all but key-value stores): what is older than stream time - retention may be dropped.
-    ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic reuses
-    it as its changelog, and writes none of its own.
+    ``retention_ms`` (all but key-value stores): entries older than stream time - retention may be dropped.
+    ``changelog``: whether its changes go to a changelog topic. ``source_topic``: a table that reads this topic uses it
+    as its changelog and writes no other.
     """
 
     name: str
@@ -51,8 +51,8 @@ class StoreSpec(Generic[S]):
 
     @property
     def segment_ms(self) -> int:
-        """How much time one segment holds: half the retention, so that a few segments hold all. 0 for the kinds without
-        segments. Stored keys can be read with the ``segment_ms`` that wrote them only."""
+        """The length of a segment: half the retention, so that there are few. 0 for kinds without segments. Stored keys
+        can only be read with the ``segment_ms`` that wrote them."""
         return max((self.retention_ms or 0) // 2, 1) if self.kind in SEGMENTED else 0
 
 
@@ -63,13 +63,13 @@ class Puts(NamedTuple):
     values: Sequence[bytes | None]
 
     def listed(self) -> Puts:
-        """The same as objects, which it is."""
+        """The entries as objects: this object itself."""
         return self
 
 
 class PackedBytes(NamedTuple):
-    """Byte strings one after the other: int64 ``ends``, from a 0 on, in the machine's order, and a byte for each of them, 1
-    where there is none (no bytes: nowhere)."""
+    """Byte strings in one buffer: int64 ``ends`` in native byte order, beginning with 0, and one null byte each, 1 for
+    absent (no null bytes: none is absent)."""
 
     data: bytes
     ends: bytes
@@ -77,7 +77,7 @@ class PackedBytes(NamedTuple):
 
 
 class PackedPuts(NamedTuple):
-    """Entries as two columns of equal length, each as data and int64 ends from a 0 on; none deletes."""
+    """Entries as two columns of equal length, each as data and int64 ends that begin with 0; without deletions."""
 
     keys: Any
     key_ends: Any
@@ -85,7 +85,7 @@ class PackedPuts(NamedTuple):
     value_ends: Any
 
     def listed(self) -> Puts:
-        """The same as objects."""
+        """The entries as objects."""
         return Puts(_cut(self.keys, self.key_ends), _cut(self.values, self.value_ends))
 
 
@@ -95,24 +95,24 @@ def _cut(data: Any, ends: Any) -> list[bytes]:
 
 
 class Unbased(Protocol):
-    """Something that counts on what a store holds, and is to be told that."""
+    """A consumer that needs the stored values of its keys."""
 
     def unbased(self) -> list[bytes]:
-        """The keys of which nothing has said what the store holds."""
+        """The keys whose stored values are still unknown to it."""
 
     def base(self, stored: list[bytes | None]) -> None:
-        """What the store holds of the ``unbased`` keys."""
+        """Receive the stored values of the ``unbased`` keys."""
 
     def base_from(self, known: Any, whole: bool) -> None:
-        """What a compiled ``EntryMap`` knows of the ``unbased`` keys; the others are unbased still, unless the map knows the
-        ``whole`` store: then they are not in it."""
+        """Take what a compiled ``EntryMap`` knows of the ``unbased`` keys. The others stay unbased, unless the map
+        knows the ``whole`` store: then they are absent."""
 
 
 @dataclasses.dataclass(slots=True)
 class StoreWrites:
-    """What one commit changes in one store. ``puts``: entries, of which later ones win, ``None`` deletes. ``drop_below``:
-    every key below it is dropped (expired windows), after the puts. ``position``: the encoded position record; never
-    ``None`` when anything is written."""
+    """The changes of one commit to one store. ``puts``: entries; later ones win, ``None`` deletes. ``drop_below``: drop
+    every key below it (expired windows), after the puts. ``position``: the encoded position record; never ``None`` if
+    anything is written."""
 
     store: str
     puts: Sequence[tuple[bytes, bytes | None]] | Puts | PackedPuts
@@ -127,45 +127,44 @@ class StoreWrites:
 
 
 class StateBackend(Protocol):
-    """The bytes of all stores of one task. Not thread-safe; owned by whoever runs or restores the task."""
+    """The bytes of all stores of one task. Not thread-safe: the thread that runs or restores the task owns it."""
 
     damaged: str | None
-    """What was seen when some call raised ``StateCorruptedError`` for damage to what is stored; ``None``: none did. Nothing
-    of it is to be used any more."""
+    """The damage for which a call raised ``StateCorruptedError``; ``None``: no damage. A damaged backend must not be
+    used any more."""
 
     @property
     def keeps_reads(self) -> bool:
-        """Whether what was read lately is read again from memory, at no more than the cost of decoding it."""
+        """Whether recently read values are kept in memory, so that reading them again costs only the decoding."""
 
     def get_many(self, store: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of the keys, in their order; ``None`` where absent."""
 
     def get_packed(self, store: str, data: Any, ends: Any, skip: int) -> PackedBytes | None:
-        """The values of keys, which are given as in ``PackedBytes``, as buffers, none absent; of each value the first
-        ``skip`` bytes are left out. ``None``: ask ``get_many``."""
+        """The values of keys, as buffers. Keys are packed as in ``PackedBytes``, none absent; the first ``skip`` bytes
+        of each value are cut off. ``None``: not supported, use ``get_many``."""
 
     def base(self, store: str, counts: Unbased) -> None:
-        """Say what the store holds of all keys of which ``counts`` does not know it."""
+        """Give ``counts`` the stored values that it does not know."""
 
     def is_empty(self, store: str) -> bool:
-        """Whether the store certainly has no entries, found out at no more cost than that of a look."""
+        """Whether the store certainly has no entries; must be as cheap as one lookup."""
 
     def range(
         self, store: str, low: bytes | None, high: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries with ``low <= key < high`` (``None``: unbounded) in unsigned byte order. Sees a state no older than
-        the call; no commit may happen while it is being read."""
+        the call; do not commit while reading it."""
 
     def commit(self, writes: Sequence[StoreWrites]) -> None:
-        """Apply all of it or nothing of it. After a crash each store stands at some earlier commit, never between. What
-        is raised may be of earlier commits too, which are written out together; after that the backend is only to be
-        closed."""
+        """Apply all of it or nothing. After a crash each store is at some earlier commit, never in between. An error
+        may also come from earlier commits, which are written out together; after an error only close the backend."""
 
     def position(self, store: str) -> bytes | None:
-        """The position of the last commit that touched the store; ``None`` when it was never written."""
+        """The position of the last commit that touched the store; ``None`` if it was never written."""
 
     def flush(self, stores: Sequence[str] | None = None) -> None:
-        """Make what is committed survive a crash of the machine."""
+        """Make committed data survive a crash of the machine."""
 
     def size_bytes(self, store: str) -> int:
         """Approximate size."""

@@ -1,18 +1,17 @@
 """A store as operators see it: serdes and timestamps above the bytes, uncommitted writes above the backend.
 
-One view per store and task. ``entries`` holds what was read or written lately; ``dirty`` the keys changed since the last
-commit. Operators load a batch's distinct keys by one ``load`` (a multi-get for the rest), loop over the dict, and leave
-their changes in it; the backend and the changelog see the last value per key once per commit.
+One view per store and task. ``entries`` holds what was read or written lately; ``dirty`` the keys changed since the
+last commit. Operators load a batch's distinct keys with one ``load`` (a multi-get for the missing ones), loop over the
+dict, and leave their changes in it. The backend and the changelog see the last value per key once per commit.
 
-The cache has two generations. When ``entries``, the young one, has grown to half of the bound, it becomes the old one,
-whose place it takes, and a new one is begun, to which ``load`` brings back what is asked for again. So what was not asked
-for during the last half of the bound is what goes, at the cost of one more look into a dictionary for keys that are not
-young, and of nothing per entry.
+The cache has two generations. When ``entries``, the young one, has grown to half of the bound, it replaces the old one
+and a new one begins; ``load`` brings back what is used again. So entries go that were not used while the last half of
+the bound was filled. This costs one more dictionary lookup for keys that are not young, and nothing per entry.
 
-Exactness rests on one rule: a value that can be changed in place is kept as bytes and decoded at every read, so that no
-caller can alter what another one sees. Only values of an ``immutable`` serde are kept as objects, and only as a reader
-of their bytes would get them (an int written to a store of floats is a float from then on): when the bytes are read
-again depends on commits and restarts, which no answer may depend on.
+Exactness rests on one rule: a mutable value is kept as bytes and decoded at every read, so that no caller can alter
+what another one sees. Only values of an ``immutable`` serde are kept as objects, and only in the form that their bytes
+decode to (an int written to a store of floats becomes a float): when bytes are decoded again depends on commits and
+restarts, on which no answer may depend.
 
 Entries: ``None`` (absent), ``(value, timestamp_ms)`` for immutable serdes, else the stored bytes (timestamp | value).
 """
@@ -34,11 +33,12 @@ from penstock.state.stores.store import PackedBytes, StateBackend, StoreSpec
 
 _TIMESTAMP = struct.Struct(">q")
 _ROOMY_TRIMS = 16
-"""So many trims may go by the last look at the sizes, where that found little: values grow without their number."""
+"""How many trims may rely on the last size estimate if it was low. Limited, because values grow even if their number
+does not."""
 _FEW = 32
 _KEPT_BELOW = 8
-"""How much less is cached here where the backend keeps what was read in less memory: with 8 MB instead of 64 above a map of
-128 MB, a million keys were counted in the same time, and rows of a table of a million found in 0.85 of it."""
+"""The divisor of this cache's bound if the backend keeps what was read: the backend needs less memory for it, so a
+large cache here does not pay."""
 
 
 class KeyValueStoreView:
@@ -48,38 +48,38 @@ class KeyValueStoreView:
         self.spec = spec
         self.immutable = spec.value_serde.immutable
         self.exact = spec.value_serde.exact
-        """The type whose instances may be entries as they are; others go through ``as_stored``."""
+        """The type whose instances are stored as entries unchanged; others go through ``as_stored``."""
         self.entries: dict[bytes, Any] = {}
         self.dirty: dict[bytes, int] = {}
         self._old: dict[bytes, Any] = {}
-        """The old generation. An entry that is young too counts as it is there; what is dirty is young."""
+        """The old generation. If a key is in both, the young entry counts; dirty entries are always young."""
         self._backend = backend
         self._whole = backend.is_empty(spec.name)
-        """Whether all that the store holds is in one of the generations: it was empty, and no entry was dropped since. Then
-        nobody needs to ask the backend for a key."""
+        """Whether the generations hold the whole store: it was empty, and no entry was dropped since. Then no read
+        needs the backend."""
         self._encode = spec.value_serde.serialize
         self._encoders = dict.fromkeys(spec.value_serde.writes, spec.value_serde.encoder)
-        """By class, of values that need no further look: a look-up here costs less than a function in Python."""
+        """Classes whose values need no further check: a lookup here is cheaper than a call in Python."""
         self._decode = spec.value_serde.deserialize
         self._floor: bytes | None = None
         self._dropped_to: bytes | None = None
         self._fresh: set[bytes] = set()
         """Dirty keys that the backend does not have."""
         self._sorted: SortedSet[bytes] | None = None
-        """The first ``_sorted_len`` dirty keys."""
+        """The first ``_sorted_len`` dirty keys, sorted."""
         self._sorted_len = 0
         self._roomy: tuple[int, int] | None = None
-        """A limit of which ``trim`` found little taken, and how many entries may be there without another look."""
+        """A limit of which ``trim`` found little used, and how many entries there may be before it must look again."""
         self._roomy_left = 0
-        """How often at most."""
+        """How many more times ``trim`` may skip the look."""
         self._measured: tuple[int, int, int] | None = None
-        """How many entries were young and old when ``size_bytes`` last looked and nothing was dirty, and what it said;
-        ``None``: they may be others now."""
+        """The numbers of young and old entries and the result when ``size_bytes`` last looked while nothing was dirty;
+        ``None``: outdated."""
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def load(self, keys: Iterable[bytes]) -> None:
-        """Afterwards every key is in ``entries``."""
+        """Load the keys; afterwards every key is in ``entries``."""
         missing = list(set(keys).difference(self.entries))
         if missing and self._old:
             old = self._old
@@ -98,8 +98,7 @@ class KeyValueStoreView:
                 self.entries.update(zip(missing, found, strict=True))
 
     def entries_of(self, keys: list[bytes]) -> list[Any]:
-        """The entry of each key, loaded where it was not there: of a cache that has all of them at half the cost of looking
-        for what is missing."""
+        """The entry of each key, loaded if missing. Faster than ``load`` if the cache has all of them."""
         try:
             return list(map(self.entries.__getitem__, keys))
         except KeyError:
@@ -107,8 +106,8 @@ class KeyValueStoreView:
             return list(map(self.entries.__getitem__, keys))
 
     def packed(self, data: Any, ends: Any) -> PackedBytes | None:
-        """The bytes of the committed values of keys, given and given back as ``PackedBytes``: what is ``dirty`` is not seen.
-        ``None``: there is no such form, or entries are about to expire."""
+        """The committed values of keys, both as ``PackedBytes``; does not see ``dirty`` entries. ``None``: the backend
+        does not support it, or entries are about to expire."""
         if self._floor is not None:
             return None
         return self._backend.get_packed(self.spec.name, data, ends, _TIMESTAMP.size)
@@ -136,8 +135,8 @@ class KeyValueStoreView:
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, Any, int]]:
-        """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order: of the keys that are there when
-        the first one is asked for, those that are there when they are reached, as they stand then."""
+        """``(key, value, timestamp)`` with ``low <= key < high`` in unsigned byte order. Covers the keys that exist at
+        the first step; each is read when it is reached, and skipped if it is gone by then."""
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
         written = self._written_keys(low, high, reverse)
@@ -145,7 +144,7 @@ class KeyValueStoreView:
         absent = {k for k in written if self.entries[k] is None}
         last = None
         rows: Iterator[tuple[bytes, bytes | None]] = iter(stored)
-        if written:  # merging costs more than reading a few rows does
+        if written:  # merging costs more than reading a few rows
             rows = merge(((k, None) for k in written), stored, key=itemgetter(0), reverse=reverse)
         for key, raw in rows:
             if key == last or key in absent:
@@ -159,7 +158,7 @@ class KeyValueStoreView:
     def first(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
     ) -> tuple[bytes, Any, int] | None:
-        """The first entry that ``range`` gives, at the cost of a few steps however long the range is."""
+        """The first entry of ``range``, at the cost of a few steps for any length of the range."""
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
         written = self._sorted_keys().irange(low, high, inclusive=(True, False), reverse=reverse)
@@ -178,11 +177,11 @@ class KeyValueStoreView:
         return list(self._sorted_keys().irange(low, high, inclusive=(True, False), reverse=reverse))
 
     def _sorted_keys(self) -> SortedSet[bytes]:
-        """The dirty keys, sorted. The sorted form is made at the first read and kept up from then."""
+        """The dirty keys, sorted. Sorts at the first read and keeps the order up to date from then on."""
         if self._sorted is None:
             self._sorted = SortedSet(self.dirty)
         elif self._sorted_len != len(self.dirty):
-            # dict keeps insertion order: only the keys since the last read are new, and they stand at the end
+            # dict keeps insertion order: the keys that are new since the last read are at the end
             self._sorted.update(islice(reversed(self.dirty), len(self.dirty) - self._sorted_len))
         self._sorted_len = len(self.dirty)
         return self._sorted
@@ -198,12 +197,12 @@ class KeyValueStoreView:
         self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms)
 
     def put_new(self, key: bytes, value: Any, timestamp_ms: int) -> None:
-        """``put`` by a caller who knows that there is no such entry. If it is deleted again before the commit, the commit
-        writes nothing of it, not even a deletion."""
+        """``put`` for a key that is known to be absent. If it is deleted again before the commit, the commit writes
+        nothing for it, not even a deletion."""
         self.put_entry(key, self.entry_of(value, timestamp_ms), timestamp_ms, new=True)
 
     def entry_of(self, value: Any, timestamp_ms: int) -> Any:
-        """The entry that ``put`` would make. What the serde raises is raised here, before anything is written."""
+        """The entry that ``put`` would make. Raises what the serde raises, before anything is written."""
         if value is None:
             return None
         if self.immutable:
@@ -211,14 +210,14 @@ class KeyValueStoreView:
         return _TIMESTAMP.pack(timestamp_ms) + self._encoders.get(type(value), self._encode)(value)
 
     def put_entry(self, key: bytes, entry: Any, timestamp_ms: int, *, new: bool = False) -> None:
-        """``put``, or with ``new`` ``put_new``, of what ``entry_of`` made."""
+        """``put``, or with ``new`` ``put_new``, of the result of ``entry_of``."""
         if entry is None:
             if key in self._fresh:
                 self._withdraw(key)
                 return
             if new:
                 return
-        elif new and key not in self.dirty:  # else the backend may hold one that is to be deleted
+        elif new and key not in self.dirty:  # else the backend may hold an entry, which must be deleted
             self._fresh.add(key)
         self.entries[key] = entry
         self.dirty[key] = timestamp_ms
@@ -233,13 +232,13 @@ class KeyValueStoreView:
             self._sorted_len -= 1
 
     def as_stored(self, value: Any) -> Any:
-        """The value as a reader of its bytes gets it."""
+        """The value that its bytes decode to."""
         return self._decode(self._encoders.get(type(value), self._encode)(value))
 
     def put_raw(
         self, keys: list[bytes], raw_values: list[bytes | None], values: list[Any], timestamps: list[int]
     ) -> None:
-        """Set many values that are already serialized (a table's topic); ``values`` are the same, decoded. Later ones
+        """Set many values that are already serialized (from a table's topic); ``values`` holds them decoded. Later ones
         win."""
         pack = _TIMESTAMP.pack
         if self.immutable:
@@ -253,20 +252,20 @@ class KeyValueStoreView:
         self.dirty.update(zip(keys, timestamps, strict=True))
 
     def expire_below(self, floor: bytes) -> None:
-        """Keys below ``floor`` are gone for every reader from now on, and dropped from the backend at the commit."""
+        """Hide keys below ``floor`` from every reader from now on, and drop them from the backend at the commit."""
         if self._floor is None or floor > self._floor:
             self._floor = floor
 
     # -- commit --------------------------------------------------------------------------------------------------
 
     def pending(self) -> tuple[list[bytes], list[bytes | None], list[int]]:
-        """What the next commit writes: keys, stored values (``None`` deletes) and timestamps, in the order in which
-        the keys were first changed since the last one. Expired keys are left out."""
+        """The writes of the next commit: keys, stored values (``None`` deletes) and timestamps, in the order of each
+        key's first change since the last one. Skips expired keys."""
         entries, floor = self.entries, self._floor
         dirty = self.dirty
         keys = list(dirty) if floor is None else [k for k in dirty if k >= floor]
         if self.immutable:
-            # what is kept as objects is what a reader of its bytes gets, so it need not be looked at again
+            # objects are kept in the form that their bytes decode to, so they need no further check
             pack, encode = _TIMESTAMP.pack, self.spec.value_serde.encoder
             raw: list[bytes | None] = []
             written = list(map(entries.__getitem__, keys))
@@ -280,7 +279,7 @@ class KeyValueStoreView:
                 bad = keys[len(raw)]
                 raise SerdeError(
                     f"store {self.spec.name}: serde {self.spec.value_serde.name} cannot write {entries[bad][0]!r:.100} "
-                    f"under key {bad!r:.100} ({exc}), so nothing is committed; mend the function that made the value, "
+                    f"under key {bad!r:.100} ({exc}), so nothing is committed; fix the function that made the value, "
                     "or give the store the serde of its type"
                 ) from exc
         else:
@@ -289,11 +288,11 @@ class KeyValueStoreView:
 
     @property
     def drop_below(self) -> bytes | None:
-        """The floor under which the backend still holds entries that are to be dropped."""
+        """The floor below which the backend still holds entries to drop."""
         return self._floor if self._floor != self._dropped_to else None
 
     def committed(self) -> None:
-        """The pending writes are in the backend."""
+        """Mark the pending writes as stored in the backend."""
         self._measured = None
         self.dirty.clear()
         self._fresh.clear()
@@ -306,7 +305,7 @@ class KeyValueStoreView:
             self._dropped_to = floor
 
     def discard(self) -> None:
-        """Forget everything that is not committed; reads go to the backend again."""
+        """Discard everything uncommitted; reads go to the backend again."""
         self._measured = None
         self._whole = False
         self.entries.clear()
@@ -317,8 +316,8 @@ class KeyValueStoreView:
         self._floor = self._dropped_to
 
     def trim(self, max_bytes: int, *, anew: bool = False) -> None:
-        """Drop clean entries that were not asked for lately until the estimate is below ``max_bytes``, or a part of it
-        where the backend keeps what was read. Dirty ones stay. ``anew``: whatever was estimated before."""
+        """Drop clean entries that were not used lately until the estimate is below ``max_bytes``, or a part of it if
+        the backend keeps what was read. Dirty ones stay. ``anew``: ignore earlier estimates."""
         if not anew and self._fits(max_bytes):
             return
         self._measured = None
@@ -336,8 +335,8 @@ class KeyValueStoreView:
         self._roomy_left = _ROOMY_TRIMS
 
     def _fits(self, max_bytes: int) -> bool:
-        """Whether a look not long ago found a quarter of that at most taken, and since then the entries have not doubled:
-        looking at their sizes takes as long as changing a hundred of them."""
+        """Whether a recent look found at most a quarter of the limit used, and the entries have not doubled since:
+        looking at sizes takes as long as changing a hundred entries."""
         if self._backend.keeps_reads:
             max_bytes //= _KEPT_BELOW
         if self._roomy is None or self._roomy_left == 0:
@@ -346,17 +345,17 @@ class KeyValueStoreView:
         return max_bytes >= self._roomy[0] and len(self.entries) + len(self._old) <= self._roomy[1]
 
     def uncommitted_bytes(self) -> int:
-        """Estimated memory of what the next commit writes."""
+        """Estimated memory of the next commit's writes."""
         dirty = len(self.dirty)
         return marks_bytes(dirty) + (entries_bytes(self.entries) * dirty // len(self.entries) if dirty else 0)
 
     def size_bytes(self) -> int:
-        """Estimated memory of what is cached and of what is not committed."""
+        """Estimated memory of cached and uncommitted entries."""
         young, old = len(self.entries), len(self._old)
         if self.dirty:
             return entries_bytes(self.entries) + entries_bytes(self._old) + marks_bytes(len(self.dirty))
         if self._measured is None or self._measured[:2] != (young, old):
-            # A look at the sizes takes as long as joining hundreds of records, which need not have touched them.
+            # Looking at sizes takes as long as joining hundreds of records, which may not have touched any entry.
             self._measured = young, old, entries_bytes(self.entries) + entries_bytes(self._old)
         return self._measured[2]
 

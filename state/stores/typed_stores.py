@@ -1,4 +1,4 @@
-"""Stores as processors and queries use them: user keys and values, nothing of bytes."""
+"""Stores as processors and queries use them: in user keys and values, without bytes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.state.type_parameters import K, V
 
 
 class KeyValueStore(Generic[K, V]):
-    """A key-value store in user keys and values. ``range`` and ``all`` go in the order of the keys' bytes; what they
-    yield reflects writes made while they run only for keys not reached yet."""
+    """A key-value store in user keys and values. ``range`` and ``all`` iterate in the order of the keys' bytes. Writes
+    made meanwhile show only for keys not reached yet."""
 
     def __init__(self, state: KeyValueStoreView, timestamp_ms: int = 0) -> None:
         self._state = state
         self._keys = state.spec.key_serde
         self.timestamp_ms = timestamp_ms
-        """Written with the next changes: the time of the record that is being processed."""
+        """The timestamp of the next writes: the time of the record that is being processed."""
 
     def get(self, key: K) -> V | None:
         """The value, or ``None``."""
@@ -29,7 +29,7 @@ class KeyValueStore(Generic[K, V]):
         return None if found is None else found[0]
 
     def get_with_timestamp(self, key: K) -> tuple[V, int] | None:
-        """The value and the time it was written with, or ``None``."""
+        """The value and the timestamp it was written with, or ``None``."""
         return self._state.get(self._keys.serialize(key))
 
     def put(self, key: K, value: V | None) -> None:
@@ -37,7 +37,7 @@ class KeyValueStore(Generic[K, V]):
         self._state.put(self._keys.serialize(key), value, self.timestamp_ms)
 
     def delete(self, key: K) -> V | None:
-        """Delete; returns what was there."""
+        """Delete; returns the former value."""
         old = self.get(key)
         self.put(key, None)
         return old
@@ -93,12 +93,13 @@ class WindowStore(Generic[K, V]):
             yield self._keys.deserialize(store_key[8:]), int.from_bytes(store_key[:8], "big"), value
 
     def expire_before(self, window_start_ms: int) -> None:
-        """Windows that start before are gone for every reader from now on. The operator calls it."""
+        """Hide windows that start earlier from every reader from now on. The operator calls it."""
         self._state.expire_below(window_floor(window_start_ms))
 
 
 class KeyWindowStore(Generic[K, V]):
-    """A window store that is laid out by key: a key's windows within a time are a short range (sliding windows)."""
+    """A window store laid out by key: a key's windows within a time range are a short range of keys (sliding
+    windows)."""
 
     def __init__(self, state: KeyValueStoreView, timestamp_ms: int = 0) -> None:
         self._store = SegmentedState(state)
@@ -136,7 +137,7 @@ class SessionStore(Generic[K, V]):
         self._store = SegmentedState(state)
         self._keys = state.spec.key_serde
         self.timestamp_ms = timestamp_ms
-        """Written with the next deletions; a session's own time is its end."""
+        """The timestamp of the next deletions; a put has the session's end."""
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set a session's value; ``None`` deletes it."""
@@ -166,7 +167,7 @@ class SessionStore(Generic[K, V]):
             yield self._session(entry), entry.value
 
     def expire_before(self, end_ms: int) -> None:
-        """Sessions that end before are gone for every reader from now on. The operator calls it."""
+        """Hide sessions that end earlier from every reader from now on. The operator calls it."""
         self._store.expire_before(end_ms)
 
     def _session(self, entry: SegmentedEntry) -> Windowed[K]:
@@ -174,9 +175,9 @@ class SessionStore(Generic[K, V]):
 
 
 _LAST_MS = (1 << 63) - 1
-"""The last time that a key can hold."""
+"""The highest time that a key can hold."""
 _FOREVER = (1 << 62) - 1
-"""A time behind all that is stored."""
+"""A time after all stored entries."""
 
 
 def _start(start_ms: int) -> bytes:
@@ -187,7 +188,7 @@ Store = KeyValueStore[Any, Any] | WindowStore[Any, Any] | KeyWindowStore[Any, An
 
 
 def store_facade(state: KeyValueStoreView) -> Store:
-    """The facade that fits the store's kind."""
+    """The facade for the store's kind."""
     made: dict[str, type[Store]] = {"window": WindowStore, "key_window": KeyWindowStore, "session": SessionStore}
     return made.get(state.spec.kind, KeyValueStore)(state)
 
@@ -203,7 +204,7 @@ def window_store(
     name: str, *, key: SerdeLike[K], value: SerdeLike[V], size_ms: int, retention_ms: int, changelog: bool = True
 ) -> StoreSpec[WindowStore[K, V]]:
     """The spec of a window store for a processor. Entries whose window started more than ``retention_ms`` before the
-    processor's stream time are dropped, in steps of a tenth of that, of an hour at most."""
+    processor's stream time are dropped, in steps of a tenth of the retention, at most an hour."""
     return StoreSpec(
         name, "window", serde_of(key), serde_of(value), changelog, window_size_ms=size_ms, retention_ms=retention_ms
     )
@@ -213,7 +214,7 @@ def session_store(
     name: str, *, key: SerdeLike[K], value: SerdeLike[V], retention_ms: int, changelog: bool = True
 ) -> StoreSpec[SessionStore[K, V]]:
     """The spec of a session store for a processor. Sessions that ended more than ``retention_ms`` before the processor's
-    stream time are dropped, in steps as those of ``window_store``."""
+    stream time are dropped, in steps as in ``window_store``."""
     return StoreSpec(name, "session", serde_of(key), serde_of(value), changelog, retention_ms=retention_ms)
 
 

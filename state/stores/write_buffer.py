@@ -1,8 +1,7 @@
 """The write buffer of a database: committed entries and positions that are not in the database yet.
 
-A key that is changed by every commit reaches the database once per write-out instead of once per commit. What that saves
-is the number of distinct keys per commit over that of distinct keys per write-out. A key that is put once costs as much
-to sort here as there, and gains what larger files save: the database merges seldom.
+A key that is changed by every commit reaches the database once per write-out instead of once per commit. A key that is
+put only once costs as much to sort here as in the database, but larger files make the database merge less often.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ _PART = 8_192
 
 
 class StoreBuffer:
-    """What is not in the database of one store. ``position``: of the last commit; ``None`` when it is the database's.
-    ``dropped_below``: keys below it count as dropped from the database, not from ``entries``. ``began_empty``: whether the
-    database held nothing of the store when ``entries`` held nothing; whoever knows that says so."""
+    """The writes of one store that are not in the database yet. ``position``: of the last commit; ``None``: the
+    database has it. ``dropped_below``: keys below it count as dropped from the database, not from ``entries``.
+    ``began_empty``: whether the database held nothing of the store when ``entries`` was empty; a caller that knows sets
+    it."""
 
     __slots__ = ("began_empty", "dropped_below", "entries", "position")
 
@@ -30,14 +30,13 @@ class StoreBuffer:
 
     @property
     def changed(self) -> bool:
-        """Whether the database holds other entries than the store."""
+        """Whether the database differs from the store."""
         return self.dropped_below is not None or len(self.entries) > 0
 
     @property
     def whole(self) -> bool:
-        """Whether a key that ``entries`` does not know is not in the store: all that ever was there came by here, and none
-        of it was forgotten. Then nobody needs to ask the database, which takes ten times as long to say that it has not
-        got a key as the entries take to find one."""
+        """Whether a key unknown to ``entries`` is certainly absent: everything ever stored came through here, and
+        nothing was forgotten. Then the database, which is slow to report a missing key, need not be asked."""
         return self.began_empty and not self.entries.forgot
 
     def commit(self, write: StoreWrites) -> None:
@@ -55,17 +54,17 @@ class StoreBuffer:
         self.position = write.position
 
     def parts(self, prefix: bytes) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
-        """What was written, by key, in parts, so that not all of it becomes Python objects at once."""
+        """The written entries, by key, in parts, so that not all of them become Python objects at once."""
         for start in range(0, self.entries.sort_written(), _PART):
             yield self.entries.written_part(prefix, start, start + _PART)
 
     def settle(self) -> None:
-        """All of it is in the database."""
+        """Mark everything as stored in the database."""
         self.entries.settle()
         self.position = self.dropped_below = None
 
     def clear(self) -> None:
-        """The store is empty, and so is the database."""
+        """Mark store and database as empty."""
         self.entries.clear()
         self.began_empty = True
         self.position = self.dropped_below = None

@@ -1,4 +1,5 @@
-"""Ready aggregates: values that say how records are folded, merged, taken out again and written (``base`` has the rules).
+"""Ready aggregates: values that define how records are folded, merged, subtracted and serialized (``base`` has the
+rules).
 
 Each takes what it is of: a field's name, a function of the value, or nothing for the value itself. ``agg`` joins several
 into one.

@@ -1,4 +1,4 @@
-"""What a ready aggregate is: a value that says how records are folded, merged, taken out again and written.
+"""A ready aggregate: a value that defines how records are folded, merged, subtracted and serialized.
 
 The rules, which every ready aggregate keeps and the tests hold:
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.topologies.expressions.tree import Expression
 
 Column: TypeAlias = "str | Callable[[V], object] | Expression | None"
-"""What is aggregated of a value: a field's name, a function or an expression of the value, or ``None`` for the value
+"""The column that is aggregated: a field's name, a function or an expression of the value, or ``None`` for the value
 itself."""
 
 
@@ -49,8 +49,8 @@ class Aggregator(Generic[VR, V, A]):
     so does ``inverse``, which takes the record out again. ``merge(a, b)``: of two disjoint sets of records, those of
     ``b`` after those of ``a``. ``subtract(a, b)``: what ``a`` is without the records of ``b``, all of which it has.
 
-    ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of tasks that run
-    beside each other have no one answer. ``part``: what it is, if it is one aggregate expression; ``parts``: what it is made
+    ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of tasks that run in
+    parallel have no single result. ``part``: what it is, if it is one aggregate expression; ``parts``: what it is made
     of, if those are, the accumulator being the tuple of theirs.
     """
 
@@ -93,7 +93,7 @@ def getter(of: Column, name: str) -> Callable[[Any], Any]:
     if callable(of):
         return of
     raise TopologyError(
-        f"aggregate {name!r} is to be of {of!r:.100}; give a field's name, a function of the value, or nothing for the "
+        f"aggregate {name!r} cannot use {of!r:.100}; give a field's name, a function of the value, or nothing for the "
         "value itself"
     )
 

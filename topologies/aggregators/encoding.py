@@ -1,8 +1,8 @@
-"""How accumulators are written: deterministic, and equal after a round trip.
+"""Serialize accumulators: deterministically, and equal after a round trip.
 
 ``PLAIN`` writes what JSON has, and also bytes, integers of any size and ``Decimal``; equal values give equal bytes
-(mappings are written in the order of their keys). Accumulators are flat tuples of such values, or bytes, so that
-nobody can change one in place.
+(mappings are written in the order of their keys). Accumulators are flat tuples of such values, or bytes, so that no
+code can change one in place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _prepared(value: Any) -> Any:
         return {_prepared(k): _prepared(v) for k, v in value.items()}
     if kind is Decimal:
         return msgspec.msgpack.Ext(_DECIMAL, str(value).encode())
-    raise TypeError(f"a {kind.__name__} is no plain value; name the serde of its type: value=…")
+    raise TypeError(f"a {kind.__name__} is not a plain value; name the serde of its type: value=…")
 
 
 def _extension(code: int, data: memoryview) -> Any:
@@ -100,7 +100,7 @@ DECIMAL: Serde[Decimal] = Serde("decimal", _decimal_text, _read_decimal, immutab
 
 
 INT_JSON: Serde[Any] = Serde("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode)
-"""JSON of results in which there are no floats."""
+"""JSON of results without floats."""
 
 RESULT_JSON: Serde[Any] = finite(INT_JSON)
 """JSON that also takes integers of any size; Decimals go out as text, bytes as base64. Refuses inf and nan."""

@@ -296,8 +296,8 @@ def _parted(a: _Moments, b: _Moments) -> _Moments:
 
 
 def min_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
-    """The smallest value, -0.0 being below 0.0; null of no values. ``value``: the serde of the column, where it is no plain
-    scalar."""
+    """The smallest value, -0.0 being below 0.0; null of no values. ``value``: the serde of the column, if it is not a
+    plain scalar."""
     return _extreme("min", of, value, lambda new, old: _above(old, new))
 
 

@@ -1,6 +1,6 @@
-"""What columnar operators have in common: nulls, distinct values and groups of a column, and columns as bytes.
+"""Helpers of columnar operators: nulls, distinct values and groups of a column, and columns as bytes.
 
-Every function that gives ``None`` says that the rows must do it: nothing has been done then, and nothing reported.
+A function that returns ``None`` has done and reported nothing: the caller must take the row path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.topologies.operator_api.columns import (
 )
 
 FEWEST = 64
-"""In batches with fewer records the row path is faster than setting up arrays."""
+"""For smaller batches the row path is faster than setting up arrays."""
 
 
 def worth_columns(batch: Batch) -> TypeGuard[ColumnBatch]:
@@ -44,7 +44,7 @@ def by_columns_or_rows(
 
 
 def nulls_of(column: Column) -> Mask | None:
-    """Which values are null; no array when none is."""
+    """The mask of null values; ``None`` if none is null."""
     nulls: Mask | None = None
     if isinstance(column, EncodedColumn):
         nulls = column.nulls
@@ -60,7 +60,7 @@ def nulls_of(column: Column) -> Mask | None:
 
 
 def coded(column: Column) -> CodedColumn | None:
-    """The column by distinct values. They need not all be used."""
+    """The column as codes of distinct values, not all of which need be used."""
     if isinstance(column, CodedColumn):
         return column
     if isinstance(column, BytesColumn):
@@ -69,12 +69,12 @@ def coded(column: Column) -> CodedColumn | None:
         values = column.to_list()
         index = {value: code for code, value in enumerate(dict.fromkeys(values))}
         return CodedColumn(np.fromiter(map(index.__getitem__, values), np.int32, len(values)), list(index))
-    return None  # of floats, NaN and zeros with a sign are equal or not as the serde likes
+    return None  # whether NaNs, or zeros of both signs, are equal depends on the serde
 
 
 class Keyed:
-    """Rows by the bytes of their key. ``groups`` has one group for each different one, ``store_keys`` its bytes;
-    ``keys``, made when asked for, the keys themselves."""
+    """Rows by the bytes of their key. ``groups`` has one group per distinct key, ``store_keys`` the groups' key bytes;
+    ``keys``, made on first use, the keys themselves."""
 
     __slots__ = ("_distinct", "groups", "store_keys")
 
@@ -91,7 +91,7 @@ class Keyed:
 
 
 def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
-    """The rows of a key column without nulls. ``None`` also when different keys have equal bytes."""
+    """Group the rows of a key column without nulls. ``None`` also if different keys have equal bytes."""
     if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
         return _keyed_by_bytes(column)
     distinct = coded(column)
@@ -116,21 +116,21 @@ def keyed(column: Column, serde: Serde[Any]) -> Keyed | None:
 
 
 def key_bytes(column: Column | None, serde: Serde[Any]) -> BytesColumn | None:
-    """A key column as the bytes of the store, where they are there already."""
+    """A key column as the bytes of the store, if the column already has them."""
     if isinstance(column, EncodedColumn) and column.serde == serde and serde in SAME_BYTES:
         return column.raw
     return column if isinstance(column, BytesColumn) and serde is BYTES else None
 
 
 def _keyed_by_bytes(column: EncodedColumn) -> Keyed:
-    """Keys whose bytes in the store are those that they were read from."""
+    """Keys whose bytes in the store are the bytes that they were read from."""
     data = column.encoded
     groups = grouped(data.codes, len(data.values))
     return Keyed(groups, [data.values[c] for c in groups.codes.tolist()], column)
 
 
 def _new(same: list[int]) -> list[int]:
-    """Where each number stands first; numbers begin in ascending order."""
+    """The index of each number's first occurrence; numbers first occur in ascending order."""
     out: list[int] = []
     for i, number in enumerate(same):
         if number == len(out):
@@ -139,7 +139,7 @@ def _new(same: list[int]) -> list[int]:
 
 
 def written(values: list[Any], serde: Serde[Any]) -> list[bytes | None] | None:
-    """The values as bytes, nulls kept."""
+    """The values as bytes; keeps nulls."""
     try:
         return serde.serialize_all(values)
     except SerdeError:
@@ -147,7 +147,8 @@ def written(values: list[Any], serde: Serde[Any]) -> list[bytes | None] | None:
 
 
 def serialized(column: Column, serde: Serde[Any]) -> Column | None:
-    """The column as bytes, each distinct value written once: a ``BytesColumn``, or a ``CodedColumn`` of bytes."""
+    """The column as bytes, with each distinct value serialized once: a ``BytesColumn``, or a ``CodedColumn`` of
+    bytes."""
     if isinstance(column, BytesColumn):
         return column if serde is BYTES else None
     same_bytes = serde in SAME_BYTES or isinstance(column, WrittenColumn)
@@ -165,7 +166,7 @@ def serialized(column: Column, serde: Serde[Any]) -> Column | None:
 
 
 def _fixed(column: NumberColumn, layout: str) -> BytesColumn:
-    """Numbers of 8 bytes. What stands where a value is null is not read."""
+    """Numbers of 8 bytes. The content at null values is ignored."""
     offsets = np.arange(0, 8 * len(column) + 1, 8, dtype=np.int64)
     return BytesColumn(column.array.astype(layout).tobytes(), offsets, column.nulls)
 

@@ -1,7 +1,8 @@
-"""Columns that still have the log's bytes: of values that have not been decoded, or of which only some fields have been.
+"""Columns that still hold the log's bytes, not decoded or with only some fields decoded.
 
-Both can always give their values as the serde would have, so that whoever asks for rows gets the rows. What nobody asks for
-is never made: a record that a filter drops, a key that is only passed on. Parts of a column share its bytes.
+Both kinds can always return their values as the serde would decode them, so a caller that needs rows gets rows. Values
+that no caller needs are never built: a record that a filter drops, a key that is only passed on. Parts of a column
+share its bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from penstock.topologies.columnar.kernels import Coder
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Codes, Column, Mask, Places, StructColumn
 
 SAME_BYTES = (BYTES, STRING, INT, INT32)
-"""Serdes that write what they have read as the bytes that it was read from."""
+"""Serdes whose serialized bytes equal the bytes that the value was read from."""
 
 
 class _Bytes:
-    """Bytes, or those at some places of them. A part becomes bytes of its own when somebody asks."""
+    """A bytes column, or a selection of one. A selection gets its own bytes on first use."""
 
     __slots__ = ("_places", "_whole")
 
@@ -39,24 +40,24 @@ class _Bytes:
         return self._whole
 
     def nulls(self) -> Mask | None:
-        """Which of them are null; no array: none is."""
+        """The mask of nulls; ``None``: none is null."""
         nulls = self._whole.nulls
         return nulls if nulls is None or self._places is None else nulls[self._places]
 
     def take(self, places: Places) -> _Bytes:
-        """Those at places."""
+        """The selection at these indices."""
         return _Bytes(self._whole, places if self._places is None else self._places[places])
 
     def slice(self, start: int, stop: int) -> _Bytes:
-        """A run of them."""
+        """A slice."""
         if self._places is None:
             return _Bytes(self._whole.slice(start, stop))
         return _Bytes(self._whole, self._places[start:stop])
 
 
 class _Distinct:
-    """Distinct byte strings and, when somebody asks, their values: made once for all parts of a column. ``column``: they
-    are there as a column, without nulls."""
+    """Distinct byte strings and, on first use, their values, made once for all parts of a column. ``column``: the byte
+    strings as a column without nulls, if there is one."""
 
     __slots__ = ("_data", "_read", "_values", "column")
 
@@ -75,7 +76,7 @@ class _Distinct:
         return self._data
 
     def known(self, values: list[Any]) -> None:
-        """They have been decoded: to these."""
+        """Set the decoded values."""
         self._values = values
 
     def values(self) -> list[Any]:
@@ -87,8 +88,8 @@ class _Distinct:
 
 
 class EncodedColumn(CodedColumn):
-    """Values of ``serde``, which is known to read all of them. They are decoded, each distinct one once, when ``values``
-    are asked for; ``coder`` finds those. ``raw``: their bytes."""
+    """Values of ``serde``, which is known to be able to read all of them. Decoded on first use of ``values``, once per
+    distinct value; ``coder`` finds the distinct ones. ``raw``: their bytes."""
 
     __slots__ = ("_bytes", "_coded", "_coder", "serde")
 
@@ -114,14 +115,14 @@ class EncodedColumn(CodedColumn):
         data: list[bytes | None],
         values: list[Any],
     ) -> EncodedColumn:
-        """One whose distinct values have been decoded already."""
+        """A column whose distinct values are already decoded."""
         distinct = _Distinct(data, serde)
         distinct.known(values)
         return cls(raw, serde, coder, (codes, distinct))
 
     @classmethod
     def of_codes(cls, codes: Codes, distinct: BytesColumn, serde: Serde[Any], coder: Coder) -> EncodedColumn:
-        """Distinct values, of which none is null, by codes."""
+        """Distinct values by codes; none is null."""
         return cls(_Bytes(distinct, codes.astype(np.intp)), serde, coder, (codes, _Distinct(distinct, serde)))
 
     @property
@@ -131,29 +132,29 @@ class EncodedColumn(CodedColumn):
 
     @property
     def by_codes(self) -> tuple[Codes, BytesColumn] | None:
-        """Codes and distinct values' bytes, not all of which need be used; ``None`` where they are not there as a column."""
+        """Codes and the bytes of distinct values, not all of which need be used; ``None`` if they are not a column."""
         if self._coded is None or self._coded[1].column is None:
             return None
         return self._coded[0], self._coded[1].column
 
     @property
     def nulls(self) -> Mask | None:
-        """Which values are null; no array: none is."""
+        """The mask of null values; ``None``: none is null."""
         return self._bytes.nulls()
 
     @property
     def codes(self) -> Codes:  # type: ignore[override]  # made at the first time
-        """As of any coded column."""
+        """As for any coded column."""
         return self._distinct()[0]
 
     @property
     def values(self) -> list[Any]:  # type: ignore[override]  # made at the first time
-        """As of any coded column."""
+        """As for any coded column."""
         return self._distinct()[1].values()
 
     @property
     def encoded(self) -> CodedColumn:
-        """The same codes of the values' bytes."""
+        """The codes over the values' bytes."""
         codes, distinct = self._distinct()
         return CodedColumn(codes, distinct.data)
 
@@ -181,21 +182,21 @@ class EncodedColumn(CodedColumn):
 
 
 class WrittenColumn(EncodedColumn):
-    """One whose bytes are those that ``serde`` writes of its values."""
+    """A column whose bytes are those that ``serde`` writes for its values."""
 
     __slots__ = ()
 
 
 class ParsedColumn(StructColumn):
-    """Records of ``serde``, which is known to read all of them, of which only ``fields`` have been read. Their list is what
-    the serde makes of their bytes."""
+    """Records of ``serde``, which is known to be able to read all of them; only ``fields`` have been read. ``to_list``
+    decodes the records' bytes by the serde."""
 
     __slots__ = ("_bytes", "serde")
 
     def __init__(
         self, raw: BytesColumn | _Bytes, serde: Serde[Any], fields: Mapping[str, Column], nulls: Mask | None
     ) -> None:
-        # a function of its own, so that no two of them are taken for parts of one column
+        # a separate function each, so that two columns are never taken for parts of one
         super().__init__(fields, partial(_no_record), nulls)
         self._bytes = _Bytes(raw) if isinstance(raw, BytesColumn) else raw
         self.serde = serde
@@ -223,11 +224,11 @@ class ParsedColumn(StructColumn):
 
 
 def _no_record(*values: Any) -> Any:
-    raise AssertionError("records are read from their bytes, not built of some of their fields")
+    raise AssertionError("records are read from their bytes, not built from some of their fields")
 
 
 def decoded(raw: BytesColumn, serde: Serde[Any]) -> list[Any]:
-    """The values, nulls kept. Raises what the serde raises."""
+    """The values; keeps nulls. Raises what the serde raises."""
     data = raw.to_list()
     if serde is BYTES:
         return data

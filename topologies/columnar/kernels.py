@@ -1,22 +1,6 @@
-"""Work on columns and arrays, row by row without Python objects where the compiled part is there.
+"""Kernels over columns and arrays: without Python objects per row if the compiled part is in use.
 
-Each function gives the same with and without it; the twin in Python is the definition. Nanoseconds per row in batches of
-2,000, keys of 11 bytes:
-
-===========================  ========  ======
-                             compiled  Python
-===========================  ========  ======
-coding, 100 distinct         12        250
-coding, all distinct, known  22        310
-coding, all distinct, new    60        310
-partitions                   8         335
-groups, dense                3         13
-groups, sparse               32        84
-highest of a group           2         2
-highest, count so far        3         124
-sum of a group               2         76
-words, each                  23        293
-===========================  ========  ======
+Each function returns the same with and without the compiled part; the Python twin is the definition.
 """
 
 from __future__ import annotations
@@ -32,7 +16,7 @@ from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, C
 
 _VALUES_BYTES_MAX = 4 << 20
 _SPARSE = 4
-"""With so many times more possible groups than rows, groups are found by sorting, else by a table of all of them."""
+"""If there are this many times more possible groups than rows, sort to find the groups, else use a table of all."""
 _FAR = 1 << 62
 
 
@@ -41,10 +25,10 @@ class _Encoder(Protocol):
 
 
 class Coder:
-    """Codes columns of byte strings, batch after batch, in the order of first appearance in each.
+    """Codes columns of byte strings, batch by batch, in the order of first appearance within the batch.
 
-    Keeps the values that it has seen as Python objects, up to ``bytes_max`` bytes or one batch, so that a batch of known
-    values makes no objects. For one thread.
+    Keeps seen values as Python objects, up to ``bytes_max`` bytes or one batch, so that a batch of known values creates
+    no objects. For one thread.
     """
 
     def __init__(self, bytes_max: int = _VALUES_BYTES_MAX) -> None:
@@ -62,7 +46,7 @@ class Coder:
 
 
 def packed(values: list[bytes] | list[str]) -> BytesColumn:
-    """The values as a column; texts as UTF-8, which all of them can be written in."""
+    """The values as a column; texts as UTF-8, in which all of them must be encodable."""
     if (native := compiled()) is not None:
         data, offsets, _ = native.pack_rows(values)
         return BytesColumn(data, np.frombuffer(offsets, np.int64))
@@ -81,8 +65,8 @@ def partitions_of(keys: BytesColumn, partitions: int) -> NDArray[np.int32]:
 
 
 class Groups(NamedTuple):
-    """Rows with equal codes. Groups are numbered in the order in which they first appear: ``numbers`` is that of each row,
-    ``codes`` the code of each group, ``firsts`` the place of its first row."""
+    """Rows with equal codes. Groups are numbered in the order in which they first appear: ``numbers`` has the group of
+    each row, ``codes`` the code of each group, ``firsts`` the index of its first row."""
 
     numbers: Places
     codes: Places
@@ -99,7 +83,7 @@ def grouped(codes: Codes | Places | Ints, bound: int) -> Groups:
         numbers = _ranks(by_appearance, len(found))[sorted_numbers]
         return Groups(numbers, found[by_appearance].astype(np.intp), firsts[by_appearance])
     first_of = np.full(bound, len(codes), np.intp)
-    # of places that repeat, the last assignment stays: read backwards, the first row of each code
+    # the last assignment to an index wins; in reverse order that is the first row of each code
     first_of[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     found = np.flatnonzero(first_of < len(codes))
     found = found[np.argsort(first_of[found], kind="stable")]
@@ -107,7 +91,7 @@ def grouped(codes: Codes | Places | Ints, bound: int) -> Groups:
 
 
 def _ranks(places: Places, bound: int) -> Places:
-    """At each place, where it stands among them."""
+    """For each index below ``bound``, its position within ``places``."""
     ranks = np.empty(bound, np.intp)
     ranks[places] = np.arange(len(places))
     return ranks
@@ -128,7 +112,7 @@ def highest(groups: Groups, values: Ints) -> Ints:
 
 
 def highest_so_far(groups: Groups, values: Ints) -> Ints:
-    """For each row, the highest value that its group has up to it."""
+    """For each row, the highest value of its group so far, the row included."""
     if _ascending(values):
         return values
     count = len(groups.codes)
@@ -138,7 +122,7 @@ def highest_so_far(groups: Groups, values: Ints) -> Ints:
     if span * (count + 1) >= _FAR:
         return _highest_by_rows(groups, values)
     by_group, _ = _runs(groups)
-    # each group's values are lifted above those of the groups before it, so that one running maximum does for all
+    # raise each group's values above those of earlier groups, so that one running maximum serves all
     lift = groups.numbers[by_group] * span
     out = np.empty(len(values), np.int64)
     out[by_group] = np.maximum.accumulate(values[by_group] - low + lift) - lift + low
@@ -159,7 +143,7 @@ def _highest_by_rows(groups: Groups, values: Ints) -> Ints:
 
 
 def counted_so_far(groups: Groups) -> Ints:
-    """For each row, how many its group has up to it, itself included."""
+    """For each row, how many rows its group has so far, itself included."""
     numbers = groups.numbers
     if (native := compiled()) is not None:
         return np.frombuffer(native.count_rows_so_far(numbers, len(groups.codes)), np.int64)
@@ -170,14 +154,14 @@ def counted_so_far(groups: Groups) -> Ints:
 
 
 def _runs(groups: Groups) -> tuple[Places, Ints]:
-    """The rows sorted by group, in their order within each, and where each group starts there."""
+    """The rows sorted by group, stable within each, and the start of each group."""
     by_group = np.argsort(groups.numbers, kind="stable")
     sizes = np.bincount(groups.numbers, minlength=len(groups.codes))
     return by_group, np.cumsum(sizes) - sizes
 
 
 def summed(groups: Groups, values: Ints) -> Ints | None:
-    """The sum of each group's values; ``None`` where one has more than 64 bits."""
+    """The sum of each group's values; ``None`` if a sum overflows int64."""
     count = len(groups.codes)
     if (native := compiled()) is not None:
         sums = native.sum_rows(groups.numbers, count, np.ascontiguousarray(values))
@@ -192,8 +176,8 @@ def summed(groups: Groups, values: Ints) -> Ints | None:
 
 
 class Words(NamedTuple):
-    """Texts as words: ``counts`` per row, and all rows' words one after the other: ``codes`` of ``distinct``, which are all
-    used. A row that ``failed`` is not UTF-8 and has none."""
+    """Texts split into words: ``counts`` per row, and the concatenated words of all rows as ``codes`` of ``distinct``,
+    which are all used. A row that ``failed`` is not UTF-8 and has no words."""
 
     codes: Codes
     distinct: BytesColumn
@@ -202,8 +186,8 @@ class Words(NamedTuple):
 
 
 def split_words(texts: BytesColumn, *, lower: bool) -> Words:
-    """The words of UTF-8 texts as ``str.split()`` finds them, in the text itself or in what ``str.lower`` makes of it; a
-    null has none."""
+    """The words of UTF-8 texts as ``str.split()`` finds them, in the text itself or in its ``str.lower()``; a null has
+    none."""
     native = compiled()
     if native is None:
         nothing = Words(np.empty(0, np.int32), BytesColumn.of([]), np.zeros(len(texts), np.int64), [])
@@ -217,7 +201,7 @@ def split_words(texts: BytesColumn, *, lower: bool) -> Words:
 
 
 def _with_others(texts: BytesColumn, found: Words, rows: list[int], *, lower: bool) -> Words:
-    """With the words of these rows, which had none, put in where they belong."""
+    """Insert the words of these rows, which had none, at their positions."""
     seen = {word: code for code, word in enumerate(found.distinct.to_list())}
     counts = found.counts.copy()
     codes: list[int] = []

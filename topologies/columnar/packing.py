@@ -1,9 +1,8 @@
-"""Many records in one: how partial aggregates travel through a repartition topic.
+"""Pack many records into one: how partial aggregates travel through a repartition topic.
 
-A record of the log costs a client 1 to 3 µs on either side, whatever is in it, and a partial is a few bytes. Packed, a
-partial of a count costs 0.2 µs to write and 0.15 µs to read, its serdes and partition included (0.6 and 0.4 without the
-compiled part), so that a task may send one for every key that it has seen since the last commit. Rows keep their order,
-and each its own timestamp.
+Each record of the log has a fixed cost for clients on both sides, and a partial aggregate is only a few bytes. Packed,
+partials cost a fraction of that, so a task may send one for every key that it has seen since the last commit. Rows keep
+their order and their own timestamps.
 
 Layout, big-endian: version (1) | count (4) | timestamps (8 each) | key lengths (4 each) | value lengths (4 each) | keys |
 values.
@@ -21,7 +20,8 @@ from penstock.topologies.operator_api.columns import BytesColumn, Ints
 
 VERSION: Final = 1
 ROWS_MAX: Final = 1_000
-"""Rows in one record: few enough that a batch of such records stays small, many enough that the record costs nothing."""
+"""Rows in one record: few enough to keep a batch of such records small, enough to make the cost per record
+negligible."""
 _HEAD = struct.Struct(">BI")
 
 
@@ -34,7 +34,7 @@ class PackedRecord(NamedTuple):
 
 
 def pack(keys: BytesColumn, values: BytesColumn, times: Ints) -> bytes:
-    """The rows, none of which is null, as one value."""
+    """Pack the rows, none of which is null, into one value."""
     return b"".join(
         (
             _HEAD.pack(VERSION, len(times)),
@@ -52,7 +52,7 @@ def _data(column: BytesColumn) -> memoryview:
 
 
 def unpack(data: bytes | None) -> PackedRecord:
-    """What ``pack`` made. Raises ``SerdeError`` for anything else."""
+    """Unpack what ``pack`` made. Raises ``SerdeError`` for anything else."""
     try:
         if data is None:
             raise ValueError("it is null")

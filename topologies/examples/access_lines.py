@@ -79,10 +79,10 @@ def access_log(form: LogFormat = "any") -> Serde[AccessLine]:
         try:
             line = data.decode().rstrip("\r\n")
         except UnicodeDecodeError as exc:
-            raise SerdeError(f"{data!r:.200} is no access log line: it is not UTF-8") from exc
+            raise SerdeError(f"{data!r:.200} is not an access log line: it is not UTF-8") from exc
         match = pattern.fullmatch(line)
         if match is None:
-            raise SerdeError(f"{line!r:.300} is no access log line of the format {form!r}")
+            raise SerdeError(f"{line!r:.300} is not an access log line of the format {form!r}")
         texts: list[Any] = [None if t == "-" else t for t in match.groups()]
         host, identity, user, at, request, status, size, *more = texts
         time_ms, offset_min = _read_time(at)
@@ -119,14 +119,14 @@ def access_time(record: Record) -> int:
 def _read_time(text: str | None) -> tuple[int, int]:
     match = None if text is None else _TIME.fullmatch(text)
     if match is None or match[2] not in _MONTHS:
-        raise SerdeError(f"{text!r:.60} is no time of an access log, such as 10/Oct/2000:13:55:36 -0700")
+        raise SerdeError(f"{text!r:.60} is not a time of an access log, such as 10/Oct/2000:13:55:36 -0700")
     day, month, year, hour, minute, second, sign, zone_h, zone_m = match.groups()
     offset_min = (int(zone_h) * 60 + int(zone_m)) * (-1 if sign == "-" else 1)
     try:
         zone = timezone(timedelta(minutes=offset_min))
         at = datetime(int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second), tzinfo=zone)
     except ValueError as exc:
-        raise SerdeError(f"{text!r} is no time of an access log: {exc}") from exc
+        raise SerdeError(f"{text!r} is not a time of an access log: {exc}") from exc
     return (at - _EPOCH) // timedelta(milliseconds=1), offset_min
 
 

@@ -36,7 +36,7 @@ SUSPICIOUS = pattern("trial").where(col("cents") < 100).next("payment").where(co
 
 
 def alert(events: dict[str, list[Any]]) -> Alert:
-    """What is told of a match."""
+    """The alert for a match."""
     trial, payment = events["trial"][0], events["payment"][0]
     return Alert(trial.id, payment.id, payment.cents)
 

@@ -20,9 +20,9 @@ from penstock.topologies.patterns.skip import skip_past_last_event
 from penstock.topologies.windows import tumbling
 
 STRONG = 2.5
-"""Metres per second squared, beside gravity."""
+"""Metres per second squared, without gravity."""
 PHONES = 4
-"""From so many on the ground shakes."""
+"""From this many on, the ground shakes."""
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):

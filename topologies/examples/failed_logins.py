@@ -1,7 +1,7 @@
 """Failed logins per address: who guesses passwords?
 
 Five failures from one address in a minute, whatever the users. Windows of a minute begin every ten seconds, so that an
-attack is not split between two of them for long; an address is told of once in ten minutes.
+attack is not split between two of them for long; an address is reported once in ten minutes.
 """
 
 from __future__ import annotations

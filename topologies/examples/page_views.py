@@ -16,7 +16,7 @@ from penstock.topologies.operator_api.watermark_strategies import bounded_out_of
 from penstock.topologies.windows import hopping, tumbling
 
 SCRAPER_VIEWS = 100
-"""Nobody reads so many offers in a minute."""
+"""More offers than a person reads in a minute."""
 ENOUGH_VIEWS = 3
 """So often an offer is shown to a user in a week."""
 

@@ -31,7 +31,7 @@ class Play(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, gc=False):
-    """What is told of a session."""
+    """The report of a session."""
 
     scores: int
     total: int

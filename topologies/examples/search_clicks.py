@@ -1,6 +1,6 @@
 """Searches and the clicks on their results, joined: what was searched, and what was clicked within ten minutes.
 
-Both topics are keyed by the search. A search without a click is told of once none can come any more.
+Both topics are keyed by the search. A search without a click is reported when no click can come any more.
 """
 
 from __future__ import annotations

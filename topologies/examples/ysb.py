@@ -1,7 +1,7 @@
 """The pipeline of the Yahoo Streaming Benchmark: how often was each campaign viewed in each ten seconds?
 
 Events are keyed by their ad; a table knows each ad's campaign. Of an event only its type is read, because the
-ad is the key and the time is the record's. Views are joined to campaigns, keyed anew by campaign, and counted
+ad is the key and the time is the record's. Views are joined to campaigns, rekeyed by campaign, and counted
 in windows of 10 s that stay open to events of up to an hour late. An ad that the table does not know is
 dropped.
 """

@@ -1,4 +1,4 @@
-"""The functions that ``Call`` names: what they take, what they give, and how one row is computed.
+"""The catalogue of functions that ``Call`` names: parameters, results, and how to compute one row.
 
 A planner that compiles trees to columns looks a function up here for its types, and compiles it by its name.
 """
@@ -26,7 +26,7 @@ def _constant(kernel: Callable[..., Any]) -> Callable[[Sequence[Any]], Callable[
 
 
 _OTHERS: dict[str, FunctionSignature] = {
-    # These three have nulls of their own, and so a place in the row interpreter (``rows``).
+    # These three treat nulls specially, so the row interpreter (``rows``) runs them itself.
     "is_null": FunctionSignature(("any",), BOOL, never_null=True),
     "is_not_null": FunctionSignature(("any",), BOOL, never_null=True),
     "coalesce": FunctionSignature(("any",), common_of_all, variadic=True),
@@ -40,4 +40,4 @@ CATALOG: Mapping[str, FunctionSignature] = {**_OTHERS, **numbers.FUNCTIONS, **st
 """Name → function."""
 
 SPECIAL = frozenset(("is_null", "is_not_null", "coalesce", "is_in", "between"))
-"""Functions with nulls of their own, which the row interpreter runs without a kernel."""
+"""Functions that treat nulls specially, which the row interpreter runs without a kernel."""

@@ -1,4 +1,5 @@
-"""Closures that read columns of a row. Here the interpreter spends its time, so the common types are checked in line."""
+"""Closures that read columns of a row. The interpreter spends most time here, so the common types are checked
+inline."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Get = Callable[[Any], Any]
 
 
 def read_input(which: str, tp: DataType, what: str) -> Row:
-    """The record's key, value or timestamp, or a side of a join. A null one is null whatever was declared."""
+    """The record's key, value or timestamp, or a side of a join. Null if it is null, for any declared type."""
     if which == "timestamp":
         return lambda key, value, timestamp, headers: timestamp
     check = reader(tp.or_null(), what)
@@ -26,9 +27,9 @@ def read_input(which: str, tp: DataType, what: str) -> Row:
 
 
 def column(source: Row | None, owner: DataType, name: str, tp: DataType, what: str) -> Row:
-    """The field of what ``source`` gives, or of the record's value (``None``). ``tp``: the field's type; ``what``: its
-    text. Items are taken where dicts were declared, attributes where a class was; a row that holds the other is read as
-    what it is."""
+    """The field of the result of ``source``, or of the record's value (``None``). ``tp``: the field's type; ``what``:
+    its text. Reads items if dicts were declared, attributes if a class was; if the row holds the other kind, reads that
+    instead."""
     check = reader(tp, what)
     if source is not None:
         return _nested(source, _getter(owner, name), check)
@@ -54,7 +55,7 @@ def _nested(source: Row, get: Get, check: Reader) -> Row:
     return read
 
 
-# Four times the same, because a call less per column is a fifth of an expression's time.
+# Repeated four times, because one call less per column saves a large part of an expression's time.
 
 
 def _int64_item(name: str, check: Reader) -> Row:

@@ -1,4 +1,4 @@
-"""Operators of two values whose types were not declared: looked at row by row, with the rules of ``inference``."""
+"""Operators on two values of undeclared types: checked row by row, with the rules of ``inference``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def arithmetic(op: str) -> Kernel:
 
 
 def expecting(kinds: frozenset[str], function: str) -> Callable[[Any], Any]:
-    """A value of undeclared type, held to what a function takes. Null passes."""
+    """Check a value of undeclared type against what a function takes. Null passes."""
 
     def check(value: Any) -> Any:
         if value is None:
@@ -90,13 +90,13 @@ def expecting(kinds: frozenset[str], function: str) -> Callable[[Any], Any]:
         kind = kind_of(value)
         if kind in kinds or (kind == "int64" and "timestamp" in kinds):
             return value
-        raise Fault(f"{function}() takes {' or '.join(sorted(kinds))}, and is given {kind} {value!r:.100}; cast it")
+        raise Fault(f"{function}() takes {' or '.join(sorted(kinds))}, but got {kind} {value!r:.100}; cast it")
 
     return check
 
 
 def condition(value: Any) -> Any:
-    """A value of undeclared type that must be true, false or null."""
+    """Check a value of undeclared type that must be true, false or null."""
     if value is None or type(value) is bool:
         return value
     raise Fault(f"a condition must be true, false or null, not {value!r:.100}; compare it with something")

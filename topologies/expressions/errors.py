@@ -1,4 +1,4 @@
-"""What goes wrong while an expression is run."""
+"""Errors of running expressions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from penstock.state.errors import ProcessingError, UserError
 class ExpressionError(ProcessingError):
     """An expression failed on a row: division by zero, int64 overflow, a value of another type than was declared.
 
-    The operator's error policy decides what becomes of the record. The message has the expression's text and what the
-    row held.
+    The operator's error policy decides what happens to the record. The message has the expression's text and the row's
+    values.
     """
 
 
@@ -19,4 +19,4 @@ class ResultError(UserError):
 
 
 class Fault(Exception):
-    """Inside a running expression: what went wrong. ``ExpressionError`` puts the expression and the row around it."""
+    """An error inside a running expression. ``ExpressionError`` adds the expression and the row."""

@@ -19,7 +19,7 @@ class _Methods:
 
 
 class StringMethods(_Methods):
-    """Of strings, and of lists where said. Places count from 0, lengths in characters. Null in, null out."""
+    """Methods of strings, and of lists if noted. Indices count from 0, lengths in characters. Null in, null out."""
 
     __slots__ = ()
 
@@ -40,19 +40,19 @@ class StringMethods(_Methods):
         return self._call("length")
 
     def contains(self, part: object) -> Expression:
-        """Whether the string has this part."""
+        """Whether the string contains this part."""
         return self._call("contains", part)
 
     def starts_with(self, part: object) -> Expression:
-        """Whether the string begins so."""
+        """Whether the string begins with this prefix."""
         return self._call("starts_with", part)
 
     def ends_with(self, part: object) -> Expression:
-        """Whether the string ends so."""
+        """Whether the string ends with this suffix."""
         return self._call("ends_with", part)
 
     def substring(self, start: object, length: object = None) -> Expression:
-        """At most ``length`` characters (``None``: all) from place ``start`` on; a negative start counts from the
+        """At most ``length`` characters (``None``: all) from index ``start`` on; a negative start counts from the
         end."""
         return self._call("substring", start) if length is None else self._call("substring", start, length)
 
@@ -65,7 +65,7 @@ class StringMethods(_Methods):
         return self._call("split", separator)
 
     def split_part(self, separator: object, place: object) -> Expression:
-        """One part between separators, counted from 0; null where there are fewer."""
+        """One part between separators, counted from 0; null if there are fewer."""
         return self._call("split_part", separator, place)
 
     def regexp_matches(self, pattern: str) -> Expression:
@@ -73,16 +73,16 @@ class StringMethods(_Methods):
         return self._call("regexp_matches", pattern)
 
     def regexp_extract(self, pattern: str, group: int = 1) -> Expression:
-        """What the group of the first match holds (0: the whole match); null where there is none."""
+        """The text of a group of the first match (0: the whole match); null without a match."""
         return self._call("regexp_extract", pattern, group)
 
     def element(self, place: object) -> Expression:
-        """An element of a list, counted from 0, from the end if negative; null where there is none."""
+        """An element of a list, counted from 0, from the end if negative; null if out of range."""
         return self._call("element", place)
 
 
 class TimeMethods(_Methods):
-    """Of timestamps, and of int64 taken as milliseconds since 1970. ``zone`` is a name of the IANA database."""
+    """Methods of timestamps, and of int64 as milliseconds since 1970. ``zone`` is a name of the IANA database."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class TimeMethods(_Methods):
 
 
 class AggregateMethods(_Methods):
-    """Aggregates of a column over the rows of a group. Rows in which it is null take no part; over none at all the
+    """Aggregates of a column over the rows of a group. They ignore rows in which the column is null; over no rows the
     result is null (counts: 0, lists and sets: empty)."""
 
     __slots__ = ()
@@ -138,7 +138,7 @@ class AggregateMethods(_Methods):
         return self._aggregate("count")
 
     def count_distinct(self) -> AggregateExpression:
-        """How many different values there are, exactly."""
+        """The exact number of distinct values."""
         return self._aggregate("count_distinct")
 
     def min(self) -> AggregateExpression:
@@ -174,5 +174,5 @@ class AggregateMethods(_Methods):
         return self._aggregate("collect_list")
 
     def collect_set(self) -> AggregateExpression:
-        """The different values, sorted."""
+        """The distinct values, sorted."""
         return self._aggregate("collect_set")

@@ -1,4 +1,4 @@
-"""What users write expressions with.
+"""Functions with which users write expressions.
 
     col("amount") * 2 > 100                          # a column of the record's value
     col("bid.price"), col("bid")["price"]            # a nested field
@@ -7,10 +7,10 @@
     struct(user=col("id"), name=col("name").lower())
     col("amount").sum(), count().where(col("amount") > 10)
 
-Nulls are SQL's: an operator or function of null is null unless it says otherwise, ``&`` and ``|`` have three values, and
-a filter keeps only what is true. Arithmetic: int64 that overflows and any division by zero are errors (of a sum it is the
-result that is judged, see ``penstock.topologies.aggregators.expression_aggregates``); ``/`` of int64 gives float64,
-``//`` and ``%`` round down (``quotient`` and ``remainder`` towards zero). Numbers of two types meet in the wider one,
+Nulls are SQL's: an operator or function of null is null unless it says otherwise, ``&`` and ``|`` have three values,
+and a filter keeps only what is true. Arithmetic: int64 overflow and any division by zero are errors (for a sum the
+result counts, see ``penstock.topologies.aggregators.expression_aggregates``); ``/`` of int64 gives float64, ``//`` and
+``%`` round down (``quotient`` and ``remainder`` towards zero). Numbers of two types are widened to the wider one,
 decimals are rounded to 38 digits, ties to even (in SQL's ROUND and CAST: away from zero). Floats compare as IEEE 754
 says: NaN equals nothing.
 """
@@ -80,7 +80,7 @@ def window_start() -> Expression:
 
 
 def window_end() -> Expression:
-    """The end of a windowed key's window, the first moment that is no longer in it."""
+    """The end of a windowed key's window, the first moment after it."""
     return Field(Input("key"), "end_ms")
 
 
@@ -100,7 +100,7 @@ def duration(of: int | str) -> Literal:
 
 
 def coalesce(*of: object) -> Expression:
-    """The first that is not null; the ones behind it are not evaluated."""
+    """The first that is not null; later ones are not evaluated."""
     return Call("coalesce", _some("coalesce", of))
 
 
@@ -115,7 +115,7 @@ def greatest(*of: object) -> Expression:
 
 
 def concat(*of: object) -> Expression:
-    """Strings one behind the other; null if one is null."""
+    """Concatenate strings; null if one is null."""
     return Call("concat", _some("concat", of))
 
 
@@ -125,13 +125,14 @@ def quotient(of: object, by: object) -> Expression:
 
 
 def remainder(of: object, by: object) -> Expression:
-    """What division towards zero leaves, of numbers of any type: it has the sign of the dividend, as SQL's ``MOD``."""
+    """The remainder of division towards zero, for numbers of any type: it has the sign of the dividend, as SQL's
+    ``MOD``."""
     return Call("remainder", (as_expression(of), as_expression(by)))
 
 
 def _some(function: str, of: tuple[object, ...]) -> tuple[Expression, ...]:
     if not of:
-        raise TopologyError(f"{function}() of nothing; give it at least one expression")
+        raise TopologyError(f"{function}() without arguments; give it at least one expression")
     return tuple(as_expression(e) for e in of)
 
 

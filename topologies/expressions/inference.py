@@ -1,7 +1,7 @@
-"""The type of an expression against declared schemas.
+"""Infer the type of an expression against declared schemas.
 
-What does not fit is a ``TopologyError`` that names the operator, the expression and what to do. Where a schema is unknown
-the type is unknown, and values are looked at when rows are there.
+A mismatch is a ``TopologyError`` that names the operator, the expression and what to do. If a schema is unknown, the
+type is unknown, and values are checked at run time.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from penstock.topologies.expressions.types import (
 
 @dataclasses.dataclass(frozen=True)
 class ExpressionScope:
-    """What an expression is evaluated over. ``value`` and ``key`` are the record's (of a join the left value, and the
-    key). ``right``: the right value of a join, which then has no ``value()``. ``record``: whether the record's timestamp
-    and headers are at hand; ``keyed``: whether its key is."""
+    """The input of an expression. ``value`` and ``key`` are the record's (in a join the left value, and the key).
+    ``right``: the right value of a join, which then has no ``value()``. ``record``: whether the record's timestamp and
+    headers are available; ``keyed``: whether its key is."""
 
     value: DataType = UNKNOWN
     key: DataType = UNKNOWN
@@ -62,10 +62,10 @@ class ExpressionScope:
     keyed: bool = True
 
     def side(self, which: str) -> DataType:
-        """The type of an input. Raises ``Mismatch`` for one that is not there."""
+        """The type of an input. Raises ``Mismatch`` for one that is not available."""
         if which in ("left", "right"):
             if self.right is None:
-                raise Mismatch(f"{which}() stands only in the functions of joins; use col() for the record's value")
+                raise Mismatch(f"{which}() is only allowed in the functions of joins; use col() for the record's value")
             return self.value if which == "left" else self.right
         if which == "value" and self.right is not None:
             raise Mismatch("a join has two values; say left('…') or right('…') in place of col('…') and value()")
@@ -77,17 +77,17 @@ class ExpressionScope:
         return self.key if which == "key" else self.value
 
     def check_record(self, what: str) -> None:
-        """Raises ``Mismatch`` where the function of an operator sees no record."""
+        """Raise ``Mismatch`` if the operator's function gets no record."""
         if not self.record:
             raise _absent(what)
 
 
 def _absent(what: str) -> Mismatch:
-    return Mismatch(f"{what} is not given here; put it into the value before, with with_columns(…)")
+    return Mismatch(f"{what} is not available here; put it into the value first, with with_columns(…)")
 
 
 def scope_of(schema: Any) -> ExpressionScope:
-    """A scope as it is; anything else that ``schema_of`` takes is the schema of the record's value."""
+    """Return a scope unchanged; take anything else as the schema of the record's value."""
     return schema if isinstance(schema, ExpressionScope) else ExpressionScope(schema_of(schema))
 
 
@@ -119,7 +119,7 @@ class Inference:
         """The type of a node. Raises ``Mismatch``."""
         known = self._known.get(id(e))
         if known is None:
-            # the node is kept with its type, so that its id stays its own
+            # keep the node with its type, so that its id is not reused
             known = self._known[id(e)] = (e, self._of_node(e))
         return known[1]
 
@@ -151,11 +151,13 @@ class Inference:
             case Extend(of, fields):
                 return _extended(of, self.of(of), {n: self.of(f) for n, f in fields})
             case AggregateExpression():
-                raise Mismatch(f"{e.text()} is an aggregate over rows; it stands only in agg(…) of a grouped stream")
+                raise Mismatch(
+                    f"{e.text()} is an aggregate over rows; it is only allowed in agg(…) of a grouped stream"
+                )
         raise AssertionError(f"{type(e).__name__} has no type")
 
     def _declared(self, e: Expression) -> DataType:
-        """The type; without null where only undeclared columns could bring one, which a row will show."""
+        """The type; not nullable if only undeclared columns could be null, which is checked at run time."""
         tp = self.of(e)
         return tp.not_null() if any(self.of(n).kind == "unknown" for n in walk(e)) else tp
 
@@ -180,7 +182,7 @@ class Inference:
             len(e.args) > len(function.parameters) and not function.variadic
         ):
             raise Mismatch(
-                f"{e.function}() takes {function.least_arguments()} to {most} arguments, and is given {len(e.args)}"
+                f"{e.function}() takes {function.least_arguments()} to {most} arguments, but got {len(e.args)}"
             )
         types = [self.of(a) for a in e.args]
         for place, (arg, tp) in enumerate(zip(e.args, types, strict=True)):
@@ -199,7 +201,7 @@ class Inference:
 
 
 def constants_of(e: Call, function: FunctionSignature) -> list[Any]:
-    """The values of the arguments that must be literals."""
+    """The values of arguments that must be literals."""
     return [a.value for i, a in enumerate(e.args) if i in function.constant_places() and isinstance(a, Literal)]
 
 
@@ -242,13 +244,13 @@ def _unary_type(op: str, of: Expression, tp: DataType) -> DataType:
 
 
 def require_bool(e: Expression, tp: DataType, what: str) -> None:
-    """Raises ``Mismatch`` unless the node is a condition (or may turn out to be one)."""
+    """Raise ``Mismatch`` unless the node is a condition, or may be one at run time."""
     if tp.kind not in ("bool", "null", "unknown"):
         raise Mismatch(f"{what}, and {e.text()} is {tp}; compare it with something")
 
 
 def check_comparable(op: str, left: Expression, a: DataType, right: Expression, b: DataType) -> None:
-    """Raises ``Mismatch`` unless values of both can be compared."""
+    """Raise ``Mismatch`` unless values of both can be compared."""
     if {a.kind, b.kind} & {"null", "unknown"}:
         return
     both = common_type(a, b)
@@ -324,10 +326,10 @@ def _extended(of: Expression, tp: DataType, added: dict[str, DataType]) -> DataT
 
 
 def _fit(given: dict[str, DataType], python: type) -> DataType:
-    """The type of an instance of the class, made of these fields."""
+    """The type of an instance of the class, built from these fields."""
     wanted = schema_of(python)
     if wanted.kind != "struct" or wanted.python is None:
-        raise Mismatch(f"{python.__name__} cannot be made of columns; use a Struct, a dataclass or dict")
+        raise Mismatch(f"{python.__name__} cannot be built from columns; use a Struct, a dataclass or dict")
     for name, tp in given.items():
         expected = wanted.field(name)
         if expected is None:
@@ -335,7 +337,7 @@ def _fit(given: dict[str, DataType], python: type) -> DataType:
             hint = _near(name, [n for n, _ in wanted.fields]) or ";"
             raise Mismatch(f"{python.__name__} has no field {name!r}{hint} its fields are: {listed}")
         if not assignable(tp, expected):
-            raise Mismatch(f"{python.__name__}.{name} is {expected}, and is given {tp}; cast it, or coalesce its nulls")
+            raise Mismatch(f"{python.__name__}.{name} is {expected}, but got {tp}; cast it, or coalesce its nulls")
     missing = [n for n in _required(python) if n not in given]
     if missing:
         raise Mismatch(f"{python.__name__} needs {', '.join(missing)} too; name them as columns")
@@ -357,7 +359,7 @@ def _required(python: type) -> Sequence[str]:
 
 
 def _without_defaults(names: tuple[str, ...], defaults: tuple[Any, ...]) -> list[str]:
-    """Of a Struct: its defaults belong to its last fields; those that have none are marked there."""
+    """For a Struct: defaults belong to the last fields; fields without one are marked there."""
     from msgspec import NODEFAULT
 
     plain = len(names) - len(defaults)
@@ -365,7 +367,7 @@ def _without_defaults(names: tuple[str, ...], defaults: tuple[Any, ...]) -> list
 
 
 def assignable(tp: DataType, to: DataType) -> bool:
-    """Whether every value of the type can stand where the other is declared (unknown ones are looked at then)."""
+    """Whether every value of the type is valid where the other is declared; unknown types are checked at run time."""
     if "unknown" in (tp.kind, to.kind):
         return True
     if tp.nullable and not to.nullable:

@@ -1,8 +1,9 @@
-"""Kernels of expressions over arrays: what the row interpreter's do with one row (``numbers``, ``special``), with all.
+"""Kernels of expressions over arrays: the twins of the row interpreter's kernels (``numbers``, ``special``), for all
+rows.
 
-Beside the values stand ``nulls`` and ``errors``: the rows on which the row interpreter would raise. An operator fails where
-an operand does, and where it fails itself on operands that are not null. Logic and branches fail only where a row would have
-come to what fails. What an array holds where a row is null or fails means nothing.
+Values come with ``nulls`` and ``errors``: the rows on which the row interpreter would raise. An operator fails where an
+operand fails, and where it fails itself on operands that are not null. Logic and branches fail only where the row would
+have evaluated the failing part. An array's content at null or failing rows is meaningless.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ Codes: TypeAlias = NDArray[Any]
 Array: TypeAlias = NDArray[Any]
 _TYPES: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 _SPARSE = 4
-"""With so many times more possible combinations than rows, they are found by sorting, else by a table of all."""
+"""If there are this many times more possible combinations than rows, sort to find them, else use a table of all."""
 
 
 class Unsure(Exception):
-    """The rows must do it."""
+    """Raised if the row path must do it."""
 
 
 class NoKernel(Exception):
-    """There is no kernel for values of these types."""
+    """Raised if no kernel supports values of these types."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Vec:
-    """Numbers or truth values, one per row, or one for all rows. ``null``: every one is null, of no type."""
+    """Numbers or booleans, one per row, or one for all rows. ``null``: all are null, without a type."""
 
     array: Array
     nulls: Mask | None = None
@@ -42,21 +43,21 @@ class Vec:
     null: bool = False
 
     def vec(self) -> Vec:
-        """The same."""
+        """The operand itself."""
         return self
 
     def condition(self) -> Vec:
-        """The same, as truth values."""
+        """The operand, as booleans."""
         if self.array.dtype != np.bool_:
             raise NoKernel
         return self
 
     def null_test(self) -> Vec:
-        """Which are null."""
+        """The mask of nulls."""
         return Vec(np.zeros((), np.bool_) if self.nulls is None else self.nulls, None, self.errors)
 
     def failed(self, present: Mask | None) -> bool:
-        """Whether a row fails, of those that are there."""
+        """Whether any existing row fails."""
         return _any(self.errors, present)
 
 
@@ -69,7 +70,7 @@ class Distinct:
     errors: Mask | None = None
 
     def vec(self) -> Vec:
-        """As an array. Raises ``NoKernel`` unless all are numbers of one type, or truth values."""
+        """As an array. Raises ``NoKernel`` unless all are numbers of one type, or booleans."""
         kinds = {type(v) for v in self.values} - {type(None)}
         if not kinds:
             return Vec(np.zeros((), np.bool_), np.ones((), np.bool_), self.errors, null=True)
@@ -84,15 +85,15 @@ class Distinct:
         return Vec(np.array([0 if v is None else v for v in self.values], dtype)[self.codes], nulls, self.errors)
 
     def condition(self) -> Vec:
-        """As truth values."""
+        """As booleans."""
         return self.vec().condition()
 
     def null_test(self) -> Vec:
-        """Which are null."""
+        """The mask of nulls."""
         return Vec(gathered([v is None for v in self.values], self.codes), None, self.errors)
 
     def failed(self, present: Mask | None) -> bool:
-        """Whether a row fails, of those that are there."""
+        """Whether any existing row fails."""
         return _any(self.errors, present)
 
 
@@ -121,7 +122,7 @@ class Coded(NamedTuple):
 
 
 def coded_numbers(array: Array, nulls: Mask | None) -> Coded:
-    """Numbers that are told apart by their bits, so that zeros of both signs are two."""
+    """Numbers compared by their bits, so that zeros of both signs differ."""
     bits = array.view(np.int64) if array.dtype == np.float64 else array
     found, codes = np.unique(bits, return_inverse=True)
     values: list[Any] = (found.view(np.float64) if array.dtype == np.float64 else found).tolist()
@@ -132,7 +133,7 @@ def coded_numbers(array: Array, nulls: Mask | None) -> Coded:
 
 
 def combined(parts: list[Coded], rows: int) -> tuple[Codes, list[tuple[Any, ...]]]:
-    """The different combinations of values that there are, and which each row's is."""
+    """The distinct combinations of values, and the combination of each row."""
     if not parts:
         return np.zeros(rows, np.int32), [()]
     if len(parts) == 1 and len(parts[0].values) <= rows // _SPARSE + 16:
@@ -175,7 +176,7 @@ _READS: dict[str, tuple[Any, ...]] = {
 
 
 def read(array: Array, kind: str) -> Array:
-    """A column held to its declared kind. Raises ``NoKernel`` if it is of another."""
+    """Check a column against its declared kind. Raises ``NoKernel`` if it has another."""
     if array.dtype not in _READS.get(kind, ()):
         raise NoKernel
     return array.astype(np.float64) if kind == "float64" and array.dtype == np.int64 else array
@@ -185,7 +186,7 @@ def read(array: Array, kind: str) -> Array:
 
 
 def either(*masks: Mask | None) -> Mask | None:
-    """Where one of them is."""
+    """Where any of them is set."""
     out: Mask | None = None
     for mask in masks:
         if mask is not None:
@@ -198,13 +199,13 @@ def _without(mask: Mask | None, nulls: Mask | None) -> Mask | None:
 
 
 def _strict(array: Array, operands: Sequence[Vec], own: Mask | None = None) -> Vec:
-    """What is null where an operand is, and fails where one does or ``own`` says so."""
+    """A result that is null where an operand is, and fails where an operand fails or ``own`` is set."""
     nulls = either(*(o.nulls for o in operands))
     return Vec(array, nulls, either(*(o.errors for o in operands), _without(own, nulls)))
 
 
 def _null_of(operands: Sequence[Vec]) -> Vec | None:
-    """Of an operand without a value in any row there is only null."""
+    """Null if the operand is null in every row."""
     if not any(o.null for o in operands):
         return None
     errors = either(*(o.errors for o in operands))
@@ -212,7 +213,7 @@ def _null_of(operands: Sequence[Vec]) -> Vec | None:
 
 
 def strictly(operands: Sequence[Vec], result: Vec) -> Vec:
-    """The result, but failing wherever an operand does."""
+    """The result, failing also where an operand fails."""
     return Vec(result.array, result.nulls, either(result.errors, *(o.errors for o in operands)), result.null)
 
 
@@ -368,7 +369,7 @@ def widened(a: Vec, kind: str) -> Vec:
 
 
 def _one_type(vecs: Sequence[Vec]) -> Any:
-    """The array type of those that have values; of values of several types there is no array."""
+    """The array type of the branches that have values. Raises ``NoKernel`` for several types."""
     types = {v.array.dtype for v in vecs if not v.null}
     if len(types) > 1:
         raise NoKernel
@@ -381,7 +382,7 @@ def coalesced(vecs: Sequence[Vec]) -> Vec:
 
 
 def chosen(branches: Sequence[tuple[Vec, Vec]], default: Vec) -> Vec:
-    """Of each row the value of the first branch whose condition is true."""
+    """For each row the value of the first branch whose condition is true."""
     dtype = _one_type([v for _, v in branches] + [default])
     array: Array = np.zeros((), dtype)
     nulls: Mask = np.zeros((), np.bool_)

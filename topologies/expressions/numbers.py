@@ -20,16 +20,16 @@ DECIMALS = decimal.Context(
     rounding=decimal.ROUND_HALF_EVEN,
     traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow],
 )
-"""The context of decimal arithmetic: 38 digits, ties to even, whatever the thread's own context says."""
+"""The context of decimal arithmetic: 38 digits, ties to even, independent of the thread's context."""
 
 _REMAINDERS = decimal.Context(prec=10_000, traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Inexact])
-"""A remainder has hardly more digits than what it is of."""
+"""A remainder has hardly more digits than its operands."""
 
 Kernel = Callable[[Any, Any], Any]
 
 
 def overflow(result: int) -> Fault:
-    """What an int64 that is out of bounds raises."""
+    """The fault for an int64 out of range."""
     return Fault(f"int64 overflow: {result} does not fit into 64 bits; cast to decimal or float64 before")
 
 
@@ -96,7 +96,7 @@ def _float_modulo(a: float, b: float) -> float:
 
 
 def _decimals(compute: Callable[[Any, Any], decimal.Decimal]) -> Kernel:
-    """Decimal's signals as faults; an int64 operand is taken exactly."""
+    """Translate Decimal's signals to faults; an int64 operand is converted exactly."""
 
     def kernel(a: Any, b: Any) -> decimal.Decimal:
         try:
@@ -115,7 +115,7 @@ def _decimals(compute: Callable[[Any, Any], decimal.Decimal]) -> Kernel:
 
 
 def _divided(a: Any, b: Any) -> tuple[decimal.Decimal, decimal.Decimal, bool]:
-    """Quotient and remainder towards zero, both exact, and whether the floor lies one below that quotient."""
+    """Quotient and remainder towards zero, both exact, and whether the floor is one below that quotient."""
     whole = DECIMALS.divide_int(a, b)
     rest = _REMAINDERS.remainder(a, b)
     return whole, rest, bool(rest) and (rest < 0) != (b < 0)
@@ -147,7 +147,7 @@ FLOATS: dict[str, Kernel] = {
     "//": _float_floor,
     "%": _float_modulo,
 }
-"""Of two floats, or of a float and an int64."""
+"""Arithmetic of two floats, or of a float and an int64."""
 DECIMAL_KERNELS: dict[str, Kernel] = {
     "+": _decimals(DECIMALS.add),
     "-": _decimals(DECIMALS.subtract),
@@ -177,7 +177,7 @@ def _whole(towards: Callable[[Any], int], mode: str) -> Callable[[Any], Any]:
             return value
         if isinstance(value, decimal.Decimal):
             return value.to_integral_value(mode, DECIMALS)
-        # the sign of a zero is kept, as the columnar kernels keep it
+        # keep the sign of a zero, as the columnar kernels do
         return math.copysign(float(towards(value)), value) if math.isfinite(value) else value
 
     return kernel
@@ -243,7 +243,7 @@ def _int_remainder(a: int, b: int) -> int:
 def _float_remainder(a: float, b: float) -> float:
     if b == 0:
         raise _zero()
-    # of an infinite dividend nothing is left that is a number, which fmod refuses
+    # the remainder of an infinite dividend is NaN, which fmod refuses
     return math.nan if math.isinf(a) else math.fmod(a, b)
 
 

@@ -1,7 +1,7 @@
-"""What a row holds, held to what was declared.
+"""Readers: check a row's values against their declared types.
 
-A reader takes the value that a column has in a row and gives the value that expressions compute with, or raises ``Fault``:
-an int in a float64 column is widened, a datetime becomes milliseconds; anything else of another type is refused.
+A reader converts a column's value in a row to the value that expressions compute with, or raises ``Fault``. It widens
+an int in a float64 column, turns a datetime into milliseconds, and refuses any other mismatch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXACT: dict[str, type] = {
     "bytes": bytes,
     "decimal": decimal.Decimal,
 }
-"""Kinds whose values of exactly this class need no further look."""
+"""Kinds whose values of exactly this class need no further check."""
 
 _SCALARS = (str, bytes, bool, int, float, decimal.Decimal)
 
@@ -73,13 +73,13 @@ def reader(tp: DataType, what: str) -> Reader:
 
 
 def plain(value: Any) -> Any:
-    """A value of undeclared type: a datetime as milliseconds, enums and other subclasses as what they are made of."""
+    """A value of undeclared type: a datetime as milliseconds, enums and other subclasses as their base type."""
     if type(value) in KIND_OF:
         return value
     if isinstance(value, datetime.datetime):
         return datetime_ms(value)
     if isinstance(value, str):
-        return str.__str__(value)  # of an enum's member str() would give its name
+        return str.__str__(value)  # str() of an enum's member would give its name
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -141,7 +141,7 @@ _CHECKS: dict[str, Reader] = {
 
 
 def member(owner: Any, name: str) -> Any:
-    """A field of whatever the row holds: the item of a dict (null where there is none), or the attribute of an object."""
+    """A field of the row's value: the item of a dict (null if missing), or the attribute of an object."""
     if isinstance(owner, Mapping):
         return owner.get(name)
     if not isinstance(owner, (*_SCALARS, list)):
@@ -153,7 +153,7 @@ def member(owner: Any, name: str) -> Any:
 
 
 def as_dict(owner: Any) -> dict[str, Any]:
-    """The fields of whatever the row holds, in a dict of its own."""
+    """The fields of the row's value, in a new dict."""
     if isinstance(owner, Mapping):
         return dict(owner)
     if isinstance(owner, msgspec.Struct):

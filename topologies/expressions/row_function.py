@@ -1,7 +1,7 @@
 """Expressions as the row functions that operators call.
 
-An ``ExpressionFunction`` stands in an ``OperatorSpec`` where a user's function would: operators call it, ``describe`` prints
-its text, a planner reads its tree. Two of equal trees, scopes and arguments are equal.
+An ``ExpressionFunction`` takes the place of a user's function in an ``OperatorSpec``: operators call it, ``describe``
+prints its text, a planner reads its tree. Two with equal trees, scopes and arguments are equal.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from penstock.topologies.expressions.types import UNKNOWN, DataType
 
 
 class ExpressionFunction:
-    """A row function that keeps the tree it was made of: ``expression``, ``scope`` and ``result``, its type. ``arguments``
-    says what it is called with. Raises ``ExpressionError`` when called with a row on which the expression fails."""
+    """A row function that keeps its tree: ``expression``, ``scope`` and ``result``, its type. ``arguments`` names its
+    parameters. Raises ``ExpressionError`` when called with a row on which the expression fails."""
 
     arguments: tuple[str, ...] = ()
 
@@ -34,7 +34,7 @@ class ExpressionFunction:
         self.result: DataType = infer(expression, scope, operator=operator)
         run, failure = compile_parts(expression, scope, operator=operator, condition=condition)
         self.plain: Callable[..., Any] = self._called(run, failure)
-        """The same as a plain function, which is faster to call in a loop."""
+        """The row function as a plain function, which is faster to call in a loop."""
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         raise AssertionError(f"{type(self).__name__} says how it is called")

@@ -5,10 +5,10 @@ left value and the place of the headers holds the right one. Rules:
 
 * operands are evaluated from left to right, all of them, except that ``&`` and ``|`` stop where the left side decides,
   and that ``when`` and ``coalesce`` evaluate only what they need;
-* a column is held to its declared type when it is read; every column of a null record is null;
+* a column is checked against its declared type when it is read; every column of a null record is null;
 * an operator or function of null is null, except ``& | is_null is_not_null is_in coalesce when``.
 
-What goes wrong is an ``ExpressionError`` with the expression's text and what the row held.
+Failures are an ``ExpressionError`` with the expression's text and the row's values.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ Row = Callable[[Any, Any, int, Any], Any]
 def compile_row(
     expression: Expression, schema: Any = UNKNOWN, *, operator: str | None = None, condition: bool = False
 ) -> Row:
-    """The function of one row. ``schema``: as ``infer``, which is run first and raises ``TopologyError``. ``condition``:
-    refuse what is neither true, false nor null."""
+    """The function of one row. ``schema``: as ``infer``, which is run first and raises ``TopologyError``.
+    ``condition``: refuse results other than true, false and null."""
     run, failure = compile_parts(expression, schema, operator=operator, condition=condition)
 
     def row(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
@@ -69,8 +69,8 @@ def compile_row(
 def compile_parts(
     expression: Expression, schema: Any, *, operator: str | None = None, condition: bool = False
 ) -> tuple[Row, Callable[..., ExpressionError]]:
-    """As ``compile_row``, but what raises ``ExpressionError`` is left to the caller: the function of one row, and that of
-    an exception and the row, which gives the error to raise from it."""
+    """As ``compile_row``, but the caller raises ``ExpressionError``. Returns the function of one row, and a function of
+    an exception and the row that returns the error to raise from it."""
     scope = scope_of(schema)
     inference = Inference(scope)
     inference.checked(expression, operator, condition=condition)
@@ -86,7 +86,7 @@ def compile_parts(
 
 
 def _held(expression: Expression, scope: ExpressionScope, key: Any, value: Any, timestamp: int, headers: Any) -> str:
-    """What the row holds of the columns that the expression reads."""
+    """The row's values of the columns that the expression reads."""
     inside = {id(n.of) for n in walk(expression) if isinstance(n, Field)}
     shown: dict[str, str] = {}
     for node in walk(expression):
@@ -114,7 +114,7 @@ class _Compiler:
         self._types = inference
 
     def compile(self, e: Expression) -> Row:
-        """The closure of a node."""
+        """Compile a node to a closure."""
         match e:
             case Literal(constant, _):
                 return lambda key, value, timestamp, headers: constant
@@ -155,7 +155,7 @@ class _Compiler:
         return special.strict((self._argument(of, "number", "-"),), negative)
 
     def condition(self, e: Expression) -> Row:
-        """The closure of a node that must be a condition."""
+        """Compile a node that must be a condition."""
         run = self.compile(e)
         return special.checked_condition(run) if self._types.of(e).kind == "unknown" else run
 

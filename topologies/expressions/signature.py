@@ -1,4 +1,4 @@
-"""What a function of expressions is, as a value."""
+"""The signature of an expression function, as a value."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ GROUPS: dict[str, frozenset[str]] = {
     "sized": frozenset(("string", "bytes", "list")),
     "list": frozenset(("list",)),
 }
-"""What a parameter may be declared to take, beside ``any``."""
+"""The groups that a parameter may be declared to take, besides ``any``."""
 
 
 class Mismatch(Exception):
-    """An expression does not fit its schema: what was seen and what to do, without the operator's name."""
+    """An expression does not match its schema. Says what was seen and what to do, without the operator's name."""
 
 
 def _no_kernel(constants: Sequence[Any]) -> Callable[..., Any]:
@@ -59,11 +59,11 @@ class FunctionSignature(_Options):
         return len(self.parameters) - self.optional
 
     def parameter(self, place: int) -> str:
-        """The group of the argument at this place."""
+        """The group of the argument at this index."""
         return self.parameters[min(place, len(self.parameters) - 1)]
 
     def constant_places(self) -> range:
-        """The places of the arguments that must be literals."""
+        """The indices of the arguments that must be literals."""
         return range(len(self.parameters) - self.constants, len(self.parameters)) if self.constants else range(0)
 
 
@@ -84,5 +84,5 @@ def same(types: Sequence[DataType]) -> DataType:
 
 
 def nothing_known(types: Sequence[DataType]) -> DataType:
-    """Known only when a row is there."""
+    """The unknown type: known only at run time."""
     return UNKNOWN

@@ -1,4 +1,4 @@
-"""Closures of everything but columns: nulls, logic, branches, casts and structs."""
+"""Closures of all nodes except columns: nulls, logic, branches, casts and structs."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def widened(run: Row, of: DataType, to: DataType) -> Row:
 
 
 def cast(of: Row, convert: Callable[[Any], Any], is_strict: bool) -> Row:
-    """The value cast; null where it cannot be, unless the cast is strict."""
+    """The value cast; if the cast fails, null, or an error if it is strict."""
     if is_strict:
         return _strict_one(of, convert)
 
@@ -198,7 +198,7 @@ def header(name: str) -> Row:
 
 
 def struct(fields: Sequence[tuple[str, Row]], python: type | None) -> Row:
-    """A dict of the fields, or an instance made of them."""
+    """A dict of the fields, or an instance built from them."""
     if python is None:
         return lambda key, value, timestamp, headers: {
             name: field(key, value, timestamp, headers) for name, field in fields
@@ -213,7 +213,7 @@ def struct(fields: Sequence[tuple[str, Row]], python: type | None) -> Row:
 
 
 def unless_null(of: Row, then: Row) -> Row:
-    """What ``then`` gives, but null where ``of`` is."""
+    """The result of ``then``, but null if ``of`` is."""
 
     def run(key: Any, value: Any, timestamp: int, headers: Any) -> Any:
         return None if of(key, value, timestamp, headers) is None else then(key, value, timestamp, headers)

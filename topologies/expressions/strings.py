@@ -43,7 +43,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as exc:
-        raise Mismatch(f"{text!r} is no regular expression ({exc}); see the syntax of Python's re module") from exc
+        raise Mismatch(f"{text!r} is not a regular expression ({exc}); see the syntax of Python's re module") from exc
 
 
 def _matches(constants: Sequence[Any]) -> Callable[[str], bool]:

@@ -1,5 +1,5 @@
-"""Expressions as text, in Python's syntax with columns as bare names: ``(amount * 2 > 100) & lower(name).is_null()`` is
-printed as ``(amount * 2 > 100) & is_null(lower(name))``. Brackets stand only where precedence needs them."""
+"""Print expressions in Python's syntax, with columns as bare names: ``(amount * 2 > 100) & lower(name).is_null()`` is
+printed as ``(amount * 2 > 100) & is_null(lower(name))``. Prints brackets only where precedence needs them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def text_of(expression: Expression) -> str:
 
 
 def default_name(expression: Expression) -> str:
-    """The name of a result that was given none: an alias, a field's name, else the text."""
+    """The default name of a result: an alias, a field's name, else the text."""
     if isinstance(expression, (Alias, Field)):
         return expression.name
     return text_of(expression)
@@ -60,7 +60,7 @@ def _print(e: Expression) -> tuple[str, int]:
             return f"{op}({inner})" if isinstance(of, Literal) else f"{op}{inner}", _UNARY
         case Binary(op, left, right):
             level = _PRECEDENCE[op]
-            # comparisons would form a chain, so that both sides need brackets where they are comparisons
+            # comparisons would form a chain, so a side that is a comparison needs brackets
             first = _within(left, level + 1 if op in COMPARISONS else level)
             return f"{first} {op} {_within(right, level + 1)}", level
         case _:

@@ -82,7 +82,7 @@ _DIRECTIVES: dict[str, Callable[[datetime.datetime], str]] = {
     "z": lambda t: t.strftime("%z"),
     "%": lambda t: "%",
 }
-"""What does not depend on a locale or a platform, as ``strftime`` does."""
+"""The supported formats; none depends on a locale or a platform, as ``strftime``'s may."""
 
 
 def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:

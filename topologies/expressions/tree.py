@@ -1,9 +1,9 @@
 """Expressions as trees of frozen values.
 
-A node says what is computed and nothing of how: it holds no function of the user's and no closure, so that it can be
-printed, typed, run row by row, or compiled to columns. Python's operators on an expression build a larger one, ``==`` and
-``!=`` too; ``same_as`` tells whether two trees are equal. There is no truth value: ``&``, ``|`` and ``~`` stand for
-``and``, ``or`` and ``not``.
+A node says what is computed, not how: it holds no user function and no closure, so that it can be printed, typed, run
+row by row, or compiled to columns. Python's operators on an expression build a larger one, ``==`` and ``!=`` too; use
+``same_as`` to compare two trees. Expressions have no truth value: use ``&``, ``|`` and ``~`` for ``and``, ``or`` and
+``not``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ LOGIC = ("&", "|")
 
 
 class Expression(StringMethods, TimeMethods, AggregateMethods):
-    """The base of all nodes, and what users combine."""
+    """The base of all nodes, which users combine."""
 
     __slots__ = ()
     __hash__ = object.__hash__
 
     def children(self) -> tuple[Expression, ...]:
-        """The nodes right below, in the order in which they are evaluated."""
+        """The child nodes, in the order of evaluation."""
         return ()
 
     def text(self) -> str:
@@ -79,7 +79,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
 
     def __contains__(self, item: object) -> NoReturn:
         raise TopologyError(
-            f"the expression {self.text()} holds nothing before there is a row; use is_in() or contains()"
+            f"the expression {self.text()} has no elements before there is a row; use is_in() or contains()"
         )
 
     # -- operators ---------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return Unary("~", self)
 
     def __getitem__(self, item: str | int) -> Expression:
-        """A struct's field by name, or a list's element by its place."""
+        """A struct's field by name, or a list's element by its index."""
         if isinstance(item, str):
             return Field(self, item)
         if isinstance(item, int) and not isinstance(item, bool):
@@ -173,7 +173,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return self._call("is_null")
 
     def is_not_null(self) -> Expression:
-        """Whether it is anything but null; never null itself."""
+        """Whether it is not null; never null itself."""
         return self._call("is_not_null")
 
     def is_nan(self) -> Expression:
@@ -187,7 +187,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
             given = values[0]
             if not given:
                 return Case(((self.is_null(), literal(None)),), literal(False))
-            # a set has no order of its own, and the text of an expression must be the same in every process
+            # a set has no order, but the text of an expression must be the same in every process
             values = tuple(sorted(given, key=repr)) if isinstance(given, (set, frozenset)) else tuple(given)
         return self._call("is_in", *values)
 
@@ -196,12 +196,12 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return self._call("between", low, high)
 
     def cast(self, to: object, *, strict: bool = True) -> Expression:
-        """The value as another type (anything that ``schema_of`` takes). A value that cannot be one is an error, or
+        """The value as another type (anything that ``schema_of`` takes). A value that cannot be cast is an error, or
         null with ``strict=False``."""
         return Cast(self, schema_of(to), strict)
 
     def alias(self, name: str) -> Expression:
-        """The same under another name where a result takes its expression's."""
+        """The expression under another name, for results named after their expression."""
         return Alias(self, name)
 
     # -- numbers -------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
         return self._call("abs")
 
     def round(self, digits: int = 0) -> Expression:
-        """To so many decimal places, ties to the even digit; the type stays."""
+        """Round to ``digits`` decimal places, ties to the even digit; the type stays."""
         return self._call("round", digits)
 
     def floor(self) -> Expression:
@@ -236,8 +236,8 @@ def _compared(op: str, left: Expression, right: object) -> Expression:
 
 
 def as_expression(value: object) -> Expression:
-    """An expression as it is; ``None``, bool, int (64 bits), float, str, bytes, Decimal or datetime as a literal. Raises
-    ``TopologyError`` for anything else."""
+    """Return an expression unchanged; turn ``None``, bool, int (64 bits), float, str, bytes, Decimal or datetime into a
+    literal. Raises ``TopologyError`` for anything else."""
     return value if isinstance(value, Expression) else literal(value)
 
 
@@ -259,7 +259,7 @@ def literal(value: Any) -> Literal:
     tp = _LITERALS.get(type(value))
     if tp is None:
         raise TopologyError(
-            f"{value!r:.100} ({type(value).__name__}) cannot stand in an expression; use None, bool, int, float, str, "
+            f"{value!r:.100} ({type(value).__name__}) is not allowed in an expression; use None, bool, int, float, str, "
             "bytes, Decimal, datetime, or col(…)"
         )
     if tp is INT64 and not -(2**63) <= value < 2**63:
@@ -288,7 +288,7 @@ def _node(cls: type[_T]) -> type[_T]:
 
 @_node
 class Literal(Expression):
-    """A constant. ``value`` is what a row has at run time (milliseconds for a timestamp)."""
+    """A constant. ``value`` is its run-time form (milliseconds for a timestamp)."""
 
     value: Any
     type: DataType
@@ -296,7 +296,7 @@ class Literal(Expression):
 
 @_node
 class Input(Expression):
-    """What the row function is given: the record's value, key or timestamp, or one side of a join."""
+    """An input of the row function: the record's value, key or timestamp, or one side of a join."""
 
     which: Side
 
@@ -365,29 +365,29 @@ class Case(Expression):
         return (*(e for branch in self.branches for e in branch), self.default)
 
     def when(self, condition: object) -> When:
-        """One more branch."""
+        """Add a branch."""
         return When(self.branches, as_expression(condition))
 
     def otherwise(self, value: object) -> Case:
-        """What it is where no condition is true (null without)."""
+        """The value if no condition is true (default: null)."""
         return Case(self.branches, as_expression(value))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class When:
-    """A condition that waits for its ``then``."""
+    """A condition that still needs its ``then``."""
 
     branches: tuple[tuple[Expression, Expression], ...]
     condition: Expression
 
     def then(self, value: object) -> Case:
-        """The value where the condition is true; what is null or false goes on to the next one."""
+        """The value if the condition is true; if it is null or false, the next branch is tried."""
         return Case((*self.branches, (self.condition, as_expression(value))), literal(None))
 
 
 @_node
 class Cast(Expression):
-    """Another type. ``strict``: what cannot be cast is an error, else null."""
+    """A cast. ``strict``: a value that cannot be cast is an error, else null."""
 
     of: Expression
     to: DataType
@@ -410,7 +410,7 @@ class Alias(Expression):
 
 @_node
 class StructOf(Expression):
-    """A struct of named expressions: a dict, or an instance of ``python``. Null where ``of`` is, if there is one."""
+    """A struct of named expressions: a dict, or an instance of ``python``. Null if ``of`` is set and null."""
 
     fields: tuple[tuple[str, Expression], ...]
     python: type | None = None
@@ -422,7 +422,7 @@ class StructOf(Expression):
 
 @_node
 class Extend(Expression):
-    """A struct with fields added or replaced: always a dict. Of null it is null."""
+    """A struct with fields added or replaced: always a dict. Null if the struct is null."""
 
     of: Expression
     fields: tuple[tuple[str, Expression], ...]
@@ -433,8 +433,8 @@ class Extend(Expression):
 
 @_node
 class AggregateExpression(Expression):
-    """An aggregate over rows: stands only where rows are grouped. ``of`` is ``None`` for ``count()`` of rows; ``args``
-    are plain values; ``condition`` picks the rows that take part."""
+    """An aggregate over rows: only allowed where rows are grouped. ``of`` is ``None`` for ``count()`` of rows; ``args``
+    are plain values; ``condition`` selects the rows."""
 
     function: str
     of: Expression | None
@@ -459,8 +459,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def rebuild(expression: Expression, replace: Callable[[Expression], Expression | None]) -> Expression:
-    """The tree with nodes replaced, from the top: where ``replace`` gives a node it stands for the old one and all below
-    it; where it gives ``None`` the node stays, over its rebuilt children."""
+    """The tree with nodes replaced, from the top: a node that ``replace`` returns replaces the old one and all below
+    it; if it returns ``None``, the node stays, with rebuilt children."""
     found = replace(expression)
     if found is not None:
         return found
@@ -478,8 +478,8 @@ def _rebuilt(part: Any, replace: Callable[[Expression], Expression | None]) -> A
 
 
 def _shape(part: Any) -> Any:
-    """Nested tuples that are equal exactly for equal trees. Constants compare by their text, so that 1 is neither 1.0 nor
-    true, and a NaN is itself."""
+    """Nested tuples that are equal exactly for equal trees. Constants compare by their text, so that 1 differs from 1.0
+    and true, and a NaN equals itself."""
     if isinstance(part, Expression):
         return type(part).__name__, tuple(_shape(getattr(part, f.name)) for f in dataclasses.fields(part))  # type: ignore[arg-type]  # every node is a dataclass
     if isinstance(part, tuple):

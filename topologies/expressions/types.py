@@ -1,4 +1,4 @@
-"""The types of expressions, and how they are read off what users declare.
+"""The types of expressions, and how they are derived from users' declarations.
 
 | type | Python's value at run time | declared by |
 | --- | --- | --- |
@@ -12,9 +12,9 @@
 | list | ``list`` or ``tuple`` | ``list[X]``, ``tuple[X, ...]`` |
 | struct | ``dict``, or an object with attributes | Struct, dataclass, NamedTuple, TypedDict, a dict of name → type |
 | null | ``None`` | the literal ``None`` |
-| unknown | any of these, looked at when it is met | ``Any``, ``dict`` and whatever is not in this table |
+| unknown | any of these, checked at run time | ``Any``, ``dict`` and anything else not in this table |
 
-``nullable`` types may also be ``None``. Of a null record every column is null, whatever was declared.
+``nullable`` types may also be ``None``. Every column of a null record is null, for any declared type.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class DataType:
     python: type | None = None
 
     def or_null(self, nullable: bool = True) -> DataType:
-        """The same type, nullable too if ``nullable``."""
+        """The type, made nullable if ``nullable``."""
         return self if self.nullable or not nullable else dataclasses.replace(self, nullable=True)
 
     def not_null(self) -> DataType:
-        """The same type without null."""
+        """The type, not nullable."""
         return dataclasses.replace(self, nullable=False) if self.nullable else self
 
     def field(self, name: str) -> DataType | None:
@@ -79,7 +79,7 @@ NULL = DataType("null", nullable=True)
 UNKNOWN = DataType("unknown", nullable=True)
 
 SCALARS: dict[str, DataType] = {t.kind: t for t in (INT64, FLOAT64, BOOL, STRING, BYTES, TIMESTAMP, DECIMAL)}
-"""Types that have a name and nothing else."""
+"""Types that consist of a name only."""
 
 _OF_PYTHON: dict[Any, DataType] = {
     int: INT64,
@@ -98,7 +98,7 @@ _OF_PYTHON: dict[Any, DataType] = {
 
 
 def list_of(element: DataType) -> DataType:
-    """The type of lists of it."""
+    """The type of lists of this type."""
     return DataType("list", element=element)
 
 
@@ -109,8 +109,8 @@ def struct_of(fields: Mapping[str, DataType], python: type | None = None) -> Dat
 
 def schema_of(like: Any) -> DataType:
     """The type that a user means by ``like``: a ``DataType``, a name (``"int64"``, ``"string?"`` for a nullable one), an
-    annotation, a class with typed fields, or a dict of name → any of these. What has no type here is ``unknown``; a name
-    that is none raises ``TopologyError``."""
+    annotation, a class with typed fields, or a dict of name → any of these. Anything without a type here is
+    ``unknown``; an unknown name raises ``TopologyError``."""
     return _typed(like, ())
 
 
@@ -143,7 +143,7 @@ def _named(text: str) -> DataType:
         return UNKNOWN
     if name not in SCALARS:
         raise TopologyError(
-            f"there is no type {text!r}; use {', '.join(SCALARS)}, with ? behind it if it may be null, or a Python type"
+            f"unknown type {text!r}; use {', '.join(SCALARS)}, with ? behind it if it may be null, or a Python type"
         )
     return SCALARS[name].or_null(text.endswith("?"))
 
@@ -202,8 +202,8 @@ def is_number(tp: DataType) -> bool:
 
 
 def common_type(a: DataType, b: DataType) -> DataType | None:
-    """The type that values of both are brought to: int64 widens to float64 and to decimal, null to anything, a timestamp
-    meets an int64 as milliseconds; unknown stays unknown. ``None`` when there is none."""
+    """The common type of both: int64 widens to float64 and to decimal, null to anything, a timestamp
+    meets an int64 as milliseconds; unknown stays unknown. ``None`` if there is none."""
     nullable = a.nullable or b.nullable
     if a.kind == b.kind:
         return _common_of_kind(a, b, nullable)

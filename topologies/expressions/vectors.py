@@ -1,11 +1,15 @@
-"""Expressions over the columns of a batch. The row interpreter (``rows``) is the reference; here its work is shared:
+"""Run expressions over the columns of a batch. The row interpreter (``rows``) is the reference; here its work is
+shared:
 
-* what reads coded columns alone is asked of the row interpreter once per distinct value, or combination of values;
-* comparisons, logic and arithmetic of number columns are kernels over arrays (``kernels``), with nulls and errors beside;
-* of numbers for which there is no kernel the distinct ones are taken.
+* an expression that reads only coded columns runs in the row interpreter once per distinct value, or combination of
+  values;
+* comparisons, logic and arithmetic of number columns are kernels over arrays (``kernels``), with separate nulls and
+  errors;
+* if numbers have no kernel, their distinct values are used.
 
-Where a row would raise, or a column is not what an expression can read, the answer is ``None``: the rows must do it, so that
-errors meet the policy at their row. A branch that a row does not take raises nothing, as in the row interpreter.
+If a row would raise, or an expression cannot read a column, the result is ``None``: the caller must take the row path,
+so that the policy applies to each error at its row. A branch that a row does not take raises nothing, as in the row
+interpreter.
 """
 
 from __future__ import annotations
@@ -40,14 +44,14 @@ from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column, Mask, NumberColumn, StructColumn
 
 Leaf = tuple[str, str | None]
-"""What is read of a record: a field of the value, or the value, key or timestamp."""
+"""An input read from a record: a field of the value, or the value, key or timestamp."""
 PRESENCE = ("is_null", "is_not_null")
 _ABSENT: tuple[tuple[type, ...], ...] = ((), (type(None),))
 _SHARED = {str, bytes, bool, int, float, type(None)}
 
 
 class Vectors:
-    """One expression. Raises nothing of the rows'."""
+    """One compiled expression. Never raises a row's errors."""
 
     def __init__(self, expression: Expression, scope: ExpressionScope, *, condition: bool = False) -> None:
         self._expression = expression
@@ -59,7 +63,7 @@ class Vectors:
 
     @classmethod
     def of(cls, fn: ExpressionFunction) -> Vectors:
-        """The same as a row function."""
+        """The expression as a row function."""
         return cls(fn.expression, fn.scope, condition=fn.condition)
 
     def mask(self, batch: Batch) -> Mask | None:
@@ -75,7 +79,7 @@ class Vectors:
         return _in_full(found.array if found.nulls is None else found.array & ~found.nulls, len(batch))
 
     def column(self, batch: Batch, absent: Mask | None = None) -> Column | None:
-        """The values. Of rows that are ``absent`` no value is asked: there it is null."""
+        """The values. Rows marked ``absent`` are not evaluated and yield null."""
         frame = _Frame(batch)
         try:
             if absent is None and (undecoded := self._undecoded(frame)) is not None:
@@ -84,7 +88,7 @@ class Vectors:
         except k.Unsure:
             return None
         if isinstance(found, k.Distinct):
-            # what could be changed in place must be of each row its own
+            # each row needs its own copy of a mutable value
             if not set(map(type, found.values)) <= _SHARED:
                 return None
             return nulled(CodedColumn(found.codes, found.values), absent)
@@ -93,7 +97,7 @@ class Vectors:
         return nulled(NumberColumn(_in_full(found.array, rows), nulls), absent)
 
     def failing(self, batch: Batch, absent: Mask | None = None) -> Mask | None:
-        """The rows on which it fails; ``None``: none, or there is no telling."""
+        """The rows on which it fails; ``None``: none, or unknown."""
         try:
             found = self._part(self._expression, _Frame(batch))
         except k.Unsure:
@@ -122,7 +126,7 @@ class Vectors:
         return self._by_value(e, leaves, frame) if found is None else found
 
     def _kernel(self, e: Expression, frame: _Frame) -> k.Part | None:
-        """By arrays; ``None``, or ``NoKernel``, where there is no kernel for it."""
+        """Evaluate by arrays. Without a kernel returns ``None`` or raises ``NoKernel``."""
         match e:
             case Input() | Field():
                 leaves = self._leaves_of(e)
@@ -183,7 +187,7 @@ class Vectors:
     # -- distinct values -------------------------------------------------------------------------------------------
 
     def _by_value(self, e: Expression, leaves: tuple[Leaf, ...], frame: _Frame) -> k.Distinct:
-        """The row interpreter's answers, once per combination of what is read."""
+        """Run the row interpreter once per combination of inputs."""
         if _is_leaf(e) and (same := self._as_read(e, frame.column(leaves[0]))) is not None:
             return same
         row = self._rows.get(id(e))
@@ -197,14 +201,14 @@ class Vectors:
             try:
                 values.append(row(key, value, timestamp, ()))
                 wrong.append(False)
-            except Exception:  # not swallowed: a row that has this value is left to the rows, which raise it again
+            except Exception:  # not swallowed: a row with this value takes the row path, which raises it again
                 values.append(None)
                 wrong.append(True)
         errors = np.array(wrong, np.bool_)[codes] if any(wrong) else None
         return k.Distinct(codes, values, errors)
 
     def _as_read(self, e: Expression, column: Column) -> k.Distinct | None:
-        """A column whose values all are what a reader of its type lets pass as they are."""
+        """A column all of whose values a reader of its type passes unchanged."""
         tp = self._types.of(e)
         exact = EXACT.get(tp.kind)
         if exact is None or not isinstance(column, CodedColumn):
@@ -213,7 +217,7 @@ class Vectors:
         return k.Distinct(column.codes, column.values) if seen <= {exact, *_ABSENT[tp.nullable]} else None
 
     def _undecoded(self, frame: _Frame) -> Column | None:
-        """The column that the expression reads and gives as it is, none of its values made."""
+        """The column that the expression only passes on, without building its values."""
         e = self._expression
         if not _is_leaf(e):
             return None
@@ -234,7 +238,7 @@ def _in_full(array: k.Array, rows: int) -> k.Array:
 
 
 def nulled(column: CodedColumn | NumberColumn, nulls: Mask | None) -> Column:
-    """The column with nulls in these places too."""
+    """The column with additional nulls at these rows."""
     if nulls is None:
         return column
     if isinstance(column, NumberColumn):
@@ -247,7 +251,7 @@ def _is_leaf(e: Expression) -> bool:
 
 
 def leaves_of(e: Expression) -> tuple[Leaf, ...]:
-    """What the expression reads of a record, each once, in the order in which it stands."""
+    """The inputs of the expression, each once, in order of appearance."""
     found: dict[Leaf, None] = {}
     within: set[int] = set()
     for node in walk(e):
@@ -278,7 +282,7 @@ class _Frame:
         return k.Vec(np.zeros((), np.bool_) if nulls is None else nulls)
 
     def column(self, leaf: Leaf) -> Column:
-        """Raises ``Unsure`` where there is none."""
+        """Raises ``Unsure`` if there is none."""
         found = self._columns.get(leaf)
         if found is None:
             found = self._columns[leaf] = self._found(leaf)
@@ -302,7 +306,7 @@ class _Frame:
         return column
 
     def coded(self, leaf: Leaf) -> bool:
-        """Whether it is known by its distinct values."""
+        """Whether its distinct values are known."""
         if leaf == ("value", None) and self._struct is not None:
             return False
         return isinstance(self.column(leaf), CodedColumn)
@@ -315,14 +319,14 @@ class _Frame:
         read = k.read(column.array, tp.kind)
         errors: Mask | None = None
         if column.nulls is not None and leaf[1] is not None and not tp.nullable:
-            # of a null record every column is null, whatever was declared
+            # every column of a null record is null, for any declared type
             whole = None if self._struct is None else self._struct.nulls
             errors = column.nulls if whole is None else column.nulls & ~whole
         return k.Vec(read, column.nulls, errors)
 
     def records(self, leaves: tuple[Leaf, ...]) -> tuple[k.Codes, list[tuple[Any, Any, Any]]]:
-        """The different records, as far as the leaves tell them apart, as key, value and timestamp; and which each row's
-        is."""
+        """The distinct records, as far as the leaves distinguish them, as key, value and timestamp; and each row's
+        record."""
         parts = [self._coding(leaf) for leaf in leaves]
         nulls = None if self._struct is None or not any(w == "value" for w, _ in leaves) else self._struct.nulls
         if nulls is not None:

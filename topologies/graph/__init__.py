@@ -1,1 +1,1 @@
-"""The topology as a value, its description, and how a sub-topology is planned."""
+"""The topology as a value, its description, and the plans of its sub-topologies."""

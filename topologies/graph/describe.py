@@ -1,7 +1,7 @@
-"""A topology for people: as text, and as a Mermaid flowchart.
+"""Describe a topology as text and as a Mermaid flowchart.
 
-Both say the same of equal topologies, line by line, so that a change of a topology shows as a difference of
-text. ``<application.id>`` stands for what is put in front of internal topics when the topology is run.
+Equal topologies give equal texts, line by line, so that a change of a topology shows in a diff. ``<application.id>``
+stands for the prefix of internal topics at run time.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _APPLICATION = "<application.id>"
 
 
 def changelog_name(store: StoreSpec, application_id: str = _APPLICATION) -> str | None:
-    """The topic that holds the store's changes; ``None`` when it has none."""
+    """The topic that holds the store's changes; ``None`` without one."""
     if store.source_topic is not None:
         return store.source_topic
     return f"{application_id}-{store.name}-changelog" if store.changelog else None
 
 
 def as_text(topology: Topology) -> str:
-    """Sub-topology by sub-topology: operators in the order in which records meet them, with kind, properties
-    and what they feed; what is sensitive to order; internal topics; stores and their changelogs."""
+    """Sub-topology by sub-topology: operators in processing order, with kind, properties and consumers; order-sensitive
+    operators; internal topics; stores and their changelogs."""
     lines = [f"topology {topology.name}"]
     for sub in topology.subtopologies:
         lines += ["", f"sub-topology {sub.number}", "  operators"]
@@ -45,8 +45,8 @@ def as_text(topology: Topology) -> str:
 
 
 def plan_as_text(topology: Topology) -> str:
-    """Sub-topology by sub-topology: which operators run on columns, what their sources decode, and which run on rows,
-    and why."""
+    """Sub-topology by sub-topology: the operators that run on columns, what their sources decode, and the operators
+    that run on rows, and why."""
     lines = [f"topology {topology.name}"]
     for sub in topology.subtopologies:
         plan = plan_of(topology, sub)
@@ -74,7 +74,7 @@ def _operator_lines(topology: Topology, name: str) -> Iterator[str]:
 
 
 def _expressions(spec: OperatorSpec) -> dict[str, str]:
-    """The texts of its functions that are expressions."""
+    """The texts of its functions that are given as expressions."""
     shown: dict[str, str] = {}
     for field in dataclasses.fields(spec):
         held = getattr(spec, field.name)
@@ -85,7 +85,7 @@ def _expressions(spec: OperatorSpec) -> dict[str, str]:
 
 
 def _shared_properties(spec: OperatorSpec) -> dict[str, str]:
-    """What every kind of operator may have, where its own details do not say it."""
+    """Properties of any kind of operator that its own details leave out."""
     shown: dict[str, str] = {}
     if isinstance(spec, (SourceSpec, SinkSpec)):
         shown["topic"] = _topic(spec)
@@ -110,7 +110,7 @@ def _topic(spec: SourceSpec | SinkSpec) -> str:
 
 
 def _topics(topology: Topology, sub: Subtopology) -> list[str]:
-    """What the sub-topology reads and writes, each once."""
+    """The topics that the sub-topology reads and writes, each once."""
     specs = (topology.operators[n] for n in sub.operators)
     return list(dict.fromkeys(_topic(s) for s in specs if isinstance(s, (SourceSpec, SinkSpec))))
 
@@ -130,7 +130,7 @@ def _listed(names: list[str]) -> str:
 
 def as_mermaid(topology: Topology) -> str:
     """A flowchart: one subgraph per sub-topology with its operators (boxes) and stores (double-walled boxes),
-    topics as cylinders between them. Edges from one of several out ports bear its name."""
+    topics as cylinders between them. An edge from one of several out ports is labelled with the port."""
     ids = {name: f"o{i}" for i, name in enumerate(topology.operators)}
     topics = {t: f"t{i}" for i, t in enumerate(_all_topics(topology))}
     stores = {s.name: f"s{i}" for i, s in enumerate(topology.stores)}

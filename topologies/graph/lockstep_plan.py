@@ -1,15 +1,16 @@
-"""How a sub-topology is run: which operators go batch by batch, and which in lockstep.
+"""The lockstep plan: which operators of a sub-topology run batch by batch, and which in lockstep.
 
-An operator on its own gets a whole batch at once. Operators must run in lockstep, record by record and depth first,
-where batch-wise running could show one of them a state or an order that record-by-record running would not have shown:
+An operator on its own gets a whole batch at once. Operators must run in lockstep, record by record and depth first, if
+running by batches could show one of them a state or an order that running record by record would not:
 
 1. operators that share a resource (a store, an output topic);
-2. operators at which branches of one record meet again, with everything between there and the fork, fork included;
-3. whatever lies between members of one group (else the groups could not be put in order).
+2. operators at which branches of one record meet again, with everything from the fork on, fork included;
+3. everything between members of one group (else the groups could not be ordered).
 
-The rules are applied until nothing changes. Inside a group, records that entered by an edge from which the rest of the
-group is a tree that touches no resource twice still go in runs (``batch_safe``): nothing inside the run can see the
-other records' effects in a wrong order. So a stream–table join goes in runs of stream records and of table updates.
+The rules are applied until nothing changes. Inside a group, records still go in runs (``batch_safe``) if, from the edge
+by which they enter, the rest of the group is a tree that touches no resource twice: then nothing in the run can see the
+effects of other records in a wrong order. So a stream–table join runs over runs of stream records and runs of table
+updates.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ class Plan:
     children: tuple[tuple[tuple[int, int, int], ...], ...]
     """Per operator: (out port, child, child's in port), in visiting order."""
     groups: tuple[tuple[int, ...], ...]
-    """In the order in which they run."""
+    """The groups in the order in which they run."""
     group_of: tuple[int, ...]
     batch_safe: frozenset[int]
     timed: bool
-    """Whether event time moves any of them between records."""
+    """Whether event time triggers any of them between records."""
     uses_watermark: bool
     uses_wall_time: bool
     reads_wall_time: bool
     carried: frozenset[str]
-    """The repartition topics, of the whole topology, through which watermarks travel."""
+    """The repartition topics of the whole topology through which watermarks travel."""
     ways: tuple[tuple[InputMode, ...], ...]
-    """How each operator takes the records of each in port; of a source, those of its topic."""
+    """The input mode of each operator per in port; of a source, for its topic."""
 
     def needed(self, index: int) -> RequiredColumns | None:
-        """What is needed of the records of a source, in columns; ``None``: it gives them one by one."""
+        """What is required of a source's records, in columns; ``None``: it emits them as lists."""
         lonely = len(self.groups[self.group_of[index]]) == 1
         return self.ways[index][0].needs if lonely and not self.specs[index].in_ports else None
 
     @property
     def stride(self) -> int:
-        """What a place is multiplied by in ``Batch.order``."""
+        """The factor of a place in ``Batch.order``."""
         return len(self.names) + 1
 
 
@@ -93,7 +94,7 @@ ChildEdges = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 def _timed_if_carrying(spec: OperatorSpec, carried: frozenset[str]) -> OperatorSpec:
-    """A sink through which watermarks travel writes them at their places; what combines before it goes by them."""
+    """A sink through which watermarks travel writes them at their places, and a combiner before it depends on them."""
     if (isinstance(spec, CombineSpec) or (isinstance(spec, SinkSpec) and spec.internal)) and spec.topic in carried:
         return dataclasses.replace(spec, uses_watermark=True)
     return spec
@@ -120,7 +121,7 @@ def _groups(specs: tuple[OperatorSpec, ...], children: ChildEdges) -> tuple[tupl
 
 
 def _ancestors(count: int, edges: list[tuple[int, int]]) -> list[set[int]]:
-    """Of each operator, itself included. Indices are a topological order."""
+    """The ancestors of each operator, itself included. Indices are a topological order."""
     ancestors = [{i} for i in range(count)]
     for i in range(count):
         for a, b in edges:
@@ -130,9 +131,9 @@ def _ancestors(count: int, edges: list[tuple[int, int]]) -> list[set[int]]:
 
 
 def _closed(group: set[int], edges: list[tuple[int, int]], ancestors: list[set[int]]) -> set[int]:
-    """The group with the forks whose branches meet in it (rule 2) and what lies between members (rule 3)."""
+    """The group, extended by the forks whose branches meet in it (rule 2) and by what is between members (rule 3)."""
     out = _spanned(group, ancestors)
-    # Records of one place can meet only where the group is entered by two edges: inside it they are walked depth first.
+    # Records of one place can meet only if two edges enter the group: inside it they run depth first.
     for a, c in combinations([a for a, b in edges if b in out and a not in out], 2):
         shared = ancestors[a] & ancestors[c]
         out = out | {x for x in shared if not any(x != y and x in ancestors[y] for y in shared)}
@@ -140,7 +141,7 @@ def _closed(group: set[int], edges: list[tuple[int, int]], ancestors: list[set[i
 
 
 def _spanned(group: set[int], ancestors: list[set[int]]) -> set[int]:
-    """The group with what lies between its members."""
+    """The group, extended by what is between its members."""
     return {x for x in range(len(ancestors)) if ancestors[x] & group and any(x in ancestors[y] for y in group)}
 
 
@@ -159,7 +160,7 @@ def _merge_overlapping(sets: list[set[int]]) -> list[set[int]]:
 
 
 def _merge_cycles(groups: list[set[int]], edges: list[tuple[int, int]]) -> list[set[int]]:
-    """Groups that feed each other become one."""
+    """Merge groups that feed each other."""
     of = {i: n for n, g in enumerate(groups) for i in g}
     reach = [{n} for n in range(len(groups))]
     changed = True
@@ -178,7 +179,7 @@ def _merge_cycles(groups: list[set[int]], edges: list[tuple[int, int]]) -> list[
 
 
 def _in_order(groups: list[set[int]], edges: list[tuple[int, int]]) -> list[set[int]]:
-    """Topological order of the groups, ties by their first operator."""
+    """Order the groups topologically, ties by their first operator."""
     of = {i: n for n, g in enumerate(groups) for i in g}
     waiting = {n: {of[a] for a, b in edges if of[b] == n and of[a] != n} for n in range(len(groups))}
     order: list[set[int]] = []

@@ -1,9 +1,9 @@
 """The topology as a value: operators, the streams between their ports, and what follows from them.
 
-A graph is made by ``GraphBuilder`` (by hand) or by the DSL in ``penstock.topologies.dsl.builder``, which uses the same two
-verbs; both give the same ``Topology``. Building validates: names, ports, cycles, sinks and sources, stores that are
-declared twice in different ways, partition counts that cannot meet. Every failure is a ``TopologyError`` that names the
-operator and what to do.
+Build a graph with ``GraphBuilder`` or with the DSL in ``penstock.topologies.dsl.builder``, which uses the same two
+methods; both return the same ``Topology``. Building validates: names, ports, cycles, sinks and sources, stores with
+conflicting declarations, conflicting partition counts. Every failure is a ``TopologyError`` that names the operator and
+what to do.
 
 A sub-topology is what one task runs: operators connected by streams or by a shared store. Topics cut the graph, so that
 records cross from one sub-topology to another only through a repartition topic.
@@ -47,7 +47,8 @@ class Stream:
 
 @dataclasses.dataclass(frozen=True)
 class Subtopology:
-    """What one task runs. ``operators`` are in topological order; the order among equals is that of declaration."""
+    """The part of the graph that one task runs. ``operators`` are in topological order, ties in the order of
+    declaration."""
 
     number: int
     operators: tuple[str, ...]
@@ -66,7 +67,7 @@ class Topology:
     subtopologies: tuple[Subtopology, ...] = dataclasses.field(compare=False)
 
     def children(self, operator: str) -> list[tuple[int, str, int]]:
-        """``(out port, child, in port)`` in the order in which records visit them."""
+        """``(out port, child, in port)`` in the order in which records visit the children."""
         spec = self.operators[operator]
         return [
             (spec.out_ports.index(s.out.port), p.operator, self.operators[p.operator].in_ports.index(p.port))
@@ -76,7 +77,7 @@ class Topology:
         ]
 
     def source_topics(self, application_id: str) -> dict[str, tuple[int, str]]:
-        """Every topic that is read: name → (sub-topology, source operator)."""
+        """Every topic that the topology reads: name → (sub-topology, source operator)."""
         return {
             self.source(name).topic_name(application_id): (sub.number, name)
             for sub in self.subtopologies
@@ -101,7 +102,8 @@ class Topology:
         return tuple(s for sub in self.subtopologies for s in sub.stores)
 
     def describe(self, *, plan: bool = False) -> str:
-        """The graph as text. ``plan``: in place of it, how each operator runs, on columns or on rows, and why."""
+        """Describe the graph as text. ``plan``: instead describe how each operator runs, on columns or on rows, and
+        why."""
         from penstock.topologies.graph.describe import as_text, plan_as_text
 
         return plan_as_text(self) if plan else as_text(self)
@@ -122,7 +124,7 @@ class GraphBuilder:
         self._streams: list[Stream] = []
 
     def add_operator(self, name: str, op: OperatorSpec) -> str:
-        """Add an operator under a name of its own; returns the name."""
+        """Add an operator under a unique name; returns the name."""
         _checked(name, "operator")
         if name in self._operators:
             raise TopologyError(f"two operators are named {name!r}; give one of them another name")
@@ -130,13 +132,13 @@ class GraphBuilder:
         return name
 
     def replace_operator(self, name: str, op: OperatorSpec) -> None:
-        """Put another operator of equal ports in the place of one: what stands behind it asks for more of it."""
+        """Replace an operator by one with equal ports, because a later operator requires more of it."""
         before = self._operators[name]
         assert (before.in_ports, before.out_ports) == (op.in_ports, op.out_ports), name
         self._operators[name] = op
 
     def replace_store(self, before: StoreSpec, after: StoreSpec) -> None:
-        """Declare a store otherwise in all operators that declare it."""
+        """Replace a store's spec in all operators that declare it."""
         for name, op in self._operators.items():
             if before in op.stores:
                 stores = tuple(after if s == before else s for s in op.stores)
@@ -151,11 +153,11 @@ class GraphBuilder:
         return [name for name, op in self._operators.items() if any(s.name == store for s in op.stores)]
 
     def feeders(self, name: str) -> list[str]:
-        """The operators that hand records to one, without those behind a topic."""
+        """The operators that feed one directly, not through a topic."""
         return [s.out.operator for s in self._streams for p in s.ins if p.operator == name]
 
     def upstream(self, name: str) -> set[str]:
-        """The operator and all whose records reach it without a topic between."""
+        """The operator and all operators whose records reach it without a topic between."""
         found = {name}
         before: set[str] = set()
         while found != before:
@@ -164,13 +166,13 @@ class GraphBuilder:
         return found
 
     def add_stream(self, name: str, out: str, *ins: str) -> str:
-        """Connect an out port to in ports, each as ``operator.port`` or, where there is only one, ``operator``."""
+        """Connect an out port to in ports, each as ``operator.port`` or, if there is only one, ``operator``."""
         _checked(name, "stream")
         if any(s.name == name for s in self._streams):
             raise TopologyError(f"two streams are named {name!r}; give one of them another name")
         source = self._port(out, outgoing=True)
         if not ins:
-            raise TopologyError(f"stream {name!r} goes nowhere; name at least one in port")
+            raise TopologyError(f"stream {name!r} has no destination; name at least one in port")
         self._streams.append(Stream(name, source, tuple(self._port(i, outgoing=False) for i in ins)))
         return name
 
@@ -179,7 +181,9 @@ class GraphBuilder:
         if operator not in self._operators:
             operator, _, port = text.rpartition(".")
         if operator not in self._operators:
-            raise TopologyError(f"no operator is named {text!r}; there are: {', '.join(self._operators) or 'none'}")
+            raise TopologyError(
+                f"no operator is named {text!r}; the operators are: {', '.join(self._operators) or 'none'}"
+            )
         spec = self._operators[operator]
         ports = spec.out_ports if outgoing else spec.in_ports
         which = "out" if outgoing else "in"
@@ -206,7 +210,7 @@ class GraphBuilder:
         return made
 
     def _links(self) -> list[tuple[str, str]]:
-        """Which operator hands records to which, through repartition topics too."""
+        """The pairs of operators of which the first feeds the second, also through repartition topics."""
         links = [(s.out.operator, p.operator) for s in self._streams for p in s.ins]
         readers = {o.topic: n for n, o in self._operators.items() if isinstance(o, SourceSpec) and o.internal}
         for name, spec in self._operators.items():
@@ -287,8 +291,8 @@ class GraphBuilder:
             for spec in self._operators[name].stores:
                 if stores.setdefault(spec.name, spec) != spec:
                     raise TopologyError(
-                        f"store {spec.name!r} is declared by {name!r} otherwise than before; "
-                        "operators that share a store must declare the same StoreSpec"
+                        f"store {spec.name!r} is declared differently by {name!r} than "
+                        "before; operators that share a store must declare the same StoreSpec"
                     )
                 if not _NAME.fullmatch(spec.name):
                     raise TopologyError(f"store name {spec.name!r}: use letters, digits, '.', '_' and '-' only")
@@ -301,7 +305,7 @@ class GraphBuilder:
         )
 
     def _check_partitions(self, sub: Subtopology) -> None:
-        """Repartition topics of one sub-topology that name their own counts must name the same one."""
+        """Check that repartition topics of one sub-topology that set a partition count set the same one."""
         counts = {
             n: s.partitions
             for n in sub.sources
@@ -311,20 +315,21 @@ class GraphBuilder:
             listed = ", ".join(f"{n}={c}" for n, c in counts.items())
             raise TopologyError(
                 f"these repartition topics are joined in one sub-topology but name different partition counts: {listed}; "
-                "give them the same number, or none to take that of the other inputs"
+                "give them the same number, or none to use that of the other inputs"
             )
 
     def _check_questions(self, sub: Subtopology) -> None:
-        """What leaves per commit depends on when commits happen, so that a replay could not tell which answer was whose."""
+        """Refuse external calls on output that is emitted per commit: it depends on when commits happen, so a replay
+        could not match the journaled answers to records."""
         held: dict[str, str] = {}
         for name in sub.operators:
             if self._operators[name].emission == "per_commit":
                 held[name] = name
             if name in held and self._operators[name].asks:
                 raise TopologyError(
-                    f"operator {name!r} asks about what {held[name]!r} emits per commit, and a replay, which commits at "
-                    "other times, could not give the journaled answers to the same records; let it emit every update, or "
-                    "send its results through repartition() first"
+                    f"operator {name!r} makes external calls on what {held[name]!r} emits per commit; a replay commits "
+                    "at other times, so it could not match the journaled answers to the records; let it emit every "
+                    "update, or send its results through repartition() first"
                 )
             if name in held:
                 held.update((p.operator, held[name]) for s in self._streams if s.out.operator == name for p in s.ins)

@@ -1,1 +1,1 @@
-"""What every operator is written against: the operator interface, batches, edges, watermarks."""
+"""The interface for operators: batches, columns, edges, watermarks."""

@@ -1,20 +1,20 @@
 """A batch: a run of records in task order, as parallel columns.
 
 ``order`` says where each record stands in the task: ``place * stride + slot``, ascending, where ``place`` counts the
-input records of the task's batch, ``stride`` is the plan's number of nodes + 1, and ``slot`` is 0 for what an input
-record caused and 1 + the node's index for what that node's timers fired right after it. Records caused by the same
-input record on one edge share their order and stand in the order in which they were emitted. Because branches that
-meet again run record by record (see ``penstock.topologies.graph.lockstep_plan``), these integers order any two records
-that an operator can have to compare: they stand for the full depth-first path at the price of an int.
+input records of the task's batch, ``stride`` is the plan's number of nodes + 1, and ``slot`` is 0 for records that an
+input record caused, and 1 + the node's index for records that the node's timers emitted right after it. Records that
+the same input record caused on one edge share their order and stay in the order of emission. Branches that meet again
+run record by record (see ``penstock.topologies.graph.lockstep_plan``), so these integers order any two records that an
+operator may have to compare: an int replaces the full depth-first path.
 
-``olds`` is there on edges that carry upserts with their old value (``None``: no such column).
+``olds`` is set on edges that carry upserts with their old values (``None``: no such column).
 
 A ``Batch`` holds lists. A ``ColumnBatch`` holds keys or values as columns
-(``penstock.topologies.operator_api.columns``), timestamps and order as arrays; whoever asks it for ``keys``,
-``values``, ``timestamps`` or ``order`` gets a list, made at the first time and kept, so that a row operator works on
-any batch. One that can work on whole columns asks for those (``key_column``, ``value_column``, ``times``, ``orders``)
-and does without the lists. Two classes, because batches of one record, of which lockstep groups make one per record,
-must cost no more than their lists.
+(``penstock.topologies.operator_api.columns``), timestamps and order as arrays. Its ``keys``, ``values``, ``timestamps``
+and ``order`` are lists, made at the first use and kept, so that a row operator works on any batch. An operator that
+works on whole columns uses ``key_column``, ``value_column``, ``times`` and ``orders``, and needs no lists. There are
+two classes because batches of one record, of which lockstep groups make one per record, must cost no more than their
+lists.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from penstock.topologies.operator_api.columns import Column, Ints, Mask, Places,
 
 @dataclasses.dataclass(slots=True)
 class Batch:
-    """Parallel columns of equal length. Operators own the lists they are given only for the length of the call and
-    never change them: a branch beside them reads the same lists."""
+    """Parallel columns of equal length. Operators may use the lists only during the call, and never change them: other
+    branches read the same lists."""
 
     keys: list[Any]
     values: list[Any]
@@ -47,12 +47,12 @@ class Batch:
 
     @property
     def key_column(self) -> Column | None:
-        """The keys as a column, where they came as one."""
+        """The keys as a column, if they came as one."""
         return None
 
     @property
     def value_column(self) -> Column | None:
-        """The values as a column, where they came as one."""
+        """The values as a column, if they came as one."""
         return None
 
     @property
@@ -66,7 +66,7 @@ class Batch:
         return np.array(self.order, np.int64)
 
     def where(self, mask: Sequence[Any] | Mask) -> Batch:
-        """The records whose mask is true."""
+        """The records where the mask is true."""
         if isinstance(mask, np.ndarray):
             mask = mask.tolist()
         return Batch(
@@ -105,7 +105,7 @@ class Batch:
         )
 
     def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
-        """The same records with other keys or values (and no old values, which belonged to the former ones)."""
+        """The records with other keys or values, and without old values, which belonged to the former ones."""
         if isinstance(keys, Column) or isinstance(values, Column):
             return ColumnBatch(
                 self.keys if keys is None else keys,
@@ -123,7 +123,7 @@ class Batch:
         )
 
     def listed(self) -> Batch:
-        """The same records as lists alone."""
+        """The records as lists only."""
         return self
 
     def record(self, index: int) -> Record:
@@ -240,7 +240,7 @@ class ColumnBatch(Batch):
         )
 
     def replace(self, *, keys: list[Any] | Column | None = None, values: list[Any] | Column | None = None) -> Batch:
-        """The same. What is left a list on both sides is a batch of lists."""
+        """As ``Batch.replace``. If keys and values are both lists, the result is a ``Batch``."""
         if keys is None:
             keys = self.keys if self._key_column is None else self._key_column
         if values is None:
@@ -254,7 +254,7 @@ class ColumnBatch(Batch):
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
-    """The batches one after the other; the caller knows that this is their order."""
+    """Concatenate the batches; the caller ensures that this is their order."""
     if len(batches) == 1:
         return batches[0]
     headers: list[Headers] | None = None

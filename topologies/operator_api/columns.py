@@ -1,15 +1,15 @@
-"""Columns: what a batch holds instead of lists where a reader or an operator made it so.
+"""Columns, which a batch holds instead of lists if a reader or an operator made them.
 
-A column is an immutable run of values of which most never become Python objects. Four kinds are enough:
+A column is an immutable sequence of values, most of which never become Python objects. There are four kinds:
 
-* ``BytesColumn``: byte strings in one buffer, as a reader took them out of the log.
-* ``CodedColumn``: dictionary-encoded: small integers that point into the distinct values, which are Python objects. What
-  depends on one column alone (a predicate, a look-up in a table, a serde) is worked out once per distinct value, by the
-  very function that would have met every row, and spread by the codes: so it cannot differ from the row path.
+* ``BytesColumn``: byte strings in one buffer, as read from the log.
+* ``CodedColumn``: dictionary-encoded: small integers that point into the distinct values, which are Python objects.
+  What depends on one column only (a predicate, a table lookup, a serde) is computed once per distinct value, by the
+  same function that the row path calls, and spread by the codes: so it cannot differ from the row path.
 * ``NumberColumn``: integers (64 bits, signed), floats or booleans as an array.
-* ``StructColumn``: records as one column per field; only the fields that somebody asks for are there.
+* ``StructColumn``: records as one column per field, with only the fields that some operator needs.
 
-``to_list()`` gives what the row path would have held: equal values of equal types. Indices and masks are numpy arrays.
+``to_list()`` returns what the row path would hold: equal values of equal types. Indices and masks are numpy arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 
 class Column:
-    """A run of values. Subclasses own their arrays and never change them."""
+    """A sequence of values. Subclasses own their arrays and never change them."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Column:
         raise AssertionError(f"{type(self).__name__} cannot be listed")
 
     def take(self, places: Places) -> Column:
-        """The values at these places, which may repeat."""
+        """The values at these indices, which may repeat."""
         raise AssertionError(f"{type(self).__name__} cannot be taken from")
 
     def slice(self, start: int, stop: int) -> Column:
@@ -82,7 +82,7 @@ class BytesColumn(Column):
         return cls(data, np.frombuffer(offsets, np.int64), flags)
 
     def raw(self) -> tuple[bytes | bytearray | memoryview, Ints, NDArray[np.uint8] | None]:
-        """Data, offsets and nulls, as the compiled part takes them."""
+        """Data, offsets and nulls, in the format of the compiled part."""
         nulls = None if self.nulls is None else np.ascontiguousarray(self.nulls).view(np.uint8)
         return self.data, np.ascontiguousarray(self.offsets), nulls
 
@@ -106,7 +106,7 @@ class BytesColumn(Column):
         lengths = self.offsets[1:][places] - starts
         offsets = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        # place of each output byte in the input: its value's start there plus how far into the value it stands
+        # index of each output byte in the input: the start of its value plus the offset within the value
         at = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
         data = np.frombuffer(self.data, np.uint8)[at].tobytes()
         return BytesColumn(data, offsets, None if self.nulls is None else self.nulls[places])
@@ -131,7 +131,7 @@ class CodedColumn(Column):
     @classmethod
     def of(cls, values: Sequence[Any]) -> CodedColumn:
         """A column of these values, ``None``, strings, bytes or numbers, coded in the order of their first appearance.
-        Values that are equal and yet not the same (1, True, 1.0; 0.0, -0.0) are kept apart."""
+        Values that compare equal but differ (1, True, 1.0; 0.0, -0.0) are kept apart."""
         seen: dict[tuple[type, Any, bool], int] = {}
         codes = [seen.setdefault((type(v), v, not v and _is_minus_zero(v)), len(seen)) for v in values]
         return cls(np.array(codes, np.int32), [v for _, v, _ in seen])
@@ -146,11 +146,11 @@ class CodedColumn(Column):
         return CodedColumn(self.codes[start:stop], self.values)
 
     def map(self, fn: Callable[[Any], Any]) -> CodedColumn:
-        """``fn`` of each value, worked out once per distinct one, used or not. What it raises is raised here."""
+        """Map ``fn`` over the values, once per distinct value, used or not. Raises what ``fn`` raises."""
         return CodedColumn(self.codes, list(map(fn, self.values)))
 
     def compact(self) -> CodedColumn:
-        """The same with only the values that are used, in the order of their first appearance."""
+        """The column with only the used values, in the order of their first appearance."""
         used, first, codes = np.unique(self.codes, return_index=True, return_inverse=True)
         by_appearance = np.argsort(first, kind="stable")
         rank = np.empty(len(used), np.int32)
@@ -185,8 +185,8 @@ class NumberColumn(Column):
 
 
 class StructColumn(Column):
-    """Records by field. ``build(*values)`` makes one record of its fields' values, in the order of ``fields``. ``nulls``:
-    the record itself is ``None``; its fields then hold ``None``."""
+    """Records by field. ``build(*values)`` makes one record from its fields' values, in the order of ``fields``.
+    ``nulls``: the record itself is ``None``; its fields then hold ``None``."""
 
     __slots__ = ("build", "fields", "nulls")
 
@@ -215,7 +215,7 @@ class StructColumn(Column):
 
 
 def joined(columns: Sequence[Column]) -> Column | None:
-    """The columns one after the other, where they are of one kind that can be put together; else ``None``."""
+    """Concatenate the columns; ``None`` if their kinds differ or cannot be concatenated."""
     first = columns[0]
     if len(columns) == 1:
         return first

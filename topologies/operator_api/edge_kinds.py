@@ -1,11 +1,11 @@
-"""What an edge of the graph carries: inserts, upserts, or retractions too.
+"""The kinds of edges: what an edge of the graph carries.
 
-* ``insert``: every record is a fact of its own.
+* ``insert``: every record is an independent fact.
 * ``upsert``: a record replaces the former one of its key; null deletes.
-* ``retract``: records may take back former ones: a retraction is a record with the header ``RETRACTION``.
+* ``retract``: records may retract former ones: a retraction is a record with the header ``RETRACTION``.
 
-Each operator says what it emits, or that it passes on what it is given, and what it accepts. Building a topology carries
-the kinds from the sources down and refuses an operator that is given what it cannot take.
+Each operator declares what it accepts, and what it emits or that it passes its input's kind on. Building a topology
+propagates the kinds from the sources and refuses an operator that gets a kind it does not accept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_RETRACTIONS: frozenset[EdgeKind] = frozenset({"insert", "upsert"})
 _RANK: tuple[EdgeKind, ...] = ("insert", "upsert", "retract")
 
 RETRACTION = ("penstock.retract", b"1")
-"""The header of a record that takes back the former one of equal key and value."""
+"""The header of a record that retracts the former one of equal key and value."""
 
 _NAMES = {"insert": "inserts", "upsert": "upserts", "retract": "retractions"}
 _REMEDY = {
@@ -38,17 +38,17 @@ _REMEDY = {
 
 
 def is_retraction(headers: Headers) -> bool:
-    """Whether a record with these headers takes back a former one."""
+    """Whether a record with these headers is a retraction."""
     return RETRACTION in headers
 
 
 def edge_kinds(operators: Mapping[str, OperatorSpec], edges: Sequence[tuple[str, str]]) -> dict[str, EdgeKind]:
-    """What leaves each operator. ``edges``: pairs of operators, those through repartition topics too. Raises
-    ``TopologyError`` where an operator is given what it cannot take."""
+    """The kind that each operator emits. ``edges``: pairs of operators, including those through repartition topics.
+    Raises ``TopologyError`` if an operator gets a kind that it does not accept."""
     given: dict[str, list[str]] = {name: [a for a, b in edges if b == name] for name in operators}
     kinds: dict[str, EdgeKind] = dict.fromkeys(operators, "insert")
     while True:
-        # feedback through a topic makes a cycle: kinds only ever rise, so this ends
+        # feedback through a topic makes a cycle; kinds only rise, so the loop ends
         risen: dict[str, EdgeKind] = {
             name: max((kinds[a] for a in given[name]), key=_RANK.index, default="insert")
             if spec.emits == "same"

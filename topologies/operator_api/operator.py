@@ -4,14 +4,14 @@ An ``OperatorSpec`` is a value in the graph: its ports, stores and properties. `
 one task. The engine calls it in one thread:
 
 * ``process(port, batch)`` for every run of records on an input port, in task order. A run may have any length from 1 to
-  the whole batch; the answer must not depend on where runs are cut.
+  the whole batch; the result must not depend on where runs are cut.
 * ``advance(place)`` and, after the last run of a task batch, ``end_batch()``, for operators with event-time timers
   (``uses_stream_time``, ``uses_watermark``).
 * ``flush()`` right before a commit, for operators that emit per commit.
-* ``prefetch(port, batch)`` may come before ``process`` for records that will be given later, to load their state at once.
+* ``prefetch(port, batch)`` may come before ``process``, with records that follow later, to load their state in one go.
 
 Operators emit by ``ctx.emit(batch, port)``, in task order. They reach state, time, counters and policies only through
-``ctx``: no clock, randomness, file or client. State that is not in a store does not survive a restart, except
+``ctx``, and use no clock, randomness, file or client. State that is not in a store does not survive a restart, except
 ``stream_time_ms`` and ``input_times_ms``, which are committed with the offsets.
 """
 
@@ -43,8 +43,8 @@ NO_TIME = -1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalCall:
-    """What an operator asks of the world outside, row by row: ``fn(*row)``, plain or ``async``.
-    ``serde`` writes the answers to the journal. At most ``concurrency`` are asked at a time, each for ``timeout_s``."""
+    """An external call that an operator makes per row: ``fn(*row)``, plain or ``async``. ``serde`` writes the answers
+    to the journal. At most ``concurrency`` calls run at a time, each for at most ``timeout_s``."""
 
     fn: Callable[..., Any]
     serde: Serde[Any]
@@ -53,18 +53,18 @@ class ExternalCall:
 
 
 class CallResult(NamedTuple):
-    """The answer to one row's question, or why there is none."""
+    """The answer to one row's call, or the error."""
 
     value: Any
     error: str | None = None
 
 
 class BatchTimes(Protocol):
-    """Stream time of the task, by place of the batch that is being run."""
+    """Event time of the task, by place in the batch that is being run."""
 
     @property
     def stride(self) -> int:
-        """What a place is multiplied by in ``Batch.order``."""
+        """The factor of a place in ``Batch.order``."""
 
     @property
     def before_ms(self) -> int:
@@ -72,8 +72,8 @@ class BatchTimes(Protocol):
 
     @property
     def by_place_ms(self) -> list[int]:
-        """Stream time after each input record of the batch, filtered ones included. Filled only for plans in which some
-        operator says ``uses_stream_time`` or ``uses_watermark``."""
+        """Stream time after each input record of the batch, filtered ones included. Filled only if some operator of the
+        plan has ``uses_stream_time`` or ``uses_watermark``."""
 
     @property
     def watermark_before_ms(self) -> int:
@@ -82,13 +82,13 @@ class BatchTimes(Protocol):
 
     @property
     def watermark_by_place_ms(self) -> list[int]:
-        """The watermark after each input record of the batch. Filled only for plans in which some operator says
+        """The watermark after each input record of the batch. Filled only if some operator of the plan has
         ``uses_watermark``."""
 
     @property
     def idle_by_place(self) -> list[bool]:
-        """Whether all sources that have a watermark strategy were idle after each input record of the batch. Empty where
-        none has one."""
+        """Whether all sources that have a watermark strategy were idle after each input record of the batch. Empty if
+        none has a strategy."""
 
     @property
     def wall_ms(self) -> int:
@@ -96,43 +96,44 @@ class BatchTimes(Protocol):
 
 
 class OperatorContext(Protocol):
-    """What an operator may reach."""
+    """The context of an operator: everything it may reach."""
 
     name: str
     index: int
     task: TaskId
     has_consumers: bool
-    """Whether anything takes what the operator emits; if not, it need not make it."""
+    """Whether any consumer takes what the operator emits; if not, the operator need not produce it."""
     needs: RequiredColumns | None
-    """Of a source: what is needed of its records; ``None``: it gives them as lists."""
+    """For a source: what is needed of its records; ``None``: it emits them as lists."""
 
     @property
     def time(self) -> BatchTimes:
         """The task's stream time."""
 
     def emit(self, batch: Batch, port: int = 0) -> None:
-        """Hand records on, in task order; empty batches are fine."""
+        """Emit records, in task order; empty batches are allowed."""
 
     def state(self, store: str) -> KeyValueStoreView:
         """One of the operator's declared stores."""
 
     def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
-        """A user function raised on this row: raises ``ProcessingError`` under the policy ``fail``, or when the work
-        cannot be skipped record by record; returns when the record is to be skipped (already counted, or sent to the
-        dead letter topic)."""
+        """Report that a user function raised on this row. Raises ``ProcessingError`` under the policy ``fail``, and if
+        the work cannot be skipped record by record. Returns if the record is to be skipped; then it is already counted
+        or sent to the dead letter topic."""
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``."""
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter of the user's."""
+        """Add to a user counter."""
 
     def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """Answers from outside, one per row, journaled; on replay those of the journal. The spec must say ``asks``."""
+        """Make the external call for each row. Returns one answer per row and journals them; on replay returns those of
+        the journal. The spec must set ``asks``."""
 
     def origin(self, order: int) -> tuple[str, int, int] | None:
-        """Topic, partition and offset of the input record behind a place of the order; ``None`` for what the clock or a
-        commit caused."""
+        """Topic, partition and offset of the input record at a place of the order; ``None`` if the clock or a commit
+        caused it."""
 
     def request_commit(self) -> None:
         """Ask for a commit right after this batch."""
@@ -142,17 +143,18 @@ class OperatorContext(Protocol):
 
 
 class Operator:
-    """The running form of an operator in one task. Subclasses override what they need."""
+    """An operator that runs in one task. Subclasses override what they need."""
 
     stream_time_ms: int = NO_TIME
     input_times_ms: dict[str, int] | None = None
-    """Of an operator with a stream time per in port: those, by port; committed as ``stream_time_ms`` is."""
+    """For an operator with a stream time per in port: these, by port; committed like ``stream_time_ms``."""
 
     def __init__(self, ctx: OperatorContext) -> None:
         self.ctx = ctx
 
     def resumed(self) -> None:
-        """Called once, before anything else: ``stream_time_ms`` and ``input_times_ms`` are those of the last commit now."""
+        """Called once, before anything else; ``stream_time_ms`` and ``input_times_ms`` then have the values of the last
+        commit."""
 
     def process(self, port: int, batch: Batch) -> None:
         """Handle a run of records of one input port, one by one. This form is the reference."""
@@ -165,7 +167,7 @@ class Operator:
         return batch
 
     def prefetch(self, port: int, batch: Batch) -> None:
-        """Load the state of records that will come."""
+        """Load the state of records that will follow."""
 
     def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
         """Load it for ``process_columns``. ``False``: nothing was done, ``prefetch`` must do it."""
@@ -175,13 +177,13 @@ class Operator:
         """Fire the event-time timers that the records before ``place`` made due."""
 
     def end_batch(self) -> None:
-        """The task's batch is over; places start at 0 again."""
+        """The task's batch ends; places start at 0 again."""
 
     def flush(self) -> None:
-        """A commit is about to be made: emit what is held for it."""
+        """A commit follows: emit what was held for it."""
 
     def wall_intervals_ms(self) -> list[int]:
-        """The intervals of its wall-clock timers; the task calls ``punctuate`` when a multiple of one was passed."""
+        """The intervals of its wall-clock timers; the task calls ``punctuate`` when it passes a multiple of one."""
         return []
 
     def next_wall_ms(self) -> int | None:
@@ -189,19 +191,19 @@ class Operator:
         return None
 
     def punctuate(self, now_ms: int, before_ms: int) -> None:
-        """The clock has gone from ``before_ms`` (the reading of the call before) to ``now_ms``; both are journaled."""
+        """The clock went from ``before_ms`` (the reading of the previous call) to ``now_ms``; both are journaled."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OperatorSpec:
-    """What an operator is, as a value.
+    """The specification of an operator, a value in the graph.
 
     ``in_ports`` and ``out_ports`` name its ports. ``stores`` are the stores it reads or writes: operators that name the
     same store share it. ``uses_stream_time``, ``uses_watermark`` and ``uses_wall_time``: it has timers of that time, or
-    asks what time it is. ``reads_wall_time``: records are stamped with it: the clock is read, and journaled, before
-    records are taken. ``asks``: it asks the world outside. ``order_sensitive``: its answer depends on the order of
-    records with different keys. ``emission``: see ``describe``; ``None`` for the stateless. ``sends_olds``: its output
-    has the column ``olds``. ``emits`` and ``accepts``: see ``penstock.topologies.operator_api.edge_kinds``.
+    reads it. ``reads_wall_time``: it stamps records with wall-clock time: the clock is read, and journaled, before
+    records are taken. ``asks``: it makes external calls. ``order_sensitive``: its result depends on the order of
+    records with different keys. ``emission``: see ``describe``; ``None`` for stateless operators. ``sends_olds``: its
+    output has the column ``olds``. ``emits`` and ``accepts``: see ``penstock.topologies.operator_api.edge_kinds``.
     """
 
     in_ports: tuple[str, ...] = ("in",)
@@ -225,26 +227,26 @@ class OperatorSpec:
 
     @property
     def timed(self) -> bool:
-        """Whether event time moves it between records."""
+        """Whether event time triggers it between records."""
         return self.uses_stream_time or self.uses_watermark
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What it shares with others: operators that name the same resource run in lockstep."""
+        """The resources it shares with others: operators that name the same resource run in lockstep."""
         return tuple(f"store:{s.name}" for s in self.stores)
 
     def touches(self, port: int) -> tuple[str, ...]:
-        """Which of its resources records of an in port touch."""
+        """The resources that records of an in port touch."""
         return self.resources
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        """How it takes the records of an in port (a source: those of its topic), when ``out`` is needed of what leaves
-        each of its out ports. By default: whole rows, one by one."""
-        return InputMode(ALL_AS_ROWS, "it has no form for columns")
+        """How it takes the records of an in port (a source: those of its topic), if ``out`` is required of its out
+        ports. By default: whole rows, one by one."""
+        return InputMode(ALL_AS_ROWS, "it does not support columns")
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
-        """Why records that come to an in port in this form are taken one by one, where ``input_mode`` says columns;
-        ``None``: they are not."""
+        """Why records that arrive at an in port in this layout are taken one by one although ``input_mode`` says
+        columns; ``None``: they are taken as columns."""
         own = self.input_mode(port, [NO_COLUMNS] * max(len(self.out_ports), 1)).needs
         if own.key and not given.keys:
             return "keys come as lists"
@@ -255,14 +257,14 @@ class OperatorSpec:
         return None if given.keys or given.values else "records come as lists"
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
-        """The form of what leaves an out port, when records come to every in port in this form and are taken so. By
-        default: lists."""
+        """The layout of an out port if records arrive at every in port in this layout and are taken so. By default:
+        lists."""
         return ROW_LAYOUT
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form for one task."""
-        raise AssertionError(f"{self.kind} has no running form")
+        """Build the operator of one task."""
+        raise AssertionError(f"{self.kind} has no operator")
 
     def details(self) -> dict[str, Any]:
-        """What ``describe`` prints beside the name."""
+        """The text that ``describe`` prints after the name."""
         return {}

@@ -1,4 +1,4 @@
-"""What a pane is among the panes of its window: carried in a header of each record that triggers emit."""
+"""The place of a pane among the panes of its window, in a header of each record that triggers emit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Timing = Literal["EARLY", "ON_TIME", "LATE"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PaneInfo:
-    """``timing``: before the watermark passed the window's end, when it did, or after. ``index``: how many panes the
-    window emitted before; ``nonspeculative_index``: the same without early ones, -1 for those. ``is_last``: none
-    follows, which is not always known: a later pane may never come although it is false. A window that was made by
-    merging counts anew."""
+    """``timing``: before the watermark passed the window's end, when it passed, or after. ``index``: how many panes the
+    window emitted before; ``nonspeculative_index``: the same without early panes, -1 for an early one. ``is_last``: no
+    pane follows. It may be false for the last pane, since that is not always known. A window that results from merging
+    starts counting from 0."""
 
     is_first: bool
     is_last: bool
@@ -37,20 +37,20 @@ def encode(pane: PaneInfo) -> bytes:
 
 
 def decode(data: bytes) -> PaneInfo:
-    """What ``encode`` wrote. Raises ``SerdeError`` for anything else."""
+    """Decode what ``encode`` wrote. Raises ``SerdeError`` for anything else."""
     try:
         timing, first, last, index, nonspeculative = data.decode().split(";")
         if timing not in get_args(Timing) or not {first, last} <= {"0", "1"}:
-            raise ValueError("no such timing or flag")
+            raise ValueError("unknown timing or flag")
         return PaneInfo(first == "1", last == "1", cast(Timing, timing), int(index), int(nonspeculative))
     except ValueError as exc:
         raise SerdeError(
-            f"header {HEADER} holds {data!r:.100}, which is no pane ({exc}); something else wrote it: rename that header"
+            f"header {HEADER} holds {data!r:.100}, which is not a pane ({exc}); something else wrote it: rename that header"
         ) from exc
 
 
 def pane_of(headers: Headers) -> PaneInfo | None:
-    """The pane that a record with these headers is, or ``None`` when it was not emitted by a trigger."""
+    """The pane of a record with these headers, or ``None`` if a trigger did not emit it."""
     for name, value in headers:
         if name == HEADER and value is not None:
             return decode(value)

@@ -1,7 +1,7 @@
-"""Randomness and ids that a replay gives again: drawn from the place of the input record, not from the machine.
+"""Randomness and ids that a replay repeats: derived from the position of the input record, not from the machine.
 
-The same input record meets the same draws in the same operator, whatever the batch, the runner or the restarts, and
-different records meet independent ones. Not for secrets: whoever knows the log can compute them.
+The same input record gets the same draws in the same operator, for any batch size, runner or restart; different records
+get independent draws. Not for secrets: anyone who knows the log can compute them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class Draws:
         self._count = 0
 
     def at(self, *place: Any) -> None:
-        """Begin with another place; the same one again goes on where it was."""
+        """Start at another place; the current place continues its sequence."""
         seed = repr(place).encode()
         if seed != self._seed:
             self._seed, self._count = seed, 0
 
     def bits(self, count: int = 64) -> int:
-        """An integer of so many random bits, at most 256."""
+        """An integer of ``bits`` random bits, at most 256."""
         data = blake2b(self._seed, digest_size=32, salt=self._count.to_bytes(16, "big")).digest()
         self._count += 1
         return int.from_bytes(data, "big") >> (256 - count)
 
     def random(self) -> float:
-        """A float of [0, 1)."""
+        """A float in [0, 1)."""
         return self.bits(53) / _53
 
     def integer(self, below: int) -> int:
-        """An integer of [0, below), all equally likely."""
+        """An integer in [0, below), all equally likely."""
         if below < 1:
-            raise ValueError(f"integer(below={below}): there is none; give 1 or more")
+            raise ValueError(f"integer(below={below}) has no values; give 1 or more")
         width = below.bit_length()
         while (drawn := self.bits(width)) >= below:
             pass
@@ -51,13 +51,13 @@ class Draws:
         return of[self.integer(len(of))]
 
     def shuffle(self, items: MutableSequence[Any]) -> None:
-        """Put into random order, in place."""
+        """Shuffle in place."""
         for i in range(len(items) - 1, 0, -1):
             j = self.integer(i + 1)
             items[i], items[j] = items[j], items[i]
 
     def id(self) -> str:
-        """A UUID (version 8: made by a rule of one's own) as text."""
+        """A UUID (version 8: custom) as text."""
         value = self.bits(128)
         value = (value & ~(0xF << 76)) | (8 << 76)
         value = (value & ~(0x3 << 62)) | (2 << 62)

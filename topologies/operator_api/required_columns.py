@@ -1,12 +1,12 @@
-"""What operators need of the records that they are given, and how they take them: by rows or by columns.
+"""Required columns and input modes: what operators need of their input records, and whether they take rows or columns.
 
-A planner asks backwards, from the sinks to the sources (``penstock.topologies.graph.column_plan``): each operator says
-what it needs of an in port when so much is needed of what leaves it. So a source learns which fields of a value
-anybody reads. Then it asks forwards in which form records come: who is given lists works row by row, whatever it could
-have done.
+A planner asks backwards, from the sinks to the sources (``penstock.topologies.graph.column_plan``): given what is
+required of its output, each operator says what it requires of an in port. So a source learns which fields of a value
+are read at all. Then the planner asks forwards in which layout records arrive: an operator that gets lists works row by
+row, even if it supports columns.
 
-Timestamps, order and headers are always there. What is not needed is not made in advance, but stays to be had: needs decide
-what a batch costs, never what is in it.
+Timestamps, order and headers are always there. Other columns are not built in advance, but stay available: requirements
+decide what a batch costs, never what is in it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class RequiredColumns:
-    """What is needed of the records of an edge. ``key``: their keys. ``fields``: these fields of their values, as columns.
-    ``value``: the values themselves, of some of the records or all; ``listed``: of all of them, as Python objects, at once.
-    Whether a value is null is always known."""
+    """What is required of the records of an edge. ``key``: their keys. ``fields``: these fields of their values, as
+    columns. ``value``: the values themselves, of some of the records or all; ``listed``: of all of them, as Python
+    objects, at once. Whether a value is null is always known."""
 
     key: bool = False
     fields: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class RequiredColumns:
         )
 
     def later(self) -> RequiredColumns:
-        """The same of fewer records: nothing needs to be made of all of them at once."""
+        """The requirements if fewer records follow: nothing has to be built for all of them at once."""
         return dataclasses.replace(self, listed=False)
 
 
@@ -45,7 +45,7 @@ ALL_AS_ROWS = RequiredColumns(key=True, value=True, listed=True)
 
 
 def union_of(needs: Iterable[RequiredColumns]) -> RequiredColumns:
-    """What any of them says."""
+    """The union of the requirements."""
     out = NO_COLUMNS
     for one in needs:
         out |= one
@@ -54,9 +54,9 @@ def union_of(needs: Iterable[RequiredColumns]) -> RequiredColumns:
 
 @dataclasses.dataclass(frozen=True)
 class EdgeLayout:
-    """How the records of an edge come, in batches that are large enough: ``keys`` and ``values`` as columns, else as lists.
-    ``texts``: the column of values still has the log's bytes. ``fields``: it has no other columns of fields than these;
-    ``None``: it has those of all."""
+    """The layout of an edge's records in batches that are large enough: ``keys`` and ``values`` as columns, else as
+    lists. ``texts``: the column of values still holds the log's bytes. ``fields``: it has columns only for these
+    fields; ``None``: for all."""
 
     keys: bool = False
     values: bool = False
@@ -76,8 +76,8 @@ COLUMN_LAYOUT = EdgeLayout(keys=True, values=True, texts=True)
 
 @dataclasses.dataclass(frozen=True)
 class InputMode:
-    """How an operator takes the records of an in port. ``rows``: why it takes them one by one, in plain words; ``None``:
-    it takes them as columns (of a batch that has them and is large enough)."""
+    """How an operator takes the records of an in port. ``rows``: the reason for taking them one by one, as text;
+    ``None``: it takes columns (from a batch that has them and is large enough)."""
 
     needs: RequiredColumns
     rows: str | None = None

@@ -1,9 +1,9 @@
-"""Watermarks: how far event time has come, as a source says it.
+"""Watermark strategies: how a source reports the progress of event time.
 
 A watermark of T says that no more records with timestamps up to T are expected. A source of a topology may have a
-strategy; a task's watermark is the lowest of its sources' (idle ones left out), and travels through repartition topics,
-so that a task's source behind one has the lowest of all tasks that write it. A task without any strategy takes its
-stream time - 1. (Flink's WatermarkStrategy, with idleness decided by journaled readings of the clock.)
+strategy; a task's watermark is the lowest of its sources' (idle ones left out), and travels through repartition topics:
+a source that reads one has the lowest watermark of all tasks that write it. Without any strategy, a task's watermark is
+its stream time - 1. (Flink's WatermarkStrategy, with idleness decided by journaled readings of the clock.)
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from penstock.topologies.graph.topology import Subtopology, Topology
 
 END_OF_TIME_MS = (1 << 63) - 1
-"""The watermark behind which nothing is left."""
+"""The watermark after which nothing follows."""
 INTERVAL_MS = 200
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BoundedOutOfOrderness:
-    """The highest timestamp so far, less ``delay_ms``, less 1. Through repartition topics it goes when it has passed a
+    """The highest timestamp so far, less ``delay_ms``, less 1. It is sent through repartition topics when it passes a
     multiple of ``interval_ms``."""
 
     delay_ms: int
@@ -36,8 +36,8 @@ class BoundedOutOfOrderness:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Punctuated:
-    """``fn(record)`` names the watermark that holds after the record, or ``None`` to leave it. It must be a pure
-    function; what lies below the present watermark changes nothing."""
+    """``fn(record)`` returns the watermark after the record, or ``None`` to leave it. It must be a pure function; a
+    value below the current watermark changes nothing."""
 
     fn: Callable[[Record], int | None]
     idle_ms: int | None = None
@@ -46,7 +46,7 @@ class Punctuated:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Carried:
-    """What the tasks that write a repartition topic say in it."""
+    """The watermark that the writers of a repartition topic send in it."""
 
     idle_ms: int | None = None
     interval_ms: int = 1
@@ -54,8 +54,8 @@ class Carried:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Looped:
-    """What the tasks that write a feedback topic say in it: the watermark of their other inputs, once it has gone around
-    as often as a record may (``rounds``)."""
+    """The watermark that the writers of a feedback topic send in it: that of their other inputs, once it has gone
+    around as often as a record may (``rounds``)."""
 
     rounds: int
     idle_ms: int | None = None
@@ -68,8 +68,9 @@ WatermarkStrategy = BoundedOutOfOrderness | Punctuated | Carried | Looped
 def bounded_out_of_orderness(
     delay: int | str, *, idle: int | str | None = None, interval: int | str = INTERVAL_MS
 ) -> BoundedOutOfOrderness:
-    """Records are at most ``delay`` behind the newest. ``idle``: a partition without records for so long (by the clock)
-    no longer holds the others back. ``interval``: how finely it is told to tasks behind a repartition topic."""
+    """Records are at most ``delay`` behind the newest. ``idle``: a partition without records for that time (by the
+    clock) no longer holds the others back. ``interval``: the steps in which the watermark is sent through repartition
+    topics."""
     return BoundedOutOfOrderness(
         delay_ms=duration_ms(delay), idle_ms=_positive(idle, "idle"), interval_ms=_positive(interval, "interval") or 1
     )
@@ -92,8 +93,8 @@ def _positive(value: int | str | None, what: str) -> int | None:
 
 
 def carried_topics(topology: Topology) -> frozenset[str]:
-    """The repartition topics (without the application's id) through which watermarks travel: their writers have some,
-    and a reader, or who comes after it, makes use of them."""
+    """The repartition topics (without the application's id) through which watermarks travel: their writers have
+    watermarks, and a reader or an operator downstream of it uses them."""
     writers: dict[str, set[int]] = {}
     readers: dict[str, int] = {}
     for sub in topology.subtopologies:
@@ -116,8 +117,8 @@ def carried_topics(topology: Topology) -> frozenset[str]:
 
 
 def check_loops(topology: Topology) -> None:
-    """Watermarks go around a loop only if the sub-topology that reads its topic writes it too. Raises ``TopologyError``
-    where they should and cannot: event time would stand still for ever."""
+    """Check that watermarks can go around each loop: the sub-topology that reads its topic must also write it. Raises
+    ``TopologyError`` if they should and cannot: event time would stop forever."""
     carried = carried_topics(topology)
     for sub in topology.subtopologies:
         for source in map(topology.source, sub.sources):
@@ -127,8 +128,8 @@ def check_loops(topology: Topology) -> None:
                 ]
                 if others:
                     raise TopologyError(
-                        f"the loop through topic {source.topic!r} has a repartition in its body, so that watermarks cannot "
-                        "go around, and event time would stand still; repartition before the loop or behind it, or leave "
+                        f"the loop through topic {source.topic!r} has a repartition in its body, so watermarks cannot go around "
+                        "and event time would stop; repartition before or after the loop, or leave "
                         "the watermark strategy out"
                     )
 
@@ -138,8 +139,8 @@ def _written_topics(topology: Topology, sub: Subtopology) -> set[str]:
 
 
 def check_circles(topology: Topology) -> None:
-    """Refuse sub-topologies whose watermarks wait for each other: each would hold back the next for ever. Feedback by
-    ``loop`` is no such circle, since its watermarks go around a bounded number of times. Raises ``TopologyError``."""
+    """Refuse sub-topologies whose watermarks wait for each other: each would hold back the next forever. Feedback by
+    ``loop`` is allowed, since its watermarks go around a bounded number of times. Raises ``TopologyError``."""
     carried = carried_topics(topology)
     readers = {
         topology.source(n).topic: s.number
@@ -157,14 +158,14 @@ def check_circles(topology: Topology) -> None:
         path = _way_back(ahead, start, start, ())
         if path:
             raise TopologyError(
-                f"watermarks would go in a circle through the repartition topics {', '.join(path)}, and wait for "
-                "themselves for ever; bring what closes the circle in by a repartition() of its own, so that its tasks "
-                "need not wait for their own results, or make feedback that is meant a loop(…)"
+                f"watermarks deadlock in a cycle through the repartition topics {', '.join(path)}; break the "
+                "cycle with a separate repartition(), so that its tasks need not wait for their own results, or make "
+                "intended feedback a loop(…)"
             )
 
 
 def _way_back(ahead: dict[int, list[tuple[str, int]]], at: int, goal: int, seen: tuple[int, ...]) -> tuple[str, ...]:
-    """The topics of a way from one sub-topology to another; empty when there is none."""
+    """The topics of a path from one sub-topology to another; empty if there is no path."""
     for topic, reader in ahead[at]:
         if reader == goal:
             return (topic,)

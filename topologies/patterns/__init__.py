@@ -1,2 +1,2 @@
-"""Patterns over the events of a key: what to look for (``pattern``), as an automaton (``compiler``), and the matcher that
-runs it (``matcher``) over partial matches that are plain values (``state``). Pure; the semantics are FlinkCEP's."""
+"""Patterns over the events of a key: what to look for (``pattern``), its automaton (``compiler``), and the matcher that
+runs it (``matcher``) over partial matches, which are plain values (``state``). Pure; the semantics are FlinkCEP's."""

@@ -1,7 +1,7 @@
-"""A pattern as an automaton: states, and edges that an event may take it along.
+"""A pattern as an automaton: states, and edges along which an event may move it.
 
-``take``: the event becomes part of the match, under the name of the edge's state of origin. ``ignore``: it is passed
-over. ``proceed``: the event is looked at again from the target, as if it were already there.
+``take``: the event becomes part of the match, under the name of the edge's state of origin. ``ignore``: the event is
+skipped. ``proceed``: the event is tried again from the target state, as if the match were already there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from penstock.topologies.patterns.skip import Skip
 
 Action = Literal["take", "ignore", "proceed"]
 EdgeType = Literal["normal", "final", "stop", "pending", "ending"]
-"""``final``: a match. ``stop``: what must not come has come. ``pending``: a match unless something comes in time.
-``ending``: a match once the run of its last stage is over, by an event or by time."""
+"""``final``: a match. ``stop``: a forbidden event has come. ``pending``: a match unless a forbidden event comes in
+time. ``ending``: a match once the run of its last stage is over, by an event or by time."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -39,7 +39,7 @@ class State:
     gap_ms: int | None = None
     edges: list[Edge] = dataclasses.field(default_factory=list)
     patience_ms: int | None = None
-    """How long after the last event taken anything can still come of being here; ``None``: for ever."""
+    """How long after the last event taken the state can still lead to a match; ``None``: unlimited."""
 
     def add(self, action: Action, target: State, condition: Condition = ALWAYS) -> None:
         """Add an edge."""
@@ -48,7 +48,8 @@ class State:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Automaton:
-    """A compiled pattern. ``names``: of the stages, as paths number them. ``shape`` identifies it in stored state."""
+    """A compiled pattern. ``names``: the names of the stages, as numbered by paths. ``shape`` identifies it in stored
+    state."""
 
     states: tuple[State, ...]
     start: State
@@ -59,7 +60,7 @@ class Automaton:
 
 
 def patience_ms(state: State) -> int | None:
-    """What ``State.patience_ms`` is to be: the longest gap of the states that take an event from here."""
+    """The value for ``State.patience_ms``: the longest gap of the states that take an event from here."""
     if state.kind == "pending":
         return state.gap_ms
     longest = 0

@@ -1,14 +1,14 @@
-"""Patterns to automata.
+"""Compile patterns to automata.
 
-The states are made from the last stage to the first, each stage being given the state behind it (its sink). What decides
+States are built from the last stage to the first; each stage gets the state after it (its sink). These choices decide
 the semantics:
 
-* A stage that may be left out, or a loop that may be left, has a ``proceed`` edge to its sink. Were an event ignored and
-  the state kept, every event would proceed to the sink anew; so ignoring leads to a twin of the state without that edge.
+* An optional stage, or a loop that may be left, has a ``proceed`` edge to its sink. If an event were ignored and the
+  state kept, every event would proceed to the sink again; so ignoring leads to a twin of the state without that edge.
 * A greedy loop narrows the edges of its sink: no event that the loop takes goes along them. An event that ends the loop by
   ``until`` goes to a copy of the sink that is not narrowed.
-* The last stage, if it is to be the longest, has its ways out lead to an ``ending`` state, which is left for the end by an
-  event that the stage does not take. Its last repetition, if there is one, is the end at once.
+* If the last stage is ``is_longest``, its exits lead to an ``ending`` state, from which an event that the stage does
+  not take leads to the end. Its last repetition, if there is one, leads to the end at once.
 * ``not_followed_by`` has no state of its own: every state in which it counts has a ``proceed`` edge to a stop state. It
   counts in the stage behind it, and in those behind optional stages; once such an optional stage has taken an event it no
   longer does, so the stage leads to a copy of its sink without those edges. In the loop in front of it, it counts from the
@@ -29,13 +29,13 @@ END = "(end)"
 
 
 def compile_pattern(pattern: Pattern) -> Automaton:
-    """The automaton of a pattern that has passed ``check``."""
+    """Compile a pattern that has passed ``check``."""
     return _Compiler(pattern).compile()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Group:
-    """The group around a stage. ``first``: whether this is its first repetition. ``spare``: whether it may be left out."""
+    """The group around a stage. ``first``: whether this is its first repetition. ``spare``: whether it is optional."""
 
     stage: Stage
     first: bool
@@ -45,7 +45,7 @@ class _Group:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """A stage in its sequence; ``following``: the stage that comes next, be it behind the group."""
+    """A stage in its sequence; ``following``: the stage that comes next, also if it is after the group."""
 
     stages: tuple[Stage, ...]
     index: int
@@ -63,7 +63,7 @@ class _Place:
 
     @property
     def until(self) -> Condition | None:
-        """What ends the loops of the groups around it."""
+        """The conditions that end the loops of the groups around it."""
         if self.group is None:
             return None
         own, outer = self.group.stage.until, self.group.place.until
@@ -71,7 +71,7 @@ class _Place:
 
     @property
     def contiguity(self) -> Contiguity | Inner:
-        """How the stage follows what is in front of it: the first one of a group as the group, or, when the group is
+        """The contiguity to what precedes the stage: the first one of a group as the group, or, when the group is
         repeated, as its inner contiguity says."""
         if self.index or self.group is None:
             return self.stage.contiguity
@@ -86,7 +86,7 @@ class _Place:
 
     @property
     def heads_spare(self) -> bool:
-        """Whether it is the first stage of a repetition that may be left out."""
+        """Whether it is the first stage of an optional repetition."""
         if self.index or self.group is None:
             return False
         return self.group.spare or (self.group.first and self.group.place.heads_spare)
@@ -99,10 +99,10 @@ class _Compiler:
         self.states: list[State] = []
         self.stops: dict[str, State] = {}
         self.unnarrowed: dict[int, State] = {}
-        """By sink: its copy from before a greedy loop narrowed it."""
+        """By sink: its copy made before a greedy loop narrowed it."""
         self.backs: dict[int, tuple[list[State], list[Condition]]] = {}
-        """The states at the ends of repeated groups, whose edge back is made last: copies that need it too, and what
-        narrows it."""
+        """The states at the ends of repeated groups, whose edge back is added last: the copies that need it too, and
+        the conditions that narrow it."""
 
     def compile(self) -> Automaton:
         end = self._state(END, -1, "final")
@@ -146,7 +146,7 @@ class _Compiler:
     def _not_next(self, place: _Place, sink: State) -> State:
         taken = self._takes(place)
         state = self._new(place, place.stage.gap_ms)
-        # at the end the event itself has to be waited for, so that it is ignored and not proceeded with
+        # at the end wait for the event itself: ignore others instead of proceeding
         state.add("ignore" if sink.kind == "final" else "proceed", sink, Not(taken))
         state.add("proceed", self._stop(place.stage, taken), taken)
         return state
@@ -166,13 +166,13 @@ class _Compiler:
         return first
 
     def _ending(self, place: _Place, end: State) -> State:
-        """Before the end of a pattern: where a run of the last stage waits until it is over."""
+        """The state before the end of a pattern, in which a run of the last stage waits until it is over."""
         state = self._new(place, None, kind="ending")
         state.add("ignore", end, Not(self._takes(place)))
         return state
 
     def _repeated(self, place: _Place, sink: State, beyond: State) -> State:
-        """The counted repetitions of a stage, before ``sink``; from those that need not come to ``beyond``."""
+        """The counted repetitions of a stage, before ``sink``; from optional ones to ``beyond``."""
         stage = place.stage
         ignores = _unless(stage.until, self._inner_ignores(place))
         takes = _unless(stage.until, self._takes(place)) or ALWAYS
@@ -201,7 +201,7 @@ class _Compiler:
         *,
         first: bool = True,
     ) -> State:
-        """One repetition of a stage before ``sink``; if optional, with a way past it to ``beyond``."""
+        """One repetition of a stage before ``sink``; if optional, with an edge past it to ``beyond``."""
         stage = place.stage
         if stage.group is not None:
             spare = optional and beyond is not None
@@ -229,7 +229,7 @@ class _Compiler:
         return state
 
     def _leave(self, state: State, place: _Place, beyond: State, until: Condition | None) -> None:
-        """A way from a state that need not take an event; ``until``: that of a greedy loop."""
+        """An exit from a state that need not take an event; ``until``: that of a greedy loop."""
         always = self._always(place)
         if until is None:
             state.add("proceed", beyond, always)
@@ -274,7 +274,8 @@ class _Compiler:
     # -- what must not come --------------------------------------------------------------------------------------
 
     def _nots(self, place: _Place) -> list[tuple[str, Condition]]:
-        """What must not come before the stage: right in front of it, or in front of optional stages in front of it."""
+        """The events forbidden before the stage: by a stage directly before it, or before optional stages that precede
+        it."""
         found: list[tuple[str, Condition]] = []
         for index in reversed(range(place.index)):
             stage = place.stages[index]
@@ -303,7 +304,7 @@ class _Compiler:
             state.add("proceed", self._stop(following, condition), condition)
 
     def _add_stops_of_group(self, state: State, place: _Place) -> None:
-        """What must not come before the group that this state waits for, or behind the loop that the group is."""
+        """The events forbidden before the group that this state waits for, or after the loop that the group is."""
         if place.index == 0 and place.group is not None:
             around = place.group.place
             if place.group.first:
@@ -345,11 +346,11 @@ class _Compiler:
         return ALWAYS if place.until is None else Not(place.until)
 
     def _ignores(self, place: _Place) -> Condition | None:
-        """Which events may be passed over while the stage is waited for; ``None``: no event may."""
+        """The events that may be skipped while waiting for the stage; ``None``: none."""
         return _unless(place.until, _passing(place.contiguity, place.stage))
 
     def _inner_ignores(self, place: _Place) -> Condition | None:
-        """The same between repetitions."""
+        """The events that may be skipped between repetitions; ``None``: none."""
         inner = place.group.stage.inner if place.head and place.group is not None else place.stage.inner
         return _unless(place.until, _passing(inner, place.stage))
 
@@ -377,14 +378,14 @@ class _Compiler:
         return copy
 
     def _narrow(self, sink: State, takes: Condition) -> None:
-        """No event that a greedy loop takes goes along the edges of its sink."""
+        """Narrow the edges of the sink, so that no event that a greedy loop takes goes along them."""
         if sink.index in self.backs:
             self.backs[sink.index][1].append(takes)
         _narrow(sink, takes)
 
 
 def _passing(contiguity: Contiguity | Inner, stage: Stage) -> Condition | None:
-    """The events that this contiguity passes over."""
+    """The events that this contiguity skips."""
     if contiguity in ("followed_by", "relaxed"):
         return Not(stage.takes)
     if contiguity in ("followed_by_any", "combinations"):

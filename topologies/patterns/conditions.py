@@ -1,8 +1,8 @@
-"""Conditions on an event, and what they may ask of the partial match that the event would be added to.
+"""Conditions on an event, and the context of the partial match that the event would be added to.
 
-A user's condition is a function of the event, or of the event and a ``MatchContext``, or an expression. It must be pure:
-it is called once per event and partial match (once per event if it takes the event alone), whatever number of edges ask
-for it.
+A user's condition is a function of the event, or of the event and a ``MatchContext``, or an expression. It must be
+pure: it is called once per event and partial match (once per event if it takes the event alone), for any number of
+edges that need it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from penstock.topologies.functions import is_async
 
 
 class MatchContext(Protocol):
-    """What an iterative condition may ask."""
+    """The context of an iterative condition."""
 
     @property
     def timestamp(self) -> int:
-        """Event time of the event at hand, in milliseconds."""
+        """Event time of the current event, in milliseconds."""
 
     @property
     def processing_time(self) -> int:
-        """The task's processing time, in milliseconds since 1970: the journal's, the same at a replay."""
+        """The task's processing time, in milliseconds since 1970, from the journal, so that a replay sees the same."""
 
     def events(self, name: str | None = None) -> list[Any]:
         """The events that the partial match has taken so far for the stage ``name``, or for all stages, oldest first.
-        The event at hand is not among them. Fresh objects at every call."""
+        The current event is not among them. Returns fresh objects at every call."""
 
 
 class ConditionScope(Protocol):
@@ -48,14 +48,14 @@ class Condition:
         raise AssertionError(f"{type(self).__name__} has no test")
 
     def replaced(self, change: Callable[[User], User]) -> Condition:
-        """The same with the users' conditions changed."""
+        """A copy with the users' conditions mapped."""
         return self
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class User(Condition):
-    """A function of the user's; ``iterative`` if it takes the context too. Two of them are equal only if they are one.
-    An expression stands for a function of the event until ``match`` types it and puts one in its place."""
+    """A user function; ``iterative`` if it takes the context too. Compares by identity. An expression stands for a
+    function of the event until ``match`` types it and replaces it by one."""
 
     fn: Any
     iterative: bool
@@ -105,7 +105,7 @@ class Either(Condition):
 
 @dataclasses.dataclass(frozen=True)
 class Not(Condition):
-    """The opposite."""
+    """The negation."""
 
     inner: Condition
 
@@ -120,15 +120,15 @@ ALWAYS = Always()
 
 
 def user_condition(fn: Callable[..., Any] | Expression, where: str) -> User:
-    """The condition of a function of ``(event)`` or ``(event, ctx)``, or of an expression over the event's columns; what a
-    callable without a signature takes is the event alone. Raises ``TopologyError`` for anything else; ``where`` says for
+    """The condition of a function of ``(event)`` or ``(event, ctx)``, or of an expression over the event's columns; a
+    callable without a signature takes only the event. Raises ``TopologyError`` for anything else; ``where`` says for
     which stage."""
     if isinstance(fn, Expression):
         return User(fn, iterative=False)
     if not callable(fn):
         raise TopologyError(f"{where}: a condition is a function of (event) or (event, ctx), not {fn!r:.100}")
     if is_async(fn):
-        raise TopologyError(f"{where}: its condition is async, and nothing awaits it; give a plain function")
+        raise TopologyError(f"{where}: its condition is async, but nothing awaits it; give a plain function")
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The matcher: a pure function of a key's partial matches and an event, or a time.
+"""The matcher: a pure function of a key's partial matches and an event or a time.
 
 Rules:
 
@@ -7,12 +7,12 @@ Rules:
   Each open ``take`` or ``ignore`` edge gives one partial match; one whose path can already proceed to the end is a match.
 * An event for which an edge to a stop state is open ends the partial match; matches that it completes still count.
 * Two partial matches with the same path in the same state are one.
-* ``advance`` says what time it is. A partial match whose first event is ``within`` or more ago, or whose last event is so
-  long ago that no stage it waits for will take another, is timed out; one that waits for something not to come, or for its
-  run to be over, has then become a match. Call it with an event's timestamp before ``step`` takes the event.
-* Where no condition asks for what a partial match has taken, its open edges are the same for all in one state, and are
-  found once. An event that leaves the partial matches of every state as they are looks at none of them, so that the work
-  for an event does not grow with the partial matches that only wait.
+* ``advance`` sets the time. A partial match times out if its first event is ``within`` or more ago, or if its last
+  event is so old that no stage it waits for will take another; if it waits for a forbidden event, or for the end of its
+  run, it becomes a match then. Call it with an event's timestamp before ``step`` takes the event.
+* If no condition depends on what a partial match has taken, all partial matches in one state have the same open edges,
+  which are found once. An event that leaves the partial matches of every state unchanged looks at none of them, so the
+  work per event does not grow with the partial matches that only wait.
 * Found matches go through the skip strategy (``penstock.topologies.patterns.skip``).
 
 A step either succeeds or raises what the user's condition raised, and changes nothing of what it was given.
@@ -51,7 +51,7 @@ class MatchStep(NamedTuple):
 
 
 class _Event:
-    """The event at hand; its bytes are made when a path first holds it."""
+    """The current event; its bytes are made when a path first holds it."""
 
     __slots__ = ("_data", "_kept", "number", "ts", "value")
 
@@ -63,14 +63,14 @@ class _Event:
         self._kept: Kept | None = None
 
     def kept(self, encode: Callable[[Any], bytes]) -> Kept:
-        """What paths hold of it: one object for all."""
+        """The event as paths hold it: one object for all."""
         if self._kept is None:
             self._kept = Kept(self.number, encode(self.value) if self._data is None else self._data)
         return self._kept
 
 
 class Matcher:
-    """Runs an automaton. ``encode`` and ``decode`` are those of the events' serde; what is handed out is decoded anew."""
+    """Runs an automaton. ``encode`` and ``decode`` are those of the events' serde; every result is decoded again."""
 
     def __init__(self, automaton: Automaton, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
         self.automaton = automaton
@@ -80,7 +80,7 @@ class Matcher:
         """By state: whether its partial matches have the same open edges for an event."""
 
     def advance(self, state: KeyState, now_ms: int) -> MatchStep:
-        """The time is ``now_ms``."""
+        """Advance the time to ``now_ms``."""
         partials = Partials.of(state.partials)
         gone = partials.ended(now_ms, self._ends_at)
         if gone == 0:
@@ -109,7 +109,7 @@ class Matcher:
     def step(
         self, state: KeyState, value: Any, ts: int, processing_time: int = 0, data: bytes | None = None
     ) -> MatchStep:
-        """An event; the time has been advanced to ``ts``. ``data``: its bytes, where they are at hand."""
+        """Take an event; the time has been advanced to ``ts``. ``data``: its bytes, if known."""
         event = _Event(value, ts, state.next_event, data)
         shared: dict[int, bool] = {}
         kept = Partials.of(state.partials)
@@ -164,13 +164,13 @@ class Matcher:
         return MatchStep(_left(now, left, held), tuple(matches), ())
 
     def limited(self, state: KeyState, most: int) -> MatchStep:
-        """With the ``most`` newest of its partial matches. Those that waited for the others are found."""
+        """Keep the ``most`` newest partial matches. Matches that waited for the others are found."""
         left = list(state.partials[max(len(state.partials) - most, 0) :])
         matches, left, held = self._skip(state, [], left, {})
         return MatchStep(_left(state, left, held), tuple(matches), ())
 
     def next_end_ms(self, state: KeyState) -> int | None:
-        """When the first of the partial matches times out; ``None``: none ever does."""
+        """When the first partial match times out; ``None``: never."""
         end = Partials.of(state.partials).first_end(self._ends_at)
         return None if end == NEVER else int(end)
 
@@ -179,7 +179,7 @@ class Matcher:
     def _open(
         self, partial: Partial | None, scope: _Scope, ts: int, index: int | None = None
     ) -> list[tuple[Edge, State]]:
-        """The edges that the event may go along, with their states of origin. Loops first, then what is behind.
+        """The edges that the event may go along, with their states of origin. Loops first, then what follows.
         ``index``: of any partial match in this state."""
         start = self.automaton.start if partial is None else self.automaton.states[partial.state]
         if index is not None:
@@ -217,7 +217,7 @@ class Matcher:
     def _follow(
         self, partial: Partial | None, edge: Edge, source: State, event: _Event, taken: dict[tuple[int, int], PathNode]
     ) -> Partial | None:
-        """The partial match behind the edge; ``None`` for an event that the start passes over."""
+        """The partial match after the edge; ``None`` for an event that the start skips."""
         if edge.action == "ignore":
             if partial is None or partial.state == edge.target.index:
                 return partial
@@ -245,8 +245,8 @@ class Matcher:
     def _skip(
         self, state: KeyState, found: list[Partial], partials: list[Partial], at: dict[int, int]
     ) -> tuple[list[Match], list[Partial], list[Partial]]:
-        """The matches to give out, and the partial and the held ones that are left. ``at``: when those that something
-        did not come for became certain, by their node."""
+        """The matches to emit, and the remaining partial and held ones. ``at``: by node, when matches that waited for
+        an event not to come became certain."""
         skip = self.automaton.skip
         held = sorted((*state.held, *found), key=_first_event)
         matches: list[Match] = []
@@ -316,7 +316,7 @@ class _Scope:
 
 
 def _alike(start: State) -> bool:
-    """Whether which edges an event finds open at a state depends on the event alone."""
+    """Whether the open edges at a state depend on the event alone."""
     users: list[User] = []
 
     def seen(user: User) -> User:
@@ -338,7 +338,7 @@ def _alike(start: State) -> bool:
 
 
 def _only_waits(edges: list[tuple[Edge, State]], index: int) -> bool:
-    """Whether these open edges leave a partial match in its state as it is."""
+    """Whether these open edges leave a partial match unchanged in its state."""
     return len(edges) == 1 and edges[0][0].action == "ignore" and edges[0][0].target.index == index
 
 
@@ -347,7 +347,7 @@ def _same(before: tuple[Partial, ...], after: dict[tuple[int, int], Partial]) ->
 
 
 def _left(state: KeyState, partials: Sequence[Partial], held: list[Partial]) -> KeyState:
-    """The state with these partial and held matches; numbers begin anew when there are none."""
+    """The state with these partial and held matches; numbers restart if there are none."""
     if not partials and not held:
         return NOTHING._replace(alarm_ms=state.alarm_ms)
     return state._replace(partials=Partials.of(partials), held=tuple(held))
@@ -369,7 +369,7 @@ def _path(node: PathNode) -> list[PathNode]:
 
 
 def _bar(skip: Skip, node: PathNode, names: tuple[str, ...]) -> int | None:
-    """The first event with which others may still begin once this match was given out; ``None``: any."""
+    """The first event with which other matches may still begin once this match is emitted; ``None``: any."""
     if skip.strategy == "no_skip":
         return None
     if skip.strategy == "skip_to_next":

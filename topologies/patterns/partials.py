@@ -1,7 +1,7 @@
-"""A key's partial matches as a tuple that knows what it holds: how many are in each state, and when the first one ends.
+"""A key's partial matches as a tuple that also knows how many are in each state, and when the first one ends.
 
-Both are made when first asked for, and carried over to the tuple with some more at its end or without some at its
-beginning, so that an event which leaves the others as they are does not look at them.
+Both are computed on first use, and carried over to tuples with partial matches appended or removed at the beginning, so
+that an event that leaves the others unchanged does not look at them.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ NEVER = float("inf")
 
 
 class Partials(tuple[Partial, ...]):
-    """See the module. The order is that in which the partial matches came to be."""
+    """See the module. Ordered by creation of the partial matches."""
 
     _states: Counter[int] | None = None
     _first_end: float | None = None
     _ascending = False
-    """Whether it is known that none ends before one that stands before it."""
+    """Whether they are known to end in their order."""
 
     @staticmethod
     def of(partials: Iterable[Partial]) -> Partials:
-        """Those of a state, as they are or as a plain tuple."""
+        """The partial matches of a state, as they are or as a plain tuple."""
         return partials if isinstance(partials, Partials) else Partials(partials)
 
     @property
     def states(self) -> Counter[int]:
-        """How many are in each state that holds any; not to be changed."""
+        """The number in each state that has any; do not change it."""
         if self._states is None:
             self._states = Counter(partial.state for partial in self)
         return self._states
 
     def first_end(self, ends_at: EndsAt) -> float:
-        """When the first of them ends."""
+        """When the first one ends."""
         if self._first_end is None:
             ends = list(map(ends_at, self))
             self._ascending = all(a <= b for a, b in pairwise(ends))
@@ -45,7 +45,7 @@ class Partials(tuple[Partial, ...]):
         return self._first_end
 
     def with_more(self, more: list[Partial], ends_at: EndsAt) -> Partials:
-        """With others at the end."""
+        """Append others."""
         first_end = self.first_end(ends_at)
         made = Partials(self + tuple(more))
         made._states = self.states + Counter(partial.state for partial in more)
@@ -56,7 +56,7 @@ class Partials(tuple[Partial, ...]):
         return made
 
     def ended(self, now_ms: int, ends_at: EndsAt) -> int | None:
-        """How many at the beginning have ended, where no other has; ``None``: they may lie anywhere."""
+        """How many at the beginning have ended, if no other has; ``None``: they may be anywhere."""
         if self.first_end(ends_at) > now_ms:
             return 0
         if not self._ascending:
@@ -67,7 +67,7 @@ class Partials(tuple[Partial, ...]):
         return count
 
     def without_first(self, count: int, ends_at: EndsAt) -> Partials:
-        """Without so many at the beginning, where none ends before one that stands before it."""
+        """Remove the first ``count``; they must end in their order."""
         made = Partials(self[count:])
         made._states = self.states - Counter(partial.state for partial in self[:count])
         made._ascending = True

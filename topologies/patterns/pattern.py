@@ -1,20 +1,20 @@
-"""What to look for: ``pattern("a").where(…).followed_by("b").where(…).within("10s")``, as a value.
+"""A pattern to look for: ``pattern("a").where(…).followed_by("b").where(…).within("10s")``, as a value.
 
-A pattern is a sequence of stages. ``pattern``, ``next``, ``followed_by`` and ``followed_by_any`` add one: an event under a
-name, or a group (a pattern given in place of a name). Every other method says something of the stage added last and
-returns a new pattern; the one it is called on stays as it was.
+A pattern is a sequence of stages. ``pattern``, ``next``, ``followed_by`` and ``followed_by_any`` add one: an event
+under a name, or a group (a pattern given in place of a name). Every other method refines the stage added last. All
+methods return a new pattern and leave the old one unchanged.
 
-**Contiguity**, between a stage and the one before it. ``next``: strict, the very next event. ``followed_by``: relaxed, the
-next event that the stage's condition takes; others are passed over. ``followed_by_any``: also later such events, each
-making a match of its own. ``not_next``: the next event must not be one that the condition takes. ``not_followed_by``: no
-event between the stages around it may be; at the end of a pattern, none within ``within``.
+**Contiguity**, between a stage and the one before it. ``next``: strict, the very next event. ``followed_by``: relaxed,
+the next event that the stage's condition takes; others are skipped. ``followed_by_any``: also later such events, each
+giving a separate match. ``not_next``: the next event must not be one that the condition takes. ``not_followed_by``: no
+such event may come between the stages around it; at the end of a pattern, none within ``within``.
 
 **Quantifiers**: ``times(n)``, ``times(n, m)``, ``one_or_more()``, ``times_or_more(n)``, each also ``optional()`` and
 ``greedy()``. Between the repetitions contiguity is relaxed; ``consecutive()`` makes it strict, ``allow_combinations()``
 as ``followed_by_any``. ``until(cond)`` ends a loop with no bound. Greedy: an event that the loop takes is never left to
 the stage behind it; without one, at the end of a pattern, it has no effect.
 
-What contradicts itself raises ``TopologyError`` at once; ``check`` finds what only the whole pattern shows.
+A contradiction raises ``TopologyError`` at once; ``check`` finds those that only the whole pattern shows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def negated(self) -> bool:
-        """Whether it says what must not come."""
+        """Whether it forbids an event."""
         return self.contiguity in NEGATIONS
 
     @property
@@ -73,7 +73,7 @@ class Stage:
 
     @property
     def takes(self) -> Condition:
-        """The condition of the events that it takes."""
+        """The condition on the events that it takes."""
         return ALWAYS if self.condition is None else self.condition
 
     @property
@@ -82,7 +82,7 @@ class Stage:
         return "the group" if self.group is not None else f"stage {self.name!r}"
 
     def shape(self) -> str:
-        """All of it but the conditions, as text."""
+        """Everything but the conditions, as text."""
         what = repr(self.name) if self.group is None else f"({self.group.shape()})"
         parts = [f"{self.contiguity} {what}"]
         if self.quantified:
@@ -97,7 +97,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """See the module. Made by ``pattern``."""
+    """See the module. Create it with ``pattern``."""
 
     stages: tuple[Stage, ...]
     skip: Skip = dataclasses.field(default_factory=no_skip)
@@ -134,7 +134,7 @@ class Pattern:
         return self._change(condition=new if old is None else Both(old, new))
 
     def or_(self, condition: Callable[..., object] | Expression) -> Pattern:
-        """Or this condition, as an alternative to all that was said before."""
+        """Or this condition, as an alternative to all earlier ones."""
         new = user_condition(condition, self._last.label)
         old = self._own_condition("or_")
         return self._change(condition=new if old is None else Either(old, new))
@@ -158,8 +158,8 @@ class Pattern:
     # -- quantifiers -------------------------------------------------------------------------------------------------
 
     def times(self, low: int, high: int | None = None, *, within: int | str | None = None) -> Pattern:
-        """``low`` times, or ``low`` to ``high`` times; from 0 is the same as from 1 and ``optional()``. ``within``: less
-        than this from each repetition to the next."""
+        """``low`` times, or ``low`` to ``high`` times; from 0 is equivalent to from 1 and ``optional()``. ``within``:
+        less than this from each repetition to the next."""
         top = low if high is None else high
         if low < 0 or top < max(low, 1):
             raise self._wrong(
@@ -169,19 +169,19 @@ class Pattern:
         return repeated.optional() if low == 0 else repeated
 
     def one_or_more(self, *, within: int | str | None = None) -> Pattern:
-        """Once or any number of times more."""
+        """Once or more."""
         return self._repeat(1, None, within)
 
     def times_or_more(self, low: int, *, within: int | str | None = None) -> Pattern:
-        """``low`` times or any number of times more."""
+        """``low`` times or more."""
         if low < 1:
-            raise self._wrong(f"times_or_more({low}): give 1 or more, and optional() for none")
+            raise self._wrong(f"times_or_more({low}): give 1 or more, and optional() to allow none")
         return self._repeat(low, None, within)
 
     def optional(self) -> Pattern:
-        """Or not at all."""
+        """Allow the stage to be left out."""
         if self._last.negated:
-            raise self._wrong("what must not come cannot be optional")
+            raise self._wrong("a forbidden event cannot be optional")
         if self._last.is_optional:
             raise self._wrong("it is optional already")
         if len(self.stages) > 1 and self.stages[-2].is_greedy:
@@ -189,9 +189,9 @@ class Pattern:
         return self._change(is_optional=True)
 
     def greedy(self) -> Pattern:
-        """Leave no event that the loop takes to the stage behind it: of the runs that this stage ends, only the longest
-        are in matches. At the end of a pattern it has no effect, as in FlinkCEP: every run is a match as soon as it is
-        there, since a longer one may never come. For the longest alone, add a stage that ends the run."""
+        """Leave no event that the loop takes to the next stage: of the runs that this stage ends, only the longest are
+        in matches. At the end of a pattern it has no effect, as in FlinkCEP: every run is a match at once, since a
+        longer one may never come. To get only the longest, add a stage that ends the run."""
         last = self._last
         if last.group is not None:
             raise self._wrong("a group cannot be greedy")
@@ -206,7 +206,7 @@ class Pattern:
         return self._inner("strict")
 
     def allow_combinations(self) -> Pattern:
-        """Between the repetitions also events that could be taken may be passed over."""
+        """Between the repetitions, events that could be taken may also be skipped."""
         return self._inner("combinations")
 
     # -- time and skipping -------------------------------------------------------------------------------------------
@@ -220,9 +220,9 @@ class Pattern:
         if kind == "first_to_last":
             return self._change(within_ms=bound)
         if kind != "previous_to_current":
-            raise self._wrong(f"within has the kinds first_to_last and previous_to_current, not {kind!r}")
+            raise self._wrong(f"within(): kind must be first_to_last or previous_to_current, not {kind!r}")
         if self._last.contiguity == "begin":
-            raise self._wrong("there is no event before the first stage; previous_to_current belongs to a later one")
+            raise self._wrong("the first stage has no event before it; use previous_to_current on a later stage")
         return self._change(gap_ms=bound)
 
     def after_match(self, skip: Skip) -> Pattern:
@@ -234,7 +234,7 @@ class Pattern:
     # -- the whole ---------------------------------------------------------------------------------------------------
 
     def names(self) -> tuple[str, ...]:
-        """The names of its stages, those in groups included, in order."""
+        """The names of its stages, including those in groups, in order."""
         found: list[str] = []
         for stage in self.stages:
             found += stage.group.names() if stage.group is not None else [str(stage.name)]
@@ -242,7 +242,7 @@ class Pattern:
 
     @property
     def within_ms(self) -> int | None:
-        """The bound on the whole match: the smallest that any stage names."""
+        """The bound on the whole match: the smallest of any stage."""
         bounds = [b for s in self.stages for b in (s.within_ms, s.group and s.group.within_ms) if b]
         return min(bounds, default=None)
 
@@ -252,7 +252,7 @@ class Pattern:
         return self.within_ms is not None or all(_ends(s) for s in self.stages)
 
     def shape(self) -> str:
-        """All of it but the conditions, as text: what state is tied to."""
+        """Everything but the conditions, as text: stored state depends on it."""
         return f"{' '.join(s.shape() for s in self.stages)} {self.skip}"
 
     def with_conditions(self, change: Callable[[User], User]) -> Pattern:
@@ -269,8 +269,8 @@ class Pattern:
         return dataclasses.replace(self, stages=tuple(map(changed, self.stages)))
 
     def check(self, operator: str) -> None:
-        """Raises ``TopologyError`` for what only the whole pattern shows: names used twice, a ``not_followed_by`` at the
-        end with no time to wait for, a skip to a stage that does not exist, a gap longer than the whole."""
+        """Raise ``TopologyError`` for errors that only the whole pattern shows: names used twice, a ``not_followed_by``
+        at the end with no time to wait for, a skip to a stage that does not exist, a gap longer than the whole."""
         names = self.names()
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
@@ -281,7 +281,7 @@ class Pattern:
         if last.contiguity == "not_followed_by" and self.within_ms is None and last.gap_ms is None:
             raise TopologyError(
                 f"operator {operator!r}: the pattern ends in not_followed_by({last.name!r}), which is never certain; add "
-                ".within(…), or a stage behind it"
+                ".within(…), or a stage after it"
             )
         if self.skip.stage is not None and self.skip.stage not in names:
             raise TopologyError(
@@ -329,7 +329,7 @@ class Pattern:
 
     def _repeat(self, low: int, high: int | None, within: int | str | None) -> Pattern:
         if self._last.negated:
-            raise self._wrong("what must not come cannot be repeated")
+            raise self._wrong("a forbidden event cannot be repeated")
         if self._last.quantified:
             raise self._wrong("it has a quantifier already")
         gap = None if within is None else duration_ms(within)
@@ -341,7 +341,7 @@ class Pattern:
         if not last.quantified:
             raise self._wrong(f"{method} is for repeated stages: times(…) or one_or_more() first")
         if last.inner != "relaxed":
-            raise self._wrong(f"{method} cannot be added: the contiguity inside the loop is {last.inner} already")
+            raise self._wrong(f"{method} cannot be added: the contiguity inside the loop is already {last.inner}")
         if last.is_greedy and inner == "combinations":
             raise self._wrong("allow_combinations contradicts greedy")
         return self._change(inner=inner)
@@ -357,7 +357,7 @@ def _stage(what: str | Pattern, contiguity: Contiguity) -> Stage:
         if what.skip != no_skip():
             raise TopologyError(f"a group has no skip strategy of its own ({what.skip}); give it to the whole pattern")
         if what.stages[-1].contiguity == "not_followed_by":
-            raise TopologyError("a group cannot end in not_followed_by; put it behind the group")
+            raise TopologyError("a group cannot end in not_followed_by; put it after the group")
         return Stage(None, contiguity, group=what)
     if not isinstance(what, str) or not what:
         raise TopologyError(f"a stage is a name or a pattern as a group, not {what!r:.100}")
@@ -365,7 +365,7 @@ def _stage(what: str | Pattern, contiguity: Contiguity) -> Stage:
 
 
 def _ends(stage: Stage) -> bool:
-    """Whether waiting for the stage comes to an end without a bound on the whole match."""
+    """Whether waiting for the stage ends without a bound on the whole match."""
     if stage.group is not None:
         inside = all(_ends(s) for s in stage.group.stages)
         return inside and (not stage.quantified or (not stage.looping and stage.inner == "strict"))

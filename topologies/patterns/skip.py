@@ -1,8 +1,8 @@
-"""What becomes of the other matches once one is found.
+"""Skip strategies: what happens to other matches once one is found.
 
-Matches are given out in the order of their first events: under every strategy but ``no_skip`` a match is held until no
-partial match with an earlier first event is left. Each one that is given out then removes partial and held matches by the
-position of *their* first event:
+Matches are emitted in the order of their first events: under every strategy but ``no_skip`` a match is held until no
+partial match with an earlier first event is left. Each emitted match removes partial and held matches by the position
+of *their* first event:
 
 | strategy | removed: those that begin |
 | --- | --- |
@@ -26,7 +26,7 @@ Strategy = Literal["no_skip", "skip_to_next", "skip_past_last_event", "skip_to_f
 
 @dataclasses.dataclass(frozen=True)
 class Skip:
-    """An after-match skip strategy; make one by the functions of this module."""
+    """An after-match skip strategy; create it with the functions of this module."""
 
     strategy: Strategy
     stage: str | None = None

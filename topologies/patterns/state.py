@@ -1,13 +1,12 @@
 """The partial matches of one key, as a value, and their bytes.
 
-Nothing here is changed in place: a step makes a new state that shares what stayed. Paths share their beginnings as linked
-nodes; an event is kept once, as the bytes of its serde, under a number that only grows while any event is kept, and for as
-long as a path holds it.
+Nothing here is changed in place: a step makes a new state that shares the unchanged parts. Paths share their beginnings
+as linked nodes. An event is kept once, as the bytes of its serde, for as long as a path holds it, under a number that
+only grows while any event is kept.
 
 Bytes: msgpack ``[version, shape, next_event, alarm_ms, events, nodes, partials, held]``; events ``[number, bytes]``, nodes
 ``[stage, event number, place of the parent or -1]``, parents first; partial matches ``[state, start ms, last ms, place of
-the node]``, held ones without state. The order of everything is that in which it came to be, so equal histories give
-equal bytes.
+the node]``, held ones without state. Everything is ordered by creation, so equal histories give equal bytes.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ VERSION = 1
 
 
 class Kept(NamedTuple):
-    """An event that paths hold, as its bytes. ``number``: its place among the key's events."""
+    """An event that paths hold, as its bytes. ``number``: its index among the key's events."""
 
     number: int
     data: bytes
 
 
 class PathNode(NamedTuple):
-    """An event in a path: taken for ``stage`` (its place among the pattern's names), after those of ``parent``."""
+    """An event in a path: taken for ``stage`` (its index among the pattern's names), after those of ``parent``."""
 
     stage: int
     event: Kept
@@ -49,7 +48,7 @@ class Partial(NamedTuple):
 
 
 class KeyState(NamedTuple):
-    """All there is of one key. ``held``: matches that wait for earlier partial ones (under a skip strategy; their
+    """The pattern state of one key. ``held``: matches that wait for earlier partial ones (under a skip strategy; their
     ``state`` means nothing). ``alarm_ms``: the operator's timer for this key."""
 
     next_event: int = 0
@@ -59,7 +58,7 @@ class KeyState(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is lost if it is forgotten."""
+        """Whether it can be deleted without loss."""
         return not self.partials and not self.held
 
 
@@ -67,7 +66,7 @@ NOTHING = KeyState()
 
 
 def encode(state: KeyState, shape: int) -> bytes:
-    """The bytes of a state of the pattern with this ``shape``."""
+    """Encode a state of the pattern with this ``shape``."""
     places: dict[int, int] = {}
     nodes: list[tuple[int, int, int]] = []
     events: dict[int, bytes] = {}
@@ -92,7 +91,7 @@ def encode(state: KeyState, shape: int) -> bytes:
 
 
 def decode(data: bytes, shape: int, operator: str) -> KeyState:
-    """The state in these bytes. Raises ``IncompatibleError`` if they are of another pattern or format."""
+    """Decode a state. Raises ``IncompatibleError`` if the bytes are of another pattern or format."""
     version, found, *rest = msgspec.msgpack.decode(data)
     if version != VERSION or found != shape:
         raise IncompatibleError(

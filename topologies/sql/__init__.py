@@ -3,7 +3,7 @@
     builder.sql("SELECT auction, COUNT(*) AS bids, window_start FROM bids "
                 "GROUP BY auction, HOP(rowtime, INTERVAL '2' SECOND, INTERVAL '10' SECOND)", bids=stream)
 
-What there is (names without quotes are found whatever their case):
+Supported SQL (unquoted names ignore case):
 
 * ``SELECT`` columns and expressions ``FROM`` an input, a subquery, a join or a pattern; ``WHERE``. ``rowtime`` is the
   record's event time, ``key`` its key, where the value has no column of that name. The result has dicts for values.

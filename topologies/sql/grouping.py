@@ -1,4 +1,4 @@
-"""``GROUP BY``: keys, windows, and what a select list may say of groups."""
+"""``GROUP BY``: keys, windows, and the expressions that a select list may have over groups."""
 
 from __future__ import annotations
 

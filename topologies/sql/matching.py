@@ -1,8 +1,8 @@
 """``MATCH_RECOGNIZE`` as a pattern over the records of a key.
 
-In ``DEFINE`` a variable's own columns are those of the row at hand, another's those of its last row; in ``MEASURES`` every
-variable's are those of its last row. ``FIRST(A.x [, n])``, ``LAST(A.x [, n])`` and aggregates look at all rows of a variable
-so far, in ``DEFINE`` with the row at hand among those of its own variable.
+In ``DEFINE`` a variable's own columns are those of the current row, another's those of its last row; in ``MEASURES``
+every variable's are those of its last row. ``FIRST(A.x [, n])``, ``LAST(A.x [, n])`` and aggregates look at all rows of
+a variable so far, in ``DEFINE`` the current row is among those of its own variable.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Look:
 
 
 class _VariableScalars(Scalars):
-    """Expressions over variables. ``current``: the variable of the row at hand (in ``DEFINE``), else ``None``."""
+    """Expressions over variables. ``current``: the variable of the current row (in ``DEFINE``), else ``None``."""
 
     def __init__(self, text: Text, event: DataType, variables: list[str], current: str | None) -> None:
         super().__init__(Names(text, {"event": SqlSource(_EVENT, event, None)}, ExpressionScope(event)))
@@ -54,7 +54,7 @@ class _VariableScalars(Scalars):
         self.looks: list[_Look] = []
 
     def convert(self, node: Any) -> Expression:
-        """The expression over ``event``, the row at hand, and ``looks``."""
+        """The expression over ``event``, the current row, and ``looks``."""
         if isinstance(node, (exp.First, exp.Last)):
             return self._navigated(node)
         if is_aggregate(node):
@@ -67,7 +67,7 @@ class _VariableScalars(Scalars):
 
     @property
     def scope(self) -> ExpressionScope:
-        """What the made expressions are typed against."""
+        """The scope against which the expressions are typed."""
         looks = struct_of({look.name: look.type for look in self.looks})
         return ExpressionScope(struct_of({"event": self._event.scope.value, "looks": looks}), record=False, keyed=False)
 
@@ -89,7 +89,9 @@ class _VariableScalars(Scalars):
         name = node.parts[0].name
         found = [v for v in self._variables if v.lower() == name.lower()]
         if not found:
-            raise self.text.error(node, f"{name} is no variable of the pattern; they are: {', '.join(self._variables)}")
+            raise self.text.error(
+                node, f"{name} is not a variable of the pattern; its variables are: {', '.join(self._variables)}"
+            )
         return found[0]
 
     def _plain(self, node: exp.Column) -> exp.Column:

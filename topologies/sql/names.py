@@ -1,4 +1,4 @@
-"""What the names of a statement stand for."""
+"""Resolve the names of a statement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "key"
 @dataclasses.dataclass(frozen=True)
 class SqlSource:
     """One input of a statement: where its row lies in the record's value, what its columns are, and its key, which is
-    ``None`` where it is not at hand."""
+    ``None`` where it is not available."""
 
     base: Expression
     schema: DataType
@@ -109,13 +109,14 @@ _RECORD = {"timestamp": ROWTIME, "key": KEY}
 
 
 def columns_alone(text: Text, node: exp.Expression, made: Expression) -> Expression:
-    """The expression as it is, where only the columns of a row are at hand. Raises if it reads more of the record."""
+    """The expression unchanged, where only the columns of a row are available. Raises if it reads more of the
+    record."""
     for part in walk(made):
         if isinstance(part, Input) and part.which in _RECORD:
             name = _RECORD[part.which]
             raise text.error(
                 node,
-                f"{name} is not at hand here, only columns are; make it one in a subquery: "
+                f"{name} is not available here, only columns are; make it a column in a subquery: "
                 f"FROM (SELECT {name} AS its_{name}, … FROM …) AS …",
             )
     return made

@@ -33,7 +33,7 @@ class _Dialect(Trino):
 
 class Text:
     """One statement: its text, its tree, and the ``WITHIN`` durations in milliseconds by the place of their pattern's
-    closing bracket. Raises ``TopologyError`` for what is no single SELECT."""
+    closing bracket. Raises ``TopologyError`` for anything but a single SELECT."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -48,7 +48,7 @@ class Text:
         except TokenError as exc:
             raise TopologyError(f"SQL: the text cannot be read ({exc}); is a quote or bracket left open?") from exc
         if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-            raise TopologyError(f"SQL, line 1:1: {text.strip()[:40]!r}… is no single SELECT; give one SELECT")
+            raise TopologyError(f"SQL, line 1:1: {text.strip()[:40]!r}… is not a single SELECT; give one SELECT")
         self.select = statements[0]
 
     def _put_otherwise(self) -> str:
@@ -78,7 +78,7 @@ class Text:
             raise TopologyError(f"SQL, line {place}: give a duration such as INTERVAL '10' SECOND (MILLISECOND to DAY)")
         unit = parts[1].text.upper().removesuffix("S")
         if unit not in _UNITS_MS:
-            raise TopologyError(f"SQL, line {self.place(parts[1].start)}: {parts[1].text} is no unit of time here")
+            raise TopologyError(f"SQL, line {self.place(parts[1].start)}: {parts[1].text} is not a unit of time here")
         return int(parts[0].text) * _UNITS_MS[unit], parts[1]
 
     def pattern(self, node: Any) -> int | None:

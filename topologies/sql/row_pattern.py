@@ -5,7 +5,7 @@ the last variable takes the longest run: the match is given out once its run is 
 by ``WITHIN``. Where the end of a run would not be certain so (the last is a group, or may be left out behind another that
 varies, or a reluctant quantifier comes before it) it is refused.
 
-Matches are not tried anew with fewer rows: a row that a greedy variable takes is never given to the variable behind it. An
+Matches are not retried with fewer rows: a row that a greedy variable takes is never given to the variable behind it. An
 optional variable, and a repeated group, end with the first row that the variable behind them takes. So the conditions of
 such a variable and of the one behind it should exclude each other; one that takes any row is refused.
 """

@@ -106,7 +106,7 @@ class Scalars:
 
     @property
     def scope(self) -> ExpressionScope:
-        """What the made expressions are typed against."""
+        """The scope against which the expressions are typed."""
         return self.names.scope
 
     def convert(self, node: Any) -> Expression:
@@ -267,7 +267,8 @@ class Scalars:
         if known is not None:
             if known == 0 or (known < 0 and not from_end):
                 raise self.text.error(
-                    at, f"{known} is no place: an array counts from 1, and ELEMENT_AT(…, -1) gives its last element"
+                    at,
+                    f"{known} is not a valid index: an array counts from 1, and ELEMENT_AT(…, -1) gives its last element",
                 )
             return of.element(known - 1 if known > 0 else known)
         with self.text.at(at):

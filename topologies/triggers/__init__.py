@@ -1,4 +1,4 @@
-"""When the content of a window is emitted: triggers as values, and the machine that each of them is.
+"""When the content of a window is emitted: triggers as values, each a state machine.
 
 ``base`` has the machine's rules, ``simple`` the triggers that look at time and counts, ``composite`` those that are made
 of others.

@@ -71,7 +71,7 @@ class Trigger:
         return True
 
     def clear(self, state: TriggerState, path: str) -> None:
-        """Start anew."""
+        """Reset."""
 
     def event_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
         """The next event time at which to ask ``should_fire``."""

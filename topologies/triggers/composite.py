@@ -1,4 +1,4 @@
-"""Triggers that are made of others."""
+"""Triggers composed of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.topologies.triggers.base import Moment, Trigger, TriggerState, ear
 
 @dataclasses.dataclass(frozen=True)
 class Repeatedly(Trigger):
-    """Starts its trigger anew whenever it finishes. Never finishes."""
+    """Restarts its trigger whenever it finishes. Never finishes."""
 
     trigger: Trigger
 

@@ -177,7 +177,7 @@ def count(n: int) -> Trigger:
 
 
 def after_processing_time(delay: int | str = 0) -> Trigger:
-    """Once, so long by the clock after the first record."""
+    """Once, this long by the clock after the first record."""
     return AfterProcessingTime(duration_ms(delay))
 
 

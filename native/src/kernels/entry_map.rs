@@ -31,7 +31,7 @@ pub struct Entered {
     written_bytes: usize,
     /// Where entries lie that were written, and some that are dead.
     places: Vec<Place>,
-    /// Whether a written entry was moved, so that `places` is to be made anew.
+    /// Whether a written entry was moved, so that `places` must be rebuilt.
     moved: bool,
     /// The written entries by key, while nothing changes them.
     sorted: Option<Vec<Place>>,

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use crate::refused::{Refused, filled};
 
-/// With so many times more possible groups than rows, groups are found by hashing, else in a table of all of them.
+/// If there are this many times more possible groups than rows, hash to find the groups, else use a table of all.
 const SPARSE: usize = 4;
 
 #[derive(Default)]

@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 use super::rows::Rows;
 use crate::refused::Refused;
 
-/// Roughly what the interner keeps per value beside its bytes: entry, index and the Python object with its header.
+/// Rough memory per value in addition to its bytes: entry, index and the Python object with its header.
 const ENTRY_BYTES: usize = 128;
 
 struct Entry {

@@ -2,7 +2,7 @@
 
 use crate::refused::{Refused, room_for};
 
-/// A column of byte strings that lies in buffers of somebody else.
+/// A column of byte strings in borrowed buffers.
 pub struct Rows<'a> {
     pub data: &'a [u8],
     offsets: &'a [i64],

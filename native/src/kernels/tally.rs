@@ -1,4 +1,4 @@
-//! Counts of records by key since the last commit, beside what the store holds of them.
+//! Counts of records by key since the last commit, with the stored counts.
 //!
 //! A key costs a slot of an index, an entry and its bytes. Slots and entries of a block of keys are read before the first of
 //! them is compared, so that the memory answers for all of them at once.
@@ -148,8 +148,8 @@ impl Counts {
         self.missing.iter().map(|&place| place as usize).chain(self.based..self.entries.len())
     }
 
-    /// Adds what the store holds of an entry's key. One that cannot be added stays unbased: whoever takes the counts out
-    /// asks for it again.
+    /// Adds the stored count of an entry's key. One that cannot be added stays unbased: the caller that takes the
+    /// counts out asks for it again.
     fn add_stored(&mut self, place: usize, stored: &[u8], problem: &mut Option<&'static str>) {
         match self.entries[place].add_stored(stored) {
             Ok(count) => self.highest_stored = self.highest_stored.max(count),
@@ -188,7 +188,7 @@ impl Counts {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Whether counts of so many more would still be numbers of 64 bits.
+    /// Whether counts increased by this many would still fit into 64 bits.
     pub fn fits(&mut self, counts: &[i64]) -> bool {
         let mut total = self.total;
         for &count in counts {

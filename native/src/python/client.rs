@@ -46,8 +46,8 @@ impl Client {
         Err(PyRuntimeError::new_err("the client is closed; close what reads or writes through it first"))
     }
 
-    /// The client refers to its callbacks, and those to whoever uses this handle: the collector must see the whole ring.
-    /// Nothing here is to be cleared: the client's own part is, and the handle serves until its user is gone.
+    /// The client refers to its callbacks, and the callbacks to users of this handle: the collector must see the whole
+    /// cycle. Nothing here is to be cleared: the client's own part is, and the handle serves until its user is gone.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.object)
     }

@@ -94,7 +94,7 @@ where
     }
     let buffer = PyBuffer::<T>::get(column)?;
     let cells = buffer.as_slice_ptr().ok_or_else(|| PyValueError::new_err("a column must be one run of numbers"))?;
-    // SAFETY: the buffer is held and the GIL too; whoever writes into an array without it breaks numpy's rules.
+    // SAFETY: the buffer is held and the GIL too; writing into an array without it breaks numpy's rules.
     let cells = unsafe { cells.as_ref() };
     let cells = cells.get(start..stop).ok_or_else(|| PyValueError::new_err("a column is too short"))?;
     Ok(cells.to_vec())

@@ -92,7 +92,7 @@ impl Tally {
         let stored: Vec<Bound<'_, PyAny>> = stored.iter().collect();
         let values = stored.iter().map(|value| match value.cast::<PyBytes>() {
             Ok(bytes) => Some(bytes.as_bytes()),
-            // What is no bytes has no count either.
+            // An object that is not bytes has no count.
             Err(_) => (!value.is_none()).then_some(&[][..]),
         });
         self.0.base(values).map_err(PyValueError::new_err)

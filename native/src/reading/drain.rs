@@ -102,7 +102,7 @@ impl<'a> Drain<'a> {
 /// # Safety
 /// `message` was handed over by the library, and `drain` is a `Drain` that nobody else uses meanwhile.
 pub unsafe extern "C" fn on_message(message: *mut Message, drain: *mut c_void) {
-    // SAFETY: `drain` is the one that was given beside this function; the message is valid during the call.
+    // SAFETY: `drain` is the one that was registered with this function; the message is valid during the call.
     unsafe {
         (*drain.cast::<Drain<'_>>()).take(&*message);
     }

@@ -254,7 +254,7 @@ def test_without_a_sound_snapshot_the_changelog_is_read(tmp_path: Path) -> None:
         file.unlink()
     state = bench.open()
     assert keys_of(state) == [b"a"]
-    assert "from the begin of" in state.log[-1]
+    assert "from the beginning of" in state.log[-1]
     state.close()
 
 

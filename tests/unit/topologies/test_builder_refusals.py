@@ -88,7 +88,7 @@ REFUSED: dict[str, tuple[Use, str]] = {
     ),
     "an unknown serde": (
         lambda b: b.stream("in").map_values(str, value=complex),
-        "the value of operator 'in-map-values': no serde is known for <class 'complex'>",
+        "the value of operator 'in-map-values': no serde for <class 'complex'>",
     ),
     "a serde that cannot even be looked up": (
         lambda b: b.stream("in", key={}),

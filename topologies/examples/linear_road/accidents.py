@@ -1,8 +1,8 @@
 """Accidents on one direction of an expressway: at least two cars that have stopped at the same place of the same lane.
 
-They count minute by minute, as they stand when one ends: whoever enters a segment in the next minute is told of the
-nearest one in it or the four segments ahead. Cars change the picture through what they last did in a minute, so that it
-does not depend on how the reports of different cars follow each other.
+They count minute by minute, as they stand when one ends: a car that enters a segment in the next minute is notified of
+the nearest one in it or the four segments ahead. Cars change the picture through what they last did in a minute, so
+that it does not depend on how the reports of different cars follow each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.topologies.examples.linear_road.model import SEGMENTS, Halt, Road,
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 
 REACH = 4
-"""An accident concerns its segment and so many behind it."""
+"""An accident concerns its segment and this many behind it."""
 Stopped = dict[str, Any]
 """By car: segment, lane and position where it stands; in changes also null, for a car that has left."""
 

@@ -45,7 +45,7 @@ HORIZON = "3h"
 """How long a simulation takes, and so a car through a segment, and an accident, at most."""
 MINUTE_MS = 60_000
 WITHIN_MINUTE = MINUTE_MS - 1
-"""A statistic that ended so many milliseconds ago is of the minute before."""
+"""A statistic that ended this many milliseconds ago belongs to the minute before."""
 
 
 class Stamp(Processor[str, dict[str, Any], str, dict[str, Any]]):

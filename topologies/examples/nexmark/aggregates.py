@@ -88,7 +88,7 @@ def _days(bids: KStream, by: Expression, **aggregates: Expression) -> KTable:
 
 
 def _with_day(days: KTable, **keys: Expression) -> KStream:
-    """The results with their day, and with what their key holds beside it."""
+    """The results with their day, and with the rest of their key."""
     return days.to_stream().with_columns(day=window_start().format_time("%Y-%m-%d"), **keys)
 
 

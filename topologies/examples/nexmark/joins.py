@@ -66,7 +66,7 @@ def q9() -> Topology:
 
 
 def q13(rows: int = 10_000) -> Topology:
-    """Bounded side input: every bid with the text of its auction in a table of so many rows, the topic
+    """Bounded side input: every bid with the text of its auction in a table of that many rows, the topic
     ``nexmark-side-input``, of which every task has all."""
     nexmark = Nexmark("q13")
     side = nexmark.builder.global_table("nexmark-side-input", key=int, value=str)

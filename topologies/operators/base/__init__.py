@@ -1,1 +1,1 @@
-"""What operators are built from: row operators, row functions, timers, buffers."""
+"""Building blocks of operators: row operators, row functions, timers, buffers."""

@@ -1,8 +1,8 @@
-"""Where a key's entries of a segmented store lie, kept in memory for the keys met lately, so that a record costs lookups
-and no range read.
+"""An in-memory index of a segmented store's entries by key, for recent keys, so that a record costs lookups instead of
+a range read.
 
-The operator that has the index must be the store's only writer. The index is a cache: it says what a range read would
-say, and may be emptied at any time.
+The operator that has the index must be the store's only writer. The index is a cache: it returns what a range read
+would, and may be emptied at any time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEYS_MAX = 1 << 14
 
 
 class EntryIndex:
-    """The store and the index over it. ``keys_max``: of how many keys it knows the places before it begins anew."""
+    """The store and the index over it. ``keys_max``: how many keys it holds before it starts again empty."""
 
     def __init__(self, store: SegmentedState, keys_max: int = KEYS_MAX) -> None:
         self.store = store
@@ -43,7 +43,8 @@ class EntryIndex:
         return places
 
     def put(self, key: bytes, place: Place, entry: Any, timestamp_ms: int) -> None:
-        """Set what ``store.entry_of`` made; ``None`` deletes. ``places(key)`` must have been called for this record."""
+        """Set the result of ``store.entry_of``; ``None`` deletes. ``places(key)`` must have been called for this
+        record."""
         places = self._places[key]
         at = bisect_left(places, place)
         known = at < len(places) and places[at] == place
@@ -56,13 +57,13 @@ class EntryIndex:
         self.store.put_entry(key, place[0], place[1], entry, timestamp_ms, new=not known)
 
     def get(self, key: bytes, place: Place) -> tuple[Any, int]:
-        """Value and timestamp of an entry that is there."""
+        """Value and timestamp of an existing entry."""
         found = self.store.get(key, place[0], place[1])
         assert found is not None, place
         return found
 
     def expire_before(self, time_ms: int) -> None:
-        """Entries of a lower time are gone."""
+        """Drop entries with a lower time."""
         if time_ms > self._floor_ms:
             self._floor_ms = time_ms
             self.store.expire_before(time_ms)

@@ -1,5 +1,4 @@
-"""The records that one record each was replaced by: what belongs to the parents is spread over them in arrays, keys only for
-those who ask."""
+"""Child records of a flat map: the parents' times and order are spread over them as arrays, and keys only on use."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from penstock.topologies.operator_api.columns import Column, Ints, Places
 
 
 class ChildRecords(ColumnBatch):
-    """A batch of lists with times and order as arrays. ``parents`` are the keys of the records before, each of which has
-    ``sizes`` of the records now."""
+    """A batch of lists with times and order as arrays. ``parents`` are the keys of the parent records, ``sizes`` the
+    number of children of each."""
 
     __slots__ = ("_parents", "_sizes")
 
@@ -47,7 +46,7 @@ class ChildRecords(ColumnBatch):
 
 
 def children_of(batch: Batch, several: Sequence[Sequence[Any]], values: list[Any]) -> Batch:
-    """A batch's children: ``several`` holds those of each record, ``values`` all of them."""
+    """A batch's children: ``several`` holds the children of each record, ``values`` all of them."""
     if len(several) < FEWEST:  # arrays cost more than they save
         return batch.pick([i for i, some in enumerate(several) for _ in some]).replace(values=values)
     sizes = np.fromiter(map(len, several), np.intp, len(several))

@@ -1,10 +1,10 @@
-"""Holding records back until event time has passed them, and handing them on in the order of their timestamps.
+"""Hold records back until event time has passed them, and emit them in the order of their timestamps.
 
-On stream time a record waits until the operator's stream time has reached its timestamp + ``hold_ms``; one that is later
-than that already goes on at once (Kafka Streams, KStream–KTable join with a grace period). On watermarks it waits for the
-watermark to reach its timestamp; one behind the watermark goes on at once. Equal timestamps keep their order of arrival
-(in Kafka Streams: that of keys).
-A record with a null key or a null value has no row to wait for: it goes on at once and does not move stream time.
+On stream time a record waits until the operator's stream time has reached its timestamp + ``hold_ms``; a record that is
+later than that is emitted at once (Kafka Streams, KStream–KTable join with a grace period). On watermarks it waits for
+the watermark to reach its timestamp; a record behind the watermark is emitted at once. Equal timestamps keep their
+order of arrival (in Kafka Streams: that of keys). A record with a null key or a null value has no row to wait for: it
+is emitted at once and does not advance stream time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GraceBufferSpec(OperatorSpec):
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _GraceBufferOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class _GraceBufferOperator(RowOperator):
         self._held = SegmentedState(ctx.state(spec.stores[0].name))
         self._hold = spec
         self._earliest_ms: int | None = None
-        """Nothing held is older; ``None``: unknown, the store is asked."""
+        """A lower bound of the held times; ``None``: unknown, read the store."""
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         if key is None or value is None:

@@ -1,4 +1,4 @@
-"""Records as values: key and value written into one piece of bytes, to be buffered, or to travel under another key."""
+"""Records as values: key and value encoded together, to be buffered or sent under another key."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Rows that live for a time: a row that was not updated for ``ttl`` of its operator's stream time is gone.
+"""Expiry of rows: a row that was not updated for ``ttl`` of its operator's stream time is deleted.
 
-A row's deadline is its timestamp plus the ttl. Before each record, the rows whose deadline that record's time has reached
-are deleted from the store, and so from its changelog, and told downstream with the deadline for time, in order of
-deadlines. The state is therefore the same whatever the batches, and after a restart.
+A row's deadline is its timestamp plus the ttl. Before each record, the rows whose deadline that record's time has
+reached are deleted from the store, and so from its changelog, and the deletions are emitted with the deadline as
+timestamp, in order of deadlines. So the state is the same for any batches, and after a restart.
 
-What is due is found through timers, of which each row has one at its deadline or before: a timer that comes too early is
-set again, so that an update of a row costs no timer.
+Due rows are found through timers: each row has one at its deadline or earlier. A timer that fires too early is set
+again, so that an update of a row costs no timer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def checked_ttl(ttl: int | str, name: str) -> int:
     """The ttl of operator ``name`` in milliseconds. Raises ``TopologyError``."""
     ttl_ms = duration_ms(ttl)
     if ttl_ms < 1:
-        raise TopologyError(f"operator {name!r}: ttl={ttl!r} keeps no row; give 1 ms or more, or leave it out")
+        raise TopologyError(f"operator {name!r}: ttl={ttl!r} is too short; give 1 ms or more, or leave it out")
     return ttl_ms
 
 
@@ -33,7 +33,7 @@ def expiry_store(name: str) -> StoreSpec:
 
 
 class Gone(NamedTuple):
-    """A row that was deleted. ``value``: what it was."""
+    """A row that was deleted. ``value``: its last value."""
 
     store_key: bytes
     value: Any
@@ -49,11 +49,11 @@ class RowExpiry:
         self._ttl_ms = ttl_ms
 
     def late(self, ts: int, now_ms: int) -> bool:
-        """Whether a row of this time would be gone already."""
+        """Whether a row of this time would already be expired."""
         return ts + self._ttl_ms <= now_ms
 
     def written(self, store_key: bytes, before_ms: int | None, ts: int) -> None:
-        """A row was written; ``before_ms``: its time before, ``None``: it is new."""
+        """Note that a row was written; ``before_ms``: its former time, ``None``: it is new."""
         if before_ms is None or ts < before_ms:
             self._timers.set(ts + self._ttl_ms, store_key)
 

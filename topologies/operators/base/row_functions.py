@@ -61,7 +61,7 @@ def serialize_keys(ctx: OperatorContext, batch: Batch, serde: Serde[Any]) -> tup
     """The keys as bytes (nulls kept), and the batch of the rows whose key could be written."""
     try:
         return serde.serialize_all(batch.keys), batch
-    except SerdeError:  # met again below, with its row
+    except SerdeError:  # raised again below, at its row
         write = serde.serialize
 
     def named(key: Any) -> bytes | None:
@@ -103,7 +103,7 @@ def decode_column(
     """The decoded column (nulls kept), and the batch of the rows that could be decoded."""
     decode = serde.deserialize
     out: list[Any] = []
-    if _refuses_null(decode):  # then nothing has to look for nulls
+    if _refuses_null(decode):  # so that nothing has to look for nulls
         with suppress(Exception):
             out.extend(map(decode, column))  # type: ignore[arg-type]  # a null raises
             if len(out) == len(column):
@@ -119,7 +119,7 @@ def decode_column(
         out.extend(map(fn, column))
         if len(out) == len(column):
             return out, batch
-    except Exception:  # the slow path below meets it again, with its row
+    except Exception:  # the slow path below raises it again, at its row
         out.clear()
 
     def named(data: bytes | None) -> Any:
@@ -132,12 +132,12 @@ def decode_column(
 
 
 def _refuses_null(decode: Callable[[bytes], Any]) -> bool:
-    """Whether it is known to raise for ``None``; any other one might make something of it."""
+    """Whether it is known to raise for ``None``; other functions might accept it."""
     return decode is bytes.decode or type(getattr(decode, "__self__", None)) is msgspec.json.Decoder
 
 
 def unreadable(serde: Serde[Any], what: str, data: bytes | None, error: Exception) -> SerdeError:
-    """What to raise, or to report, of bytes that a serde cannot read."""
+    """The error to raise or report for bytes that a serde cannot read."""
     return SerdeError(
         f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error}); "
         "check the serde of this topic, or choose the policy skip or dead_letter"

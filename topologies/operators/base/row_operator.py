@@ -1,11 +1,11 @@
 """The base of operators that must see one record at a time: state, time and emission, row by row, in whole batches.
 
 A subclass overrides ``row``; ``load`` to fetch the state of a batch by one multi-get; ``on_watermark`` (its spec says
-``uses_watermark``) and ``on_wall`` with ``next_wall_ms`` (``uses_wall_time``) for timers. It emits with ``emit_row``; what
-it emits keeps the place of the record or firing that caused it.
+``uses_watermark``) and ``on_wall`` with ``next_wall_ms`` (``uses_wall_time``) for timers. It emits with ``emit_row``;
+emitted records keep the place of the record or firing that caused them.
 
-When ``row`` raises, what it emitted is dropped and the policy decides; what it wrote to stores stays, so call functions
-of the user before writing. A failing timer stops the task: there is no record to skip.
+When ``row`` raises, what it emitted is dropped and the policy decides; what it wrote to stores stays, so call user
+functions before writing. A failing timer stops the task, because there is no record to skip.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NONE: Headers = ()
 
 
 class RowOperator(Operator):
-    """See the module. ``old``, ``headers`` and ``retract`` are those of the record at hand. ``may_skip``: a policy may
+    """See the module. ``old``, ``headers`` and ``retract`` belong to the current record. ``may_skip``: a policy may
     skip a record for which ``row`` raises; otherwise it stops the task."""
 
     may_skip = True
@@ -33,22 +33,23 @@ class RowOperator(Operator):
         self.headers: Headers = _NONE
         self.retract = False
         self.watermark_ms = NO_TIME
-        """The watermark as this operator has seen it: of the records before the one at hand."""
+        """The watermark as this operator has seen it: that of the records before the current one."""
         self._sends_olds = spec.sends_olds
         self._uses_watermark = spec.uses_watermark
         self._order = 0
         self._place = 0
         self._out: list[tuple[int, Any, Any, int, int, Headers, Any]] = []
         self._refused: Exception | None = None
-        """What the policy made of a record that waited: it stops the task."""
+        """Raised if the policy stops the task for a record that waited."""
 
     # -- for subclasses ------------------------------------------------------------------------------------------
 
     def load(self, port: int, batch: Batch) -> None:
-        """Fetch the state of records that come. It may be called for records that never do; it must not raise."""
+        """Fetch the state of records that will come. It may be called for records that never come; it must not
+        raise."""
 
     def before(self, key: Any, value: Any, ts: int) -> None:
-        """A record comes. What is emitted here stays when ``row`` raises; it must not raise itself."""
+        """Called before each record. What it emits stays if ``row`` raises; it must not raise itself."""
 
     def row(self, port: int, key: Any, value: Any, ts: int) -> None:
         """One record."""
@@ -62,11 +63,11 @@ class RowOperator(Operator):
 
     @property
     def wall_ms(self) -> int:
-        """Processing time: the journaled reading of the clock under which the record at hand runs."""
+        """Processing time: the journaled reading of the clock under which the current record runs."""
         return self.ctx.time.wall_ms
 
     def advance_stream_time(self, ts: int) -> int:
-        """Show a timestamp to the operator's own stream time; returns what it is now."""
+        """Advance the operator's own stream time by a timestamp; returns the new stream time."""
         if ts > self.stream_time_ms:
             self.stream_time_ms = ts
         return self.stream_time_ms
@@ -82,15 +83,15 @@ class RowOperator(Operator):
         port: int = 0,
         retract: bool = False,
     ) -> None:
-        """Hand a record on; ``headers`` are those of the record at hand unless given."""
+        """Emit a record; ``headers`` default to those of the current record."""
         hs = self.headers if headers is None else headers
         if retract:
             hs = (*hs, RETRACTION)
         self._out.append((port, key, value, ts, self._order, hs, old))
 
     def failed_waiting(self, key: Any, value: Any, ts: int, error: Exception) -> None:
-        """A record that came before the one at hand, and waited, failed: returns if the policy skips it. What else is
-        emitted at this place stays."""
+        """Report that an earlier record, which waited, failed; returns if the policy skips it. Other output at this
+        place stays."""
         try:
             self.ctx.failed(Batch([key], [value], [ts], [self._order]), 0, error)
         except Exception as exc:
@@ -130,7 +131,7 @@ class RowOperator(Operator):
         self._send()
 
     def _fire_until(self, place: int) -> None:
-        """Show the watermarks that the records before ``place`` left."""
+        """Apply the watermarks after the records before ``place``."""
         time = self.ctx.time
         marks = time.watermark_by_place_ms
         while self._place < place:

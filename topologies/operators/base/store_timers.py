@@ -1,4 +1,4 @@
-"""Persistent timers over a store: what falls due, in order, without reading the store while nothing does.
+"""Persistent timers over a store: takes due timers in order, and does not read the store while none is due.
 
 A timer is a time and a payload of bytes (key, window, what the operator needs); the same pair set twice is one timer.
 The store is an ordinary changelogged one: a timer's key is time (8, big-endian) | payload. Times may be any int from 0
@@ -18,7 +18,8 @@ _TIME = struct.Struct(">q")
 LAST_MS = (1 << 63) - 1
 """The end of time: the highest watermark."""
 _STAMP_MS = 1
-"""Timestamp of the entries. When a timer is due is in its key; brokers refuse changelog records that lie in the future."""
+"""Timestamp of the entries. A timer's due time is in its key, because brokers refuse changelog records with future
+timestamps."""
 
 
 def timer_store(name: str) -> StoreSpec:
@@ -32,12 +33,13 @@ class TimerQueue:
     def __init__(self, state: KeyValueStoreView) -> None:
         self._state = state
         self._next_ms: int | None = None
-        """The earliest timer; behind the end of time without one; ``None``: unknown, the store is asked."""
+        """The earliest timer; after the end of time without one; ``None``: unknown, read the store."""
         self._low_ms = 0
-        """No timer is earlier: what was taken need not be passed again."""
+        """A lower bound of all timers: skips those that were taken."""
 
     def set(self, time_ms: int, payload: bytes, *, new: bool = False) -> None:
-        """Set a timer. ``new``: it is known not to be set, so that it leaves no trace if it goes before the commit."""
+        """Set a timer. ``new``: it is known not to be set, so that nothing is written if it is deleted before the
+        commit."""
         time_ms = min(max(time_ms, 0), LAST_MS)
         (self._state.put_new if new else self._state.put)(_TIME.pack(time_ms) + payload, b"\x01", _STAMP_MS)
         self._low_ms = min(self._low_ms, time_ms)
@@ -45,7 +47,7 @@ class TimerQueue:
             self._next_ms = time_ms
 
     def delete(self, time_ms: int, payload: bytes) -> None:
-        """Forget a timer; nothing happens when there is none."""
+        """Delete a timer, if it exists."""
         time_ms = min(max(time_ms, 0), LAST_MS)
         key = _TIME.pack(time_ms) + payload
         if self._state.get(key) is not None:
@@ -77,6 +79,6 @@ class TimerQueue:
         return [(_TIME.unpack_from(k)[0], k[8:]) for k in keys]
 
     def in_turn(self, until_ms: int) -> Iterator[tuple[int, bytes]]:
-        """The same one instant at a time, so that timers that are set meanwhile for a later instant have their turn."""
+        """As ``take``, one instant at a time, so that timers set meanwhile for a later instant are included."""
         while (next_ms := self.next_ms) is not None and next_ms <= until_ms:
             yield from self.due(next_ms)

@@ -1,1 +1,1 @@
-"""Operators over the columns of a batch: the same answers as their row forms, which they leave a batch to when in doubt."""
+"""Operators over the columns of a batch: same results as the row path, to which they leave a batch when in doubt."""

@@ -1,4 +1,4 @@
-"""The records of a batch by store key: what an aggregation touches, each entry once."""
+"""Group the records of a batch by store key: the entries that an aggregation touches, each once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAR = 1 << 62
 
 class Entries(NamedTuple):
     """Records by the entry that each belongs to. ``groups.numbers`` is the entry of each record; ``store_keys`` that of
-    each entry, in the order in which they first had a record."""
+    each entry, in the order of their first record."""
 
     groups: Groups
     store_keys: list[bytes]

@@ -1,5 +1,5 @@
-"""Windows that overlap, on columns: the records of one key that have the same windows are taken together, and only what
-these groups come to is spread over the windows.
+"""Windows that overlap, on columns: records of one key with the same windows are grouped, and only the groups' results
+are spread over the windows.
 
 Timestamps of one pane, which is as long as the greatest common divisor of size and advance, have the same windows.
 """

@@ -1,4 +1,4 @@
-"""How joins, aggregations and sinks take their records, as a planner asks (``OperatorSpec.input_mode``)."""
+"""Input modes of joins, aggregations and sinks, for the planner (``OperatorSpec.input_mode``)."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def folding_way(parts: Sequence[Part], late: RequiredColumns | None) -> InputMod
 
 
 def why_rows(*, counts: bool, sends_olds: bool) -> str | None:
-    """Why an aggregation takes rows."""
+    """The reason why an aggregation takes rows."""
     if not counts:
         return PYTHON
-    return "a later operator asks for its old values" if sends_olds else None
+    return "a later operator needs its old values" if sends_olds else None
 
 
 def writing_way(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMode:

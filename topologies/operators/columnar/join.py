@@ -1,6 +1,6 @@
-"""The stream–table join on columns: each distinct key is written and looked up once.
+"""The stream–table join on columns: each distinct key is serialized and looked up once.
 
-An inner join drops what meets no row before anything is made of it. A joiner that is an expression of the row alone is run
+An inner join drops records without a row first. A joiner that is an expression of the row alone is run
 once per distinct key; any other gets the rows of the records that have met one.
 """
 
@@ -20,7 +20,7 @@ from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.columns import CodedColumn, Places
 
 _PLAIN = {str, bytes, int, float, bool, type(None)}
-"""Types of which many records may have the same object."""
+"""Types whose objects many records may share."""
 _KEPT_MAX = 20_000
 _REPEATED = 4
 """Fewer records per key are not worth keeping what was made for the next batch."""
@@ -75,7 +75,7 @@ class PerKey:
         self._shared = shared
         is_row = isinstance(joiner.expression, Input) and joiner.scope.right is not None
         self._row_type = joiner.scope.right.python if is_row and joiner.scope.right is not None else None
-        """The class whose instances the joiner gives back as they are."""
+        """The class whose instances the joiner returns unchanged."""
         self._made: dict[bytes, tuple[Any, Any]] = {}
 
     def column(self, met: Met) -> CodedColumn | None:
@@ -96,7 +96,7 @@ class PerKey:
         run = self._run
         try:
             results = [None if row is None and not self._left else run(None, row) for row in rows]
-        except Exception:  # met again with its record
+        except Exception:  # raised again at its record
             return None
         return results if self._shared or set(map(type, results)) <= _PLAIN else None
 

@@ -1,4 +1,5 @@
-"""Whether the compiled kernels answer as their twins in Python do, found out on a small batch before they are used."""
+"""Check on a small batch that the compiled kernels give the same results as their Python twins, before they are
+used."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ _TEXTS: list[bytes | None] = [
 
 
 def why_not_trusted() -> str | None:
-    """What the compiled kernels got wrong; ``None`` when they are right, or not in use. Some 30
-    milliseconds, most of which the twins take."""
+    """The first difference of the compiled kernels; ``None`` if they are right or not in use. Most of the time is the
+    twins'."""
     module = native.compiled()
     if module is None:
         return None
@@ -77,7 +78,7 @@ def why_not_trusted() -> str | None:
             with native.without():
                 expected = run()
             found = run()
-        except Exception as exc:  # whatever it is, the twins work
+        except Exception as exc:  # for any failure, the twins still work
             return f"the compiled part fails at {name}: {type(exc).__name__}: {exc}"
         if found != expected:
             return f"the compiled part is wrong at {name}: {found!r:.200}, not {expected!r:.200}"

@@ -1,7 +1,7 @@
-"""Fields of a table's rows read out of the JSON that the store holds, of many records that each meet another row.
+"""Read fields of a table's rows from the JSON in the store, for many records that each meet a different row.
 
-A row that is in the store as text need not become an object for that. Where most records of a batch meet the same few rows
-it is better to decode each of these once, and to keep it.
+A row stored as text need not become an object for that. If most records of a batch meet the same few rows, it is better
+to decode each of these once and keep it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.topologies.operators.columnar.row_texts import RowTexts, row_texts
 from penstock.topologies.operators.columnar.source import json_decoder
 
 _REPEATED = 2
-"""With so many records per row, rows are better decoded."""
+"""With this many records per row, decoding rows is better."""
 
 
 class RowFields:
@@ -34,7 +34,7 @@ class RowFields:
         self._vectors = vectors
 
     def rows(self, keys: BytesColumn, state: KeyValueStoreView) -> ParsedColumn | None:
-        """The rows of keys, of which none is null; null where there is no row. ``None``: it must be done row by row."""
+        """The rows of non-null keys; null where there is no row. ``None``: take the row path."""
         found = self._texts.of(keys, state)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""A topic's records as columns: their bytes checked, and only what somebody needs of them read.
+"""Read a topic's records as columns: checks their bytes, and reads only the needed fields.
 
 Values of a declared type are projected to the needed fields; the serde's own decoder judges every record of which the
 projection is not certain, so that the same records fail with the same words, in the order of the rows: values first, then
@@ -25,18 +25,18 @@ from penstock.topologies.operators.base.row_functions import decode_column, unre
 
 _WIDTHS = {INT.name: 8, FLOAT.name: 8, INT32.name: 4}
 PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
-"""Serdes whose values stay bytes until they are asked for."""
+"""Serdes whose values stay bytes until they are used."""
 
 
 def decoding_way(serde: Serde[Any], needed: RequiredColumns) -> InputMode:
-    """How a source gives what is needed of its values, which are of this serde. Keys go by columns anyway."""
+    """The input mode of a source for required columns of values of this serde. Keys are always columns."""
     return InputMode(needed, None if serde in PLAIN else _why_whole(serde, needed))
 
 
 def _why_whole(serde: Serde[Any], needed: RequiredColumns) -> str | None:
-    """Why values are decoded whole."""
+    """The reason why values are decoded whole."""
     if needed.listed:
-        return "whole values are needed right behind it"
+        return "the next operator needs whole values"
     if serde == JSON:
         return "its values have no declared type"
     decoder = json_decoder(serde)
@@ -114,7 +114,7 @@ class Decoder:
         for code, data in enumerate(found.values):
             try:
                 values.append(None if data is None else serde.deserialize(data))
-            except Exception as exc:  # not swallowed: it meets the policy below, at its rows
+            except Exception as exc:  # not swallowed: the policy applies below, at its rows
                 values.append(None)
                 errors[code] = exc
         wrong = [row for row, code in enumerate(found.codes.tolist()) if code in errors] if errors else []
@@ -139,7 +139,7 @@ def _others(rows: int, without: list[int]) -> Places:
 
 
 def _all_readable(column: BytesColumn, serde: Serde[Any]) -> bool:
-    """Whether it takes no look at single values to know that the serde can read all of them."""
+    """Whether the serde is known to read all values without a look at single ones."""
     if serde == STRING:
         low, high = int(column.offsets[0]), int(column.offsets[-1])
         return bytes(memoryview(column.data)[low:high]).isascii()

@@ -1,7 +1,6 @@
 """Texts split into words over columns: every word of a batch once, as bytes, and each text's words as codes.
 
-Eight words of a line cost 0.2 µs where the kernel is compiled; made and looked up as objects they cost 2 µs. A word becomes
-an object only where somebody asks for it.
+A word becomes an object only if it is used; with the compiled kernel this is about ten times as fast.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from penstock.topologies.operators.columnar.stateless import PYTHON
 def children_way(
     fn: Callable[..., Iterable[Any]], values_only: bool, with_key: bool, out: RequiredColumns
 ) -> InputMode:
-    """How what replaces a record by several takes its records."""
+    """The input mode of an operator that replaces a record by several."""
     if values_only and fn is words:
         return InputMode(RequiredColumns(key=out.key, value=True))
     return InputMode(RequiredColumns(key=out.key or with_key or not values_only, value=True, listed=True), PYTHON)

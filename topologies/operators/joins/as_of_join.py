@@ -44,11 +44,11 @@ class AsOfJoinSpec(OperatorSpec):
 
     @property
     def ahead_ms(self) -> int:
-        """How far after a left record a right one may lie."""
+        """How far after a left record a right one may be."""
         return 0 if self.direction == "backward" else self.tolerance_ms
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _AsOfJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class _AsOfJoinOperator(RowOperator):
         self._keys = right.key_serde
         self._keep_ms = right.retention_ms or 1
         self._earliest_ms = 0
-        """No left record that waits is older."""
+        """A lower bound of the times of waiting left records."""
 
     def resumed(self) -> None:
         super().resumed()

@@ -1,6 +1,7 @@
 """Joins of a left table with the row of a right table that each left row names: foreign-key joins.
 
-The two tables are partitioned by different keys, so that their tasks talk through two topics (Kafka Streams' protocol):
+The two tables are partitioned by different keys, so their tasks communicate through two topics (Kafka Streams'
+protocol):
 
 * ``ForeignKeySubscribeSpec`` (left tasks): a left row's change becomes instructions under its foreign key: subscribe,
   forget.
@@ -9,10 +10,10 @@ The two tables are partitioned by different keys, so that their tasks talk throu
 * ``ForeignKeyJoinSpec`` (left tasks): joins an answer with the left row, unless the row has changed since it asked:
   then another answer is on its way.
 
-Every change of a left row gets an answer, also where there can be nothing to find. Kafka Streams saves answers of inner
-joins where it takes no result to be there; but an answer that would have deleted one may have been out of date when it
-came, and the result would stay. Answers for one left value come from one right task in its order, so that the last one
-tells the right row as it is. The result's timestamp is the higher of the two rows'.
+Every change of a left row gets an answer, also where there can be nothing to find. Kafka Streams omits answers of inner
+joins if it assumes that there is no result; but an answer that would have deleted a result may have been out of date
+when it came, and the result would stay. Answers for one left value come from one right task in its order, so that the
+last one tells the right row as it is. The result's timestamp is the higher of the two rows'.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from penstock.topologies.operators.tables.table_views import StoreView, TableVie
 
 
 def partition_of_answer(key: Any, response: Response, partitions: int) -> int:
-    """Where an answer goes: to the task that asked."""
+    """Routes an answer to the task that subscribed."""
     return response.partition
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForeignKeySubscribeSpec(OperatorSpec):
     """``fn(key, value)`` names the right row; ``None``: none, which an inner join counts as dropped. Its input must carry
-    old values. The serdes write what their names say."""
+    old values. Each serde is named after what it writes."""
 
     fn: Callable[[Any, Any], Any]
     key_serde: Serde[Any]
@@ -51,7 +52,7 @@ class ForeignKeySubscribeSpec(OperatorSpec):
     emits: Emits = "insert"
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _ForeignKeySubscribeOperator(ctx, self)
 
 
@@ -105,7 +106,7 @@ class ForeignKeyResponseSpec(OperatorSpec):
         return self.resources[:1] if port else self.resources
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _ForeignKeyResponseOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class _ForeignKeyResponseOperator(RowOperator):
 class ForeignKeyJoinSpec(OperatorSpec):
     """``joiner(left value, right value)`` for each answer that is not out of date; ``stores`` must be those of ``rows``,
     the left table's view, and ``marks`` if given. ``value_serde`` writes left values, ``foreign_value_serde`` reads right
-    ones. ``marks`` remembers which keys have a result, so that deletions are told only where there was one."""
+    ones. ``marks`` remembers which keys have a result, so that deletions are emitted only where there was one."""
 
     rows: TableView
     value_serde: Serde[Any]
@@ -169,7 +170,7 @@ class ForeignKeyJoinSpec(OperatorSpec):
     emits: Emits = "upsert"
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _ForeignKeyJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

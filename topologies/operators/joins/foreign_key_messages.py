@@ -1,9 +1,9 @@
-"""What a foreign-key join sends between the two tables' tasks, in the layouts of Kafka Streams.
+"""The messages of a foreign-key join between the two tables' tasks, in the layouts of Kafka Streams.
 
 * A subscription: ``flags (1) | instruction (1) | hash (16, unless null) | left key | left partition (4)``. Flags: bit 7: the
   hash is null; the others: version 1.
-* A response: ``flags (1) | hash (16, unless null) | right value``. Flags: bit 7: the hash is null; bit 6: the right value is
-  there though it has no bytes (Kafka Streams cannot tell it from null); the others: version 0.
+* A response: ``flags (1) | hash (16, unless null) | right value``. Flags: bit 7: the hash is null; bit 6: the right
+  value exists although it has no bytes (Kafka Streams cannot distinguish it from null); the others: version 0.
 * A subscription's key in the store: ``length of the foreign key (4) | foreign key | left key``.
 
 The hash is BLAKE2b of 16 bytes of the left value's bytes, where Kafka Streams has Murmur3-128: it only ever meets hashes
@@ -73,7 +73,9 @@ def _read_subscription(data: bytes) -> Subscription:
     start = 2 if data[0] & _NO_HASH else 2 + _HASH_BYTES
     known = len(data) >= start + _INT.size and data[1] in (DELETE_NO_PROPAGATE, PROPAGATE_NULL_IF_NO_FK)
     if not known or data[0] & _VERSION != 1:
-        raise SerdeError(f"{data!r:.60} is no subscription of version 1; something else wrote to this topic or store")
+        raise SerdeError(
+            f"{data!r:.60} is not a subscription of version 1; something else wrote to this topic or store"
+        )
     hashed = None if data[0] & _NO_HASH else data[2:start]
     return Subscription(hashed, data[1], data[start:-4], _INT.unpack(data[-4:])[0])
 
@@ -87,7 +89,7 @@ def _read_response(data: bytes) -> Response:
     flags = data[0]
     start = 1 if flags & _NO_HASH else 1 + _HASH_BYTES
     if flags & _VERSION or len(data) < start:
-        raise SerdeError(f"{data!r:.60} is no response of version 0; something else wrote to this topic")
+        raise SerdeError(f"{data!r:.60} is not a response of version 0; something else wrote to this topic")
     value = data[start:] if len(data) > start or flags & _EMPTY else None
     return Response(None if flags & _NO_HASH else data[1:start], value)
 

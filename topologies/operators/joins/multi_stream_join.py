@@ -29,7 +29,7 @@ class MultiStreamJoinSpec(OperatorSpec):
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MultiStreamJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

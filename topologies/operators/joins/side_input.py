@@ -77,7 +77,7 @@ class SideInputSpec(OperatorSpec):
     fn: Callable[..., Any]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _SideInputOperator(ctx, self)
 
 

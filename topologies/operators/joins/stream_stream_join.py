@@ -3,10 +3,10 @@
 A left and a right record of equal key meet when ``left - before <= right <= left + after``, both ends included. Every
 pair gives one result, at the later one's timestamp. Each side is kept in a buffer for as long as partners may come.
 
-On stream time (Kafka Streams): the operator's stream time is the highest timestamp of either side. A left record that met
-nobody is emitted with ``None`` once its timestamp + after + grace (a right one's: + before + grace) lies below stream
-time, with the record that moved it and before that one's own results, by timestamp, right side first, then key; one whose
-time for partners is over when it arrives is emitted at once. Late records still meet what is kept.
+On stream time (Kafka Streams): the operator's stream time is the highest timestamp of either side. A left record
+without a partner is emitted with ``None`` once its timestamp + after + grace (a right one's: + before + grace) lies
+below stream time, with the record that moved it and before that one's own results, by timestamp, right side first, then
+key; one whose time for partners is over when it arrives is emitted at once. Late records still meet what is kept.
 (Kafka Streams looks for records without a partner once a second of the clock at most, so that they may come later.)
 
 On watermarks (Flink): a record below the watermark is late and dropped; records without a partner are emitted when the
@@ -36,16 +36,16 @@ from penstock.topologies.operators.base.store_timers import TimerQueue
 LEFT, RIGHT = 0, 1
 _PENDING = struct.Struct(">Bq")
 _SIDE_BYTE = (1, 0)
-"""Right before left at equal times, as Kafka Streams orders those that met nobody."""
+"""Right before left at equal times, as Kafka Streams orders records without a partner."""
 ResultTime = Literal["latest", "left", "right"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamStreamJoinSpec(OperatorSpec):
     """``joiner(left, right)``. ``keeps``: which sides are emitted with ``None`` for the other when they meet nobody.
-    ``condition(left, right)``: a pair that fails it is no pair. ``eager``: those without a partner so far are emitted at
-    once, and again with each partner that comes. Stores: left buffer, right buffer, and, if a side is kept, what has met
-    nobody yet. The out port ``late`` has the records that were dropped for their lateness."""
+    ``condition(left, right)``: a pair that fails it is not joined. ``eager``: those without a partner so far are
+    emitted at once, and again with each partner that comes. Stores: left buffer, right buffer, and, if a side is kept,
+    the records without a partner so far. The out port ``late`` has the records that were dropped for their lateness."""
 
     joiner: Callable[[Any, Any], Any]
     before_ms: int
@@ -62,7 +62,7 @@ class StreamStreamJoinSpec(OperatorSpec):
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _StreamStreamJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class _StreamStreamJoinOperator(RowOperator):
     # -- records without a partner -------------------------------------------------------------------------------
 
     def _waits(self, port: int, ts: int) -> bool:
-        """Whether a record that has met nobody so far waits for a partner."""
+        """Whether a record without a partner so far waits for one."""
         over = ts + self._look_ms[port] < self.stream_time_ms and not self._spec.uses_watermark
         return not over and not self._spec.eager and self._pending is not None
 
@@ -200,7 +200,7 @@ class _StreamStreamJoinOperator(RowOperator):
     # -- time ----------------------------------------------------------------------------------------------------
 
     def before(self, key: Any, value: Any, ts: int) -> None:
-        """Stream time may move: emit those whose time for partners is over, forget what can meet nobody any more."""
+        """Stream time may move: emit those whose time for partners is over, drop what can find no partner any more."""
         if key is None or value is None or self._spec.uses_watermark:
             return
         if ts > self.stream_time_ms:

@@ -54,7 +54,7 @@ class StreamTableJoinSpec(OperatorSpec):
         return EdgeLayout(given.keys, input_mode.rows is None)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _StreamTableJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class StreamVersionedJoinSpec(OperatorSpec):
     emits: Emits = "insert"
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _StreamVersionedJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

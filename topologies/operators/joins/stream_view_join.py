@@ -25,7 +25,7 @@ class StreamViewJoinSpec(OperatorSpec):
     left: bool = False
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _StreamViewJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 The other side's row is read where it lies, through its view; no side is copied. Semantics are those of Kafka Streams: the
 result's timestamp is the higher of the two rows'; a deletion deletes the result, or leaves what the kept side gives.
-Unlike there, two sides that a single record takes away at once tell their deletion.
+Unlike there, a deletion is emitted if a single record removes both sides at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class TableTableJoinSpec(OperatorSpec):
     """``view`` says how rows are joined; ``stores`` must be the view's. The side that is kept without a partner must
     carry old values, and both must with ``sends_olds``.
 
-    ``shared``: both sides are made of the same records, so that a single one can take both away at once. Then neither side
-    can tell that there was a result, and every absence is told; whoever keeps the results drops what was none."""
+    ``shared``: both sides are made of the same records, so that a single one can take both away at once. Then neither
+    side can tell whether there was a result, so every absence is emitted; the operator that stores the results drops
+    the redundant ones."""
 
     view: JoinView
     shared: bool = False
@@ -36,7 +37,7 @@ class TableTableJoinSpec(OperatorSpec):
         return tuple(f"store:{s.name}" for s in other.stores)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _TableTableJoinOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

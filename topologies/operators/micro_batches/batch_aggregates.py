@@ -46,7 +46,7 @@ class BatchAggregateSpec(BatchSpec):
     key_serde: Serde[Any]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _SubtractOperator(ctx, self) if len(self.stores) > 1 else _MergeOperator(ctx, self)
 
 
@@ -135,7 +135,7 @@ class BatchPartialSpec(BatchSpec):
     aggregator: Aggregator
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _PartialOperator(ctx, self)
 
 
@@ -179,7 +179,7 @@ class BatchTotalSpec(BatchSpec):
     emits: Emits = "upsert"
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _WindowTotalOperator(ctx, self) if len(self.stores) > 1 else _TotalOperator(ctx, self)
 
 
@@ -253,6 +253,6 @@ class _WindowTotalOperator(_TotalOperator):
             acc = acc if gone is None else subtract(acc, gone)
         else:
             acc = self.merged(end_ms - size, end_ms)
-        if last is None or last[1] <= end_ms - 1:  # a former window that is made anew is not the last one
+        if last is None or last[1] <= end_ms - 1:  # an earlier window that is computed again is not the last one
             self._window.put(b"", acc, end_ms - 1)
         self.total(end_ms, acc)

@@ -1,4 +1,4 @@
-"""Micro-batches: what DStreams do with the records of an interval, on event time or on processing time.
+"""Micro-batches: process the records of an interval as DStreams do, on event time or on processing time.
 
 Time is cut into intervals (panes) aligned to the epoch. A batch ends at every multiple of ``slide_ms`` and holds the
 records of the panes in the ``size_ms`` before its end; without a window both are the interval. What an operator makes of
@@ -93,7 +93,7 @@ class BatchOperator(RowOperator):
         return False
 
     def pane_of(self, ts: int) -> int | None:
-        """The start of the pane that the record at hand belongs to; ``None`` if it is late, which is counted."""
+        """The start of the pane that the current record belongs to; ``None`` if it is late, which is counted."""
         cut = self.intervals
         if cut.wall:
             open_ms = max(self.wall_ms - cut.grace_ms, 0)
@@ -217,7 +217,7 @@ class BatchTransformSpec(BatchSpec):
     value_serde: Serde[Any]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _BatchTransformOperator(ctx, self)
 
 
@@ -245,7 +245,7 @@ class BatchJoinSpec(BatchSpec):
     value_serdes: tuple[Serde[Any], Serde[Any]]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _BatchJoinOperator(ctx, self)
 
 
@@ -281,8 +281,9 @@ class BatchStateSpec(BatchSpec):
     ``values`` empty without any; keys in the order of their bytes. What it returns is the state, which is emitted;
     ``None`` drops the key. Batches follow each other without a gap as long as there is any state.
 
-    ``timeout_ms``: a key without values for so long, at the end of a batch, is dropped without a call. ``seeded``: values
-    come as a ``BatchSeedsSpec`` sends them. ``stores``: values, states, and if seeded the keys that have had their first."""
+    ``timeout_ms``: a key without values for this time, at the end of a batch, is dropped without a call. ``seeded``:
+    values come as a ``BatchSeedsSpec`` sends them. ``stores``: values, states, and if seeded the keys that have had
+    their first."""
 
     fn: Callable[[list[Any], Any], Any]
     key_serde: Serde[Any]
@@ -291,7 +292,7 @@ class BatchStateSpec(BatchSpec):
     timeout_ms: int | None = None
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _BatchStateOperator(ctx, self)
 
 
@@ -353,12 +354,12 @@ class _BatchStateOperator(_BufferingOperator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSeedsSpec(OperatorSpec):
     """Sends first states ahead of a task's records: values are pairs of whether it is a state, and the state or value.
-    ``seeds``: pairs of key and state, made anew at each call. The store holds one entry once they are sent."""
+    ``seeds``: pairs of key and state, created at each call. The store holds one entry once they are sent."""
 
     seeds: Callable[[], Iterable[KeyValuePair]]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _BatchSeedsOperator(ctx, self)
 
 

@@ -3,7 +3,7 @@
 Events are taken in event time: each waits until the watermark has reached it, and those of a key that are then due are
 taken by timestamp, ``order_by`` and arrival. A record that is not later than the watermark is late: it goes to the port
 ``late``, is counted, and changes nothing. With ``in_arrival_order`` records are taken as they come; then a key's time is
-that of the record at hand, and none is late.
+that of the current record, and none is late.
 
 What is over by time (a partial match that can no longer end in time, or what a ``not_followed_by`` at the end waited for) is
 found when the watermark reaches that time, or at the key's next event if that comes first. Partial matches that are over
@@ -70,7 +70,7 @@ class MatchPatternSpec(OperatorSpec):
     emits: Emits = "insert"
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MatchPatternOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class _MatchPatternOperator(RowOperator):
 
     def _armed(self, name: bytes, state: KeyState) -> KeyState:
         """The state with its alarm no later than the first of its partial matches ends. One that comes too early finds
-        nothing, and is set anew."""
+        nothing, and is set again."""
         end = self._matcher.next_end_ms(state)
         if end is None or (state.alarm_ms is not None and state.alarm_ms <= end):
             return state

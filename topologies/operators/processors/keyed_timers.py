@@ -62,7 +62,7 @@ class KeyedTimers:
         self._queues[domain].set(time_ms, payload)
 
     def delete(self, name: str, key: Any, domain: Domain) -> None:
-        """Forget a timer; nothing happens when there is none."""
+        """Delete a timer, if it exists."""
         self._remove(self._payload(name, key), domain)
 
     def _remove(self, payload: bytes, domain: Domain) -> None:

@@ -67,7 +67,7 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
         raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
 
     def on_timer(self, timer: Timer, ctx: ProcessorContext[KOut, VOut]) -> None:
-        """A timer of a key has fired. When it raises, the task stops: there is no record to skip."""
+        """A timer of a key has fired. If it raises, the task stops, because there is no record to skip."""
         raise TypeError(f"{type(self).__name__} sets timers and has no on_timer")
 
     def process_batch(self, batch: Batch, ctx: ProcessorContext[KOut, VOut]) -> None:
@@ -97,7 +97,7 @@ class ProcessorContext(Generic[KOut, VOut]):
         self._stores = {s.name: store_facade(ctx.state(s.name)) for s in spec.stores}
         self.task: TaskId = ctx.task
         self.timestamp_ms = 0
-        """Event time of the record at hand; in a timer, the time of the firing."""
+        """Event time of the current record; in a timer, the time of the firing."""
         self.headers: Headers = ()
         self.stream_time_ms = NO_TIME
         """Highest timestamp that this processor has seen."""
@@ -115,9 +115,9 @@ class ProcessorContext(Generic[KOut, VOut]):
 
     @property
     def draws(self) -> Draws:
-        """Randomness and ids for the record or firing at hand, the same on every run of it."""
+        """Randomness and ids for the current record or firing, the same on every run of it."""
         if self.in_batch:
-            raise TypeError("draws belong to one record; in process_batch there is none: use process")
+            raise TypeError("draws belong to one record, and process_batch has none: use process")
         stride = self._ctx.time.stride
         origin: Any = self._ctx.origin(self._order) or ("clock", self._ctx.time.wall_ms, self._ctx.task)
         self._draws.at(self._ctx.name, self._order % stride, origin)
@@ -125,10 +125,10 @@ class ProcessorContext(Generic[KOut, VOut]):
 
     @property
     def wall_time_ms(self) -> int:
-        """Processing time: the journaled reading of the clock under which the record at hand runs. The class must say
+        """Processing time: the journaled reading of the clock under which the current record runs. The class must say
         ``reads_clock = True``."""
         if not self._reads_clock:
-            raise TopologyError(f"{self._ctx.name} asks what time it is; say so on the class: reads_clock = True")
+            raise TopologyError(f"{self._ctx.name} reads the time; declare it on the class: reads_clock = True")
         return self._ctx.time.wall_ms
 
     @overload
@@ -157,11 +157,11 @@ class ProcessorContext(Generic[KOut, VOut]):
         headers: Headers | None = None,
         port: str = "out",
     ) -> None:
-        """Hand a record on; time and headers are those of the record at hand unless given."""
+        """Hand a record on; time and headers are those of the current record unless given."""
         if port not in self._ports:
             raise TopologyError(f"{self._ctx.name} has no out port {port!r}; it has: {', '.join(self._ports)}")
         if self.in_batch:
-            raise TypeError("forward gives a record the place of the one at hand; in process_batch use forward_batch")
+            raise TypeError("forward gives a record the place of the current one; in process_batch use forward_batch")
         ts = self.timestamp_ms if timestamp_ms is None else timestamp_ms
         if ts < 0:
             raise ValueError(f"timestamp_ms={ts} is negative; forward a time of 0 or later")
@@ -183,9 +183,9 @@ class ProcessorContext(Generic[KOut, VOut]):
         timers.append(_Timer(interval_ms, callback))
 
     def set_timer(self, name: str, time_ms: int, domain: Domain = "event", *, key: Any = _AT_HAND) -> None:
-        """Have ``on_timer`` called once for this key (that of the record or timer at hand unless given): when the
+        """Have ``on_timer`` called once for this key (that of the current record or timer unless given): when the
         watermark, or the clock, has come to ``time_ms``. A timer of the same name and key is moved. One for a time that
-        is behind fires right after the record at hand, or at the next reading of the clock."""
+        is behind fires right after the current record, or at the next reading of the clock."""
         self._timers_of(domain).set(name, self._timer_key(key), time_ms, domain)
 
     def delete_timer(self, name: str, domain: Domain = "event", *, key: Any = _AT_HAND) -> None:
@@ -201,7 +201,7 @@ class ProcessorContext(Generic[KOut, VOut]):
         if key is not _AT_HAND:
             return key
         if self.in_batch or self._key is None:
-            raise TypeError("no record with a key is at hand; say whose timer it is: key=…")
+            raise TypeError("there is no current record with a key; name the timer's key: key=…")
         return self._key
 
     def count(self, name: str, amount: int = 1) -> None:
@@ -264,7 +264,7 @@ class ProcessorSpec(OperatorSpec):
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _ProcessorOperator(ctx, self)
 
 

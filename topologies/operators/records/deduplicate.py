@@ -46,7 +46,7 @@ class DeduplicateSpec(OperatorSpec):
     order_sensitive: bool = True  # what is forgotten depends on stream time, which other keys move
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _DeduplicateOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class _DeduplicateOperator(RowOperator):
         return tuple([s for s in spans if now_ms - s[2] <= self._keep_ms])
 
     def _forget(self, now_ms: int) -> None:
-        """Drop the keys of which nothing is remembered; one timer a key, set anew for those that have come again."""
+        """Drop the keys of which nothing is remembered; one timer a key, set again for those that have come again."""
         for _, name in self._timers.due(now_ms):
             found = self._state.get(name)
             left = () if found is None else self._remembered(found[0], now_ms)

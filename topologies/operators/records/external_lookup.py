@@ -1,7 +1,7 @@
-"""Asking the world outside about each record: a service, a database, a model.
+"""External calls per record: to a service, a database, a model.
 
-The answers are journaled, so that a replay gives the same result without asking. Records leave in their order, however
-the answers come in. A question that failed or took too long is the row's error, under the processing policy.
+The answers are journaled, so that a replay gives the same result without calling. Records keep their order, in whatever
+order answers arrive. A call that fails or times out is the row's error, under the processing policy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LookupSpec(OperatorSpec):
         return EdgeLayout(given.keys)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _LookupOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class FeedbackSpec(OperatorSpec):
     out_ports: tuple[str, ...] = ("out", "exhausted")
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _FeedbackOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class LoadSheddingSpec(OperatorSpec):
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _LoadSheddingOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class MapRecordsSpec(OperatorSpec):
     fn: Callable[[Record], Record | None]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _MapRecordsOperator(ctx, self)
 
 

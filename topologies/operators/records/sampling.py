@@ -1,7 +1,7 @@
 """Samples that are the same in every run: by a hash of the key, and reservoirs per key and window.
 
 A reservoir is Vitter's algorithm R. Its random numbers are a counter-based generator of our own: SplitMix64's mixing of
-a seed (the hash of key and window) and the record's number in its window, so nothing has to be kept beside the sample.
+a seed (the hash of key and window) and the record's number in its window, so nothing but the sample has to be kept.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SampleKeysSpec(OperatorSpec):
         return given
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _SampleKeysOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class SampleReservoirSpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = frozenset({"insert"})
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _SampleReservoirOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

@@ -70,8 +70,8 @@ class SourceSpec(OperatorSpec):
 
     @property
     def form(self) -> str:
-        """What tells the records of an internal topic from those that the same application wrote there before it was
-        changed, in a few characters; empty for a user's topic."""
+        """A short tag that distinguishes the records of an internal topic from those that the same application wrote
+        there before it was changed; empty for a user's topic."""
         if not self.internal:
             return ""
         parts = (self.key_serde.name, self.value_serde.name, str(self.packed), self.partials_of)
@@ -225,7 +225,8 @@ class _TableSourceOperator(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """By the key and a number below ``ways`` that follows from the whole record: so many sub-keys instead of each key."""
+    """By the key and a number below ``ways`` that follows from the whole record: ``ways`` sub-keys instead of each
+    key."""
 
     ways: int
 
@@ -266,7 +267,7 @@ class SinkSpec(OperatorSpec):
         return writing_way(self.key_serde, self.value_serde, by_key=by_key)
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
-        # one side is enough: lists are written at once beside a column
+        # one side is enough: lists are written at once next to a column
         return None if self.packs or given.keys or given.values else "records come as lists"
 
     @property

@@ -5,11 +5,11 @@ bytes. The buffer time is the change's timestamp (time limit) or the window's en
 (stream time; for windows under watermarks or in processing time that time), then those leave whose buffer time + the
 limit, or + the grace, T has reached. What leaves keeps its own timestamp and headers. All this is Kafka Streams'.
 
-* Until windows close: each window's key leaves once, at T >= end + grace (+ gap for sessions). Deletions are not told,
-  as nobody was told of the row. Sessions and sliding windows take records up to T = that time itself, so that one that
+* Until windows close: each window's key leaves once, at T >= end + grace (+ gap for sessions). Deletions are not
+  emitted, as the row never was. Sessions and sliding windows take records up to T = that time itself, so that one that
   gets a record at exactly that time leaves again; with ``emission="on_close"`` it would not.
 * A buffer with more than ``max_records`` keys or ``max_bytes`` lets its oldest leave early, or stops the application. A
-  key counts 28 bytes, its own, those of the value, of the one told last where old values are asked for, and of headers.
+  key counts 28 bytes, its own, those of the value, of the one emitted last if old values are needed, and of headers.
 
 The store holds one entry per key that is held back, under the key; the order among them is made of it when a task starts.
 """
@@ -34,7 +34,7 @@ from penstock.topologies.windows import duration_ms
 
 WhenFull = Literal["emit_early", "shut_down"]
 ENTRY_BYTES = 28
-"""What a key counts in the buffer beside its bytes: buffer time, timestamp, place in the log."""
+"""The overhead of a key in the buffer: buffer time, timestamp, place in the log."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def until_window_closes(*, grace: int | str | None = None) -> Until:
 
 
 class Buffered(NamedTuple):
-    """A change that is held back. ``told``: the value that was let through last, if old values are asked for."""
+    """A change that is held back. ``told``: the value that was let through last, if old values are needed."""
 
     time_ms: int
     timestamp_ms: int
@@ -101,7 +101,7 @@ class SuppressSpec(OperatorSpec):
         return self.stores[0]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _SuppressOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:

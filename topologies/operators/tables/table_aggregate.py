@@ -3,7 +3,7 @@ new one.
 
 ``RegroupSpec`` turns a change of a row into changes of groups, which travel through a repartition topic;
 ``TableAggregateSpec`` applies them: first the old value is subtracted, then the new one is added. A row whose group is
-the same before and after is one change, so that nobody sees the state between. The order between two groups is not
+the same before and after is one change, so that no consumer sees the state between. The order between two groups is not
 defined.
 
 What is taken out of a group must have been put into it. So a row for which the grouping function raises, under a policy that
@@ -40,7 +40,7 @@ class RegroupSpec(OperatorSpec):
     emits: Emits = "insert"
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _RegroupOperator(ctx, self)
 
 
@@ -90,7 +90,7 @@ class TableAggregateSpec(OperatorSpec):
     the highest that went into it.
 
     ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself.
-    ``ttl_ms``: groups live for so long after their latest change (``penstock.topologies.operators.base.row_expiry``);
+    ``ttl_ms``: groups live for this time after their latest change (``penstock.topologies.operators.base.row_expiry``);
     the second store holds their timers. What is subtracted from a group that is gone changes nothing."""
 
     init: Callable[[], Any] | None
@@ -107,7 +107,7 @@ class TableAggregateSpec(OperatorSpec):
         return self.stores[0]
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _TableAggregateOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class _TableAggregateOperator(RowOperator):
             ts = max(ts, found[1])
         elif aggregate is None:
             return
-        # functions may have changed the aggregate that they were given: the old one is read anew
+        # functions may have changed the given aggregate in place: read the old one again
         before = self._state.get(store_key) if self._sends_olds and found is not None else None
         old = None if before is None else self._shown(before[0])
         shown = self._shown(aggregate)

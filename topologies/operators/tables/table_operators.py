@@ -38,7 +38,7 @@ class TableFilterSpec(OperatorSpec):
         return EdgeLayout(given.keys)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _TableMapOperator(ctx, self.value_of, sends_olds=self.sends_olds)
 
 
@@ -60,7 +60,7 @@ class TableMapValuesSpec(OperatorSpec):
         return EdgeLayout(given.keys)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _TableMapOperator(ctx, self.value_of, sends_olds=self.sends_olds)
 
 
@@ -91,10 +91,10 @@ class _TableMapOperator(Operator):
 class MaterializeSpec(OperatorSpec):
     """Writes the last value per key to a store: a null value deletes, null keys are dropped and counted. Passes every
     change on; with ``sends_olds`` with the old value from its store. Then, and with ``quiet`` or a ttl, not where there
-    was no row and still is none. Without a store it only passes them on: the place of a store that nobody has asked for yet.
+    was no row and still is none. Without a store it only passes them on: a placeholder until a store is needed.
 
-    ``ttl_ms``: rows live for so long (``penstock.topologies.operators.base.row_expiry``); the second store holds their
-    timers. Updates that would be gone already are dropped and counted as late. ``silent``: they go without a
+    ``ttl_ms``: rows live for this time (``penstock.topologies.operators.base.row_expiry``); the second store holds
+    their timers. Updates that would be gone already are dropped and counted as late. ``silent``: they go without a
     tombstone, as windows do whose retention has passed."""
 
     quiet: bool = False
@@ -111,7 +111,7 @@ class MaterializeSpec(OperatorSpec):
         return ROW_LAYOUT if self.stores else given
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         if self.store is None:
             return _PassThroughOperator(ctx)
         return (

@@ -1,8 +1,9 @@
 """How an operator reads the rows of a table: from the store that holds them, or computed from the stores behind them.
 
-A filtered, mapped or joined table keeps no copy of its rows unless it is asked to. Who must look a row up (a join, at the
-other side's update) reads it through a view, which applies the same functions to the stores that the table is made of. An
-operator with a view declares the view's stores, so that it runs in lockstep with whoever writes them.
+A filtered, mapped or joined table keeps no copy of its rows unless it is asked to. An operator that looks a row up (a
+join, at the other side's update) reads it through a view, which applies the same functions to the stores that the table
+is made of. An operator with a view declares the view's stores, so that it runs in lockstep with the operators that
+write them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Versions that no read can reach any more are removed: those that were replaced t
 have been gone for that long. Every update removes those of its own key, and looks at a few entries further on in the store,
 going round it from where the first update was, so that keys without updates are found too: work per record is bounded, and
 what is to be removed is never more than a part of a store that is updated as often as it has entries. No read can tell
-whether a version was removed already; which of them still lie there is no part of the answer, and follows from restarts too.
+whether a version was removed already; which of them still exist does not affect results, and depends on restarts too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Versions:
         while (found := self._state.first(low, high, reverse=True)) is not None:
             if len(found[0]) == length:
                 return found[1][0], _FROM.unpack_from(found[0], len(key))[0]
-            high = found[0]  # of a longer key that begins alike
+            high = found[0]  # belongs to a longer key with this prefix
         return None
 
     def latest(self, key: bytes) -> tuple[Any, int] | None:
@@ -104,7 +104,7 @@ class VersionedTableSourceSpec(TableSourceSpec):
     order_sensitive: bool = True
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """The running form."""
+        """Build the operator of one task."""
         return _VersionedTableOperator(ctx, self)
 
 

@@ -6,7 +6,7 @@
 
 use super::scan::special;
 
-/// How deep a value that nobody reads may be nested; msgspec's own limit is that of the Python stack at hand.
+/// How deep an unread value may be nested; msgspec's own limit is that of the current Python stack.
 pub const DEPTH_MAX: u32 = 32;
 const INT_DIGITS_MAX: usize = 18;
 /// So that all digits, read as one whole number, fit 64 bits.
@@ -42,7 +42,7 @@ pub struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The byte at hand; 0, which begins nothing, at the end.
+    /// The current byte; 0, which begins no value, at the end.
     #[inline(always)]
     pub fn peek(&self) -> u8 {
         if self.pos < self.end { self.data[self.pos] } else { 0 }
@@ -298,7 +298,7 @@ mod tests {
         ] {
             assert_eq!(number(text), None, "{text}");
         }
-        assert!(number("0.00000000000000000001234567890123456789").is_some(), "zeros in front are no digits");
+        assert!(number("0.00000000000000000001234567890123456789").is_some(), "leading zeros are not digits");
     }
 
     #[test]

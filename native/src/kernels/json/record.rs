@@ -5,7 +5,7 @@ use super::scan::Literal;
 
 /// Sets of fields are bits of one word.
 pub const FIELDS_MAX: usize = 64;
-/// So many records in a row that are not laid out as expected make the parser learn the layout anew.
+/// After this many consecutive records with an unexpected layout the parser learns the layout again.
 const MISSES_MAX: u32 = 8;
 /// Members that one layout remembers; those behind are read without a guess.
 const LAYOUT_MEMBERS_MAX: usize = 128;

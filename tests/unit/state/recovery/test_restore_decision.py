@@ -71,9 +71,9 @@ def test_both_ends_of_the_log_are_sound(offset: int) -> None:
         ({"cluster_id": "cluster-2"}, "belongs to cluster cluster-2"),
         ({"topic_ids": {LOG.topic: "topic-0"}}, "id topic-0, which now has id topic-1"),
         ({"topic_ids": {}}, "id None"),
-        ({"changelog_offset": 1001}, "1001 lies past the end 1000"),
-        ({"changelog_offset": 99}, "99 lies before the begin 100"),
-        ({"wall_time_ms": NOW_MS - int(0.9 * DAY_MS) - 1}, "some may have been missed"),
+        ({"changelog_offset": 1001}, "1001 is past the end 1000"),
+        ({"changelog_offset": 99}, "99 is before the beginning 100"),
+        ({"wall_time_ms": NOW_MS - int(0.9 * DAY_MS) - 1}, "some may be missing"),
         ({"wall_time_ms": NOW_MS + int(0.1 * DAY_MS) + 1}, "in the future"),
     ],
 )
@@ -139,7 +139,7 @@ def test_an_empty_store_takes_the_highest_usable_snapshot() -> None:
         ({"topic": "other"}, "made from topic other"),
         ({"changelog_offset": 99}, "before the begin"),
         ({"changelog_offset": 1001}, "past the end"),
-        ({"created_ms": NOW_MS - DAY_MS}, "missed"),
+        ({"created_ms": NOW_MS - DAY_MS}, "missing"),
     ],
 )
 def test_an_unusable_snapshot_is_named_with_its_fault(change: dict[str, object], words: str) -> None:

@@ -130,7 +130,7 @@ def test_flipped_bits_are_never_read_as_data(tmp_path: Path, read: Callable[[Roc
             # A flip in a part that this read does not need may go unseen, but then the answer is right.
             assert read(backend) == expected
         except StateCorruptedError as error:
-            assert "quarantined" in str(error)
+            assert "quarantine" in str(error)
             detected += 1
         finally:
             if backend is not None:
@@ -153,7 +153,7 @@ def test_flipped_bits_are_never_read_as_data(tmp_path: Path, read: Callable[[Roc
 def test_missing_and_truncated_files_are_damage(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     filled(tmp_path)
     damage(tmp_path)
-    with pytest.raises(StateCorruptedError, match="quarantined"):
+    with pytest.raises(StateCorruptedError, match="quarantine"):
         RocksDBBackend(tmp_path, ["a"])
 
 
@@ -166,8 +166,8 @@ def test_missing_and_truncated_files_are_damage(tmp_path: Path, damage: Callable
             "df -h",
         ),
         ("IO error: Too many open files: /s/000013.sst", EnvironmentFault, "ulimit -n"),
-        ("IO error: While fsync: /s/000013.sst: Input/output error", StateCorruptedError, "quarantined"),
-        ("Corruption: block checksum mismatch", StateCorruptedError, "quarantined"),
+        ("IO error: While fsync: /s/000013.sst: Input/output error", StateCorruptedError, "quarantine"),
+        ("Corruption: block checksum mismatch", StateCorruptedError, "quarantine"),
     ],
 )
 def test_the_text_of_a_fault_decides_who_acts(text: str, kind: type[Exception], remedy: str) -> None:

@@ -29,17 +29,17 @@ def test_bytes_are_those_of_kafka_streams(change: Change, data: bytes) -> None:
 
 
 def test_a_change_of_nothing_is_refused() -> None:
-    with pytest.raises(SerdeError, match="says nothing"):
+    with pytest.raises(SerdeError, match="needs a new or an old value"):
         SERDE.serialize(Change(None, None))
 
 
 @pytest.mark.parametrize("data", [b"", b"new\x03", b"\x80\x80\x02", b"\x40new\x02", b"\x01\x02"])
 def test_other_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(SerdeError, match="no change of a table's row"):
+    with pytest.raises(SerdeError, match="not a change of a table's row"):
         SERDE.deserialize(data)
 
 
 def test_a_length_without_an_end_is_refused_at_its_sixth_byte() -> None:
     for data in (b"\xff" * 200_000 + b"\x02", b"\xff" * 5 + b"\x01\x02", b"\xff\x02\xff\x02"):
-        with pytest.raises(SerdeError, match="is no change of a table's row"):
+        with pytest.raises(SerdeError, match="is not a change of a table's row"):
             SERDE.deserialize(data)

@@ -182,7 +182,7 @@ def test_records_made_of_columns_are_dicts_of_the_classes_that_are_named(batch: 
 def test_an_optional_value_of_no_bytes_is_refused_as_other_unreadable_ones_are() -> None:
     both = optional(serde_of(str))
     assert [both.deserialize(both.serialize(boxed)) for boxed in ((None,), ("",), ("x",))] == [(None,), ("",), ("x",)]
-    with pytest.raises(SerdeError, match=r"optional\(string\) begins with a byte"):
+    with pytest.raises(SerdeError, match=r"optional\(string\) must begin with a byte"):
         both.deserialize(b"")
 
 

@@ -32,7 +32,7 @@ def test_what_is_no_line_is_refused(bad: bytes) -> None:
 
 
 def test_lines_are_written_one_a_record() -> None:
-    with pytest.raises(SerdeError, match="one line a record"):
+    with pytest.raises(SerdeError, match="one line per record"):
         TEXT_LINE.serialize("a\nb")
 
 

@@ -238,7 +238,7 @@ def test_questions_about_what_leaves_per_commit_are_refused() -> None:
         counts.lookup(lambda k, v: {"n": v}, answer=dict, name="ask").to("out")
         return builder.build()
 
-    with pytest.raises(TopologyError, match="'ask' asks about what 'counts' emits per commit"):
+    with pytest.raises(TopologyError, match="'ask' makes external calls on what 'counts' emits per commit"):
         built(False)
     with ps.TopologyTestDriver(built(True)) as driver:
         driver.pipe("in", "k", "v")

@@ -111,7 +111,7 @@ def test_stream_table_joins() -> None:
     assert rows(build(right("title") + "!"), **topics) == [("a", "vase!"), ("a", "vase!")]
     named = struct(title=coalesce(right("title"), "?"))
     assert rows(build(named, Auction, outer=True), **topics)[-1] == ("b", Auction("?"))
-    with pytest.raises(TopologyError, match=r"Auction\.title is string, and is given string\?"):
+    with pytest.raises(TopologyError, match=r"Auction\.title is string, but got string\?"):
         build(struct(title=right("title")), Auction, outer=True)
     with pytest.raises(TopologyError, match=r"operator 'bids-join', expression left.prise: there is no column 'prise'"):
         build(left("prise"))

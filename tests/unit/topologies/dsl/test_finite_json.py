@@ -48,7 +48,7 @@ def piped(builder: StreamsBuilder, values: list[Any]) -> list[Any]:
 def test_where_it_is_is_said(serde: Serde[Any], bad: float) -> None:
     """Wherever that is; nulls and the text of one are fine."""
     for value, place in [({"a": bad}, ".a"), ({"a": [1, {"b": bad}], "c": None}, ".a.1.b"), (bad, "the top")]:
-        with pytest.raises(SerdeError, match=rf"JSON has no inf and no nan, and there is {bad} at {place}"):
+        with pytest.raises(SerdeError, match=rf"JSON has no inf and no nan, but there is {bad} at {place}"):
             serde.serialize(value)
     with pytest.raises(SerdeError, match=r"at \.a\.x;"):
         serde.serialize({"a": Point(bad)})
@@ -69,7 +69,7 @@ def test_results_of_expressions(columns: dict[str, Any] | None) -> None:
     rows.select(y=col("x") * 10).to("out")
     given = [{"x": v} if columns is None else Row(v) for v in (1.0, None, 1e308)]
     assert piped(builder, given[:2]) == [{"y": 10.0}, {"y": None}]
-    with pytest.raises(ProcessingError, match=r"JSON has no inf and no nan, and there is inf at \.y"):
+    with pytest.raises(ProcessingError, match=r"JSON has no inf and no nan, but there is inf at \.y"):
         piped(builder, given)
 
 
@@ -81,7 +81,7 @@ def test_keys_are_kept_apart(size: int) -> None:
     rows.group_by(col("x") * 10).count().to_stream().to("numbers")
     builder.sql("SELECT x * 10 AS y, COUNT(*) AS n FROM rows GROUP BY x * 10", rows=rows).to_stream().to("out")
     assert piped(builder, [Row(None), Row(1.0), Row(None)])[-1] == {"y": None, "n": 2}
-    with pytest.raises(ProcessingError, match=r"JSON has no inf and no nan, and there is -inf"):
+    with pytest.raises(ProcessingError, match=r"JSON has no inf and no nan, but there is -inf"):
         piped(builder, [Row(None)] * (size - 1) + [Row(-1e308)])
 
 
@@ -91,7 +91,7 @@ def test_results_of_aggregates() -> None:
     rows = builder.stream("in", key=str, value=dict)
     rows.group_by_key().aggregate(sum_("x")).to_stream().to("out")
     assert piped(builder, [{"x": None}, {"x": 1e308}]) == [None, 1e308]
-    with pytest.raises(ProcessingError, match="JSON has no inf and no nan, and there is inf at the top"):
+    with pytest.raises(ProcessingError, match="JSON has no inf and no nan, but there is inf at the top"):
         piped(builder, [{"x": 1e308}, {"x": 1e308}])
 
 

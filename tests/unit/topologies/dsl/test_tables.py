@@ -455,7 +455,7 @@ def test_a_failing_record_does_not_hide_what_its_time_made_due() -> None:
 
 def test_a_ttl_must_mean_something() -> None:
     builder = numbers()
-    with pytest.raises(TopologyError, match="ttl=0 keeps no row"):
+    with pytest.raises(TopologyError, match="ttl=0 is too short"):
         builder.table("t", ttl=0)
     with pytest.raises(TopologyError, match="has history= and ttl="):
         builder.table("u", ttl="1s", history="1s")

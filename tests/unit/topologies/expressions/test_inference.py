@@ -100,7 +100,7 @@ def test_the_fields_of_a_class() -> None:
         "note": "int64",
         "colour": "unknown",
     }
-    with pytest.raises(TopologyError, match="there is no type 'integer'; use int64"):
+    with pytest.raises(TopologyError, match="unknown type 'integer'; use int64"):
         schema_of({"a": "integer"})
 
 
@@ -174,14 +174,14 @@ def test_types(expression: Expression, text: str) -> None:
         (when(col("price") > 1).then(1).otherwise("x"), "int64 and string have no common type; cast one of them"),
         (coalesce(col("price"), col("note")), "int64 and string? have no common type"),
         (col("when").cast("bool"), "when is timestamp, which cannot be cast to bool"),
-        (col("price").sum(), "is an aggregate over rows; it stands only in agg(…)"),
-        (left("price"), "stands only in the functions of joins"),
+        (col("price").sum(), "is an aggregate over rows; it is only allowed in agg(…)"),
+        (left("price"), "is only allowed in the functions of joins"),
         (Extend(col("price"), ()), "price is int64, which has no columns to add to"),
         (StructOf((("price", lit(1)),), Bid), "Bid needs note, when too"),
         (StructOf((("prize", lit(1)),), Bid), "Bid has no field 'prize'; did you mean 'price'?"),
-        (StructOf((("price", col("note")),), Bid), "Bid.price is int64, and is given string?"),
-        (StructOf((("name", col("note")),), Node), "Node.name is string, and is given string?; cast it, or coalesce"),
-        (StructOf((("a", lit(1)),), int), "int cannot be made of columns"),
+        (StructOf((("price", col("note")),), Bid), "Bid.price is int64, but got string?"),
+        (StructOf((("name", col("note")),), Node), "Node.name is string, but got string?; cast it, or coalesce"),
+        (StructOf((("a", lit(1)),), int), "int cannot be built from columns"),
     ],
 )
 def test_refusals(expression: Expression, problem: str) -> None:
@@ -195,9 +195,9 @@ def test_refusals(expression: Expression, problem: str) -> None:
 def test_what_a_function_is_not_given() -> None:
     """The record's time and key, and the one value of a join."""
     for expression, scope, problem in (
-        (timestamp(), ExpressionScope(record=False), "timestamp() is not given here"),
-        (header("h"), ExpressionScope(record=False), "header('h') is not given here"),
-        (key(), ExpressionScope(keyed=False), "key() is not given here"),
+        (timestamp(), ExpressionScope(record=False), "timestamp() is not available here"),
+        (header("h"), ExpressionScope(record=False), "header('h') is not available here"),
+        (key(), ExpressionScope(keyed=False), "key() is not available here"),
         (col("a"), ExpressionScope(right=schema_of(int)), "a join has two values; say left('…') or right('…')"),
     ):
         with pytest.raises(TopologyError) as caught:

@@ -51,9 +51,9 @@ def test_functions_keep_their_tree() -> None:
 
 def test_functions_without_key_or_time_refuse_them() -> None:
     """When they are made, not with a null at run time."""
-    with pytest.raises(TopologyError, match=r"operator 'op', expression key\(\) == 1: key\(\) is not given here"):
+    with pytest.raises(TopologyError, match=r"operator 'op', expression key\(\) == 1: key\(\) is not available here"):
         to_function(key() == 1, ("value",), operator="op")
-    with pytest.raises(TopologyError, match=r"timestamp\(\) is not given here"):
+    with pytest.raises(TopologyError, match=r"timestamp\(\) is not available here"):
         to_function(timestamp() > 1)
 
 
@@ -139,7 +139,7 @@ def test_aggregates_are_refused_when_the_topology_is_built() -> None:
             {"t": count().where(col("a"))},
             "operator 'op', expression count(where=a): where() takes a condition, and a is int64?",
         ),
-        ({"t": key().count()}, "key() is not given here"),
+        ({"t": key().count()}, "key() is not available here"),
         ({"t": col("a").sum() + "x"}, "int64? + string is not defined"),
         ({}, "agg() of nothing"),
     ):

@@ -96,7 +96,7 @@ def test_a_source_decodes_what_anybody_reads() -> None:
         (lambda s: s.filter(f.header("h") == b"", name="x"), "x", "its expression reads headers"),
         (lambda s: s.select_key(f.value(), key=Flat, name="x"), "x", "its expression takes the value as a whole"),
         (lambda s: s.peek(print, name="x"), "x", "it is given a Python function"),
-        (lambda s: s.map_values(lambda v: v, name="x"), "in", "whole values are needed right behind it"),
+        (lambda s: s.map_values(lambda v: v, name="x"), "in", "the next operator needs whole values"),
         (lambda s: s.select(f.col("n"), value=Watched, name="x"), "x", "Watched has a __post_init__"),
     ],
 )
@@ -162,7 +162,7 @@ def test_behind_lists_are_rows() -> None:
         s.map_values(lambda v: v, name="values").group_by_key().count(name="counts")
 
     assert reasons(built(make)) == {
-        "in": "whole values are needed right behind it",
+        "in": "the next operator needs whole values",
         "made": "it is given a Python function",
         "few": "values come as lists from made",
         "written": "records come as lists from few",

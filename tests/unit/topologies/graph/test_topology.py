@@ -150,13 +150,13 @@ def add_unequal_partitions(graph: GraphBuilder) -> None:
         (add_cycle, "cycle through again, write, loop; feed back through a topic"),
         (add_unconnected, "'lonely' .* nothing on in port 'in'; connect it"),
         (add_second_reader, "'in' is read by both 'read' and 'again-read'"),
-        (add_store_twice, "store 'sums' is declared by 'sum-2' otherwise"),
+        (add_store_twice, "store 'sums' is declared differently by 'sum-2'"),
         (add_unequal_partitions, "re-2=2, re-3=3; give them the same number"),
         (lambda g: g.add_operator("read", MergeSpec()), "two operators are named 'read'"),
         (lambda g: g.add_operator("a b", MergeSpec()), "'a b': use 1 to 180 letters"),
         (lambda g: g.add_stream("a", "read", "again"), "two streams are named 'a'"),
-        (lambda g: g.add_stream("z", "read"), "'z' goes nowhere"),
-        (lambda g: g.add_stream("z", "nobody", "again"), "no operator is named 'nobody'; there are: read"),
+        (lambda g: g.add_stream("z", "read"), "'z' has no destination"),
+        (lambda g: g.add_stream("z", "nobody", "again"), "no operator is named 'nobody'; the operators are: read"),
         (lambda g: g.add_stream("z", "fork", "again"), "out port of 'fork'; it has: fork.early, fork.late"),
         (lambda g: g.add_stream("z", "fork.lost", "again"), "out port of 'fork'"),
         (lambda g: g.add_stream("z", "write", "again"), "out port of 'write'; it has: none"),
@@ -222,5 +222,5 @@ def test_watermarks_that_wait_for_each_other_are_refused() -> None:
     back = counts.map(lambda w, n: (w.key, n), key=str).repartition(name="there").select_key(lambda k, v: k)
     late = back.repartition(name="back")
     stream.join(late, max, within=10, grace=0, name="meet").to("out")
-    with pytest.raises(TopologyError, match=r"circle through the repartition topics .*there.*back.*loop"):
+    with pytest.raises(TopologyError, match=r"cycle through the repartition topics .*there.*back.*loop"):
         builder.build()

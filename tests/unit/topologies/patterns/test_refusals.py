@@ -33,7 +33,7 @@ def true(event: object) -> bool:
         (lambda: pattern("a").one_or_more().greedy().allow_combinations(), "contradicts"),
         (lambda: pattern("a").one_or_more().greedy().next("b").optional(), "cannot follow a greedy"),
         (lambda: pattern("a").consecutive(), "for repeated stages"),
-        (lambda: pattern("a").times(2).consecutive().allow_combinations(), "strict already"),
+        (lambda: pattern("a").times(2).consecutive().allow_combinations(), "already strict"),
         (lambda: pattern("a").times(2).until(true), "without a bound"),
         (lambda: pattern("a").one_or_more().until(true).until(true), "given already"),
         (lambda: pattern("a").optional().not_next("n"), "cannot follow an optional"),
@@ -46,8 +46,8 @@ def true(event: object) -> bool:
         (lambda: pattern(pattern("a").after_match(skip_past_last_event())), "no skip strategy of its own"),
         (lambda: pattern("a").after_match("no_skip"), "takes a skip strategy"),  # type: ignore[arg-type]  # the same
         (lambda: pattern("a").within(0), "leaves no time"),
-        (lambda: pattern("a").within(5, "previous_to_current"), "no event before the first"),
-        (lambda: pattern("a").within(5, "forever"), "has the kinds"),  # type: ignore[arg-type]  # what is refused
+        (lambda: pattern("a").within(5, "previous_to_current"), "the first stage has no event before it"),
+        (lambda: pattern("a").within(5, "forever"), "kind must be"),  # type: ignore[arg-type]  # what is refused
         (lambda: pattern("a").subtype("str"), "takes a class"),  # type: ignore[arg-type]  # what is refused
     ],
 )

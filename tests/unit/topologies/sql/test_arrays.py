@@ -47,9 +47,9 @@ def test_undeclared_arrays(query: Query) -> None:
 @pytest.mark.parametrize(
     ("expression", "problem"),
     [
-        ("tags[0]", "0 is no place"),
-        ("ELEMENT_AT(tags, 0)", "0 is no place"),
-        ("tags[-1]", "-1 is no place: an array counts from 1, and ELEMENT_AT"),
+        ("tags[0]", "0 is not a valid index"),
+        ("ELEMENT_AT(tags, 0)", "0 is not a valid index"),
+        ("tags[-1]", "-1 is not a valid index: an array counts from 1, and ELEMENT_AT"),
         ("tags[url]", "the place of an element is an int64, and url is string"),
     ],
 )

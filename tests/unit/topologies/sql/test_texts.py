@@ -45,7 +45,7 @@ def test_words_in_measures_do_not_begin_the_pattern(query: Query) -> None:
 @pytest.mark.parametrize(
     ("within", "place", "problem"),
     [
-        ("WITHIN INTERVAL '5' YEAR", "2:21", "YEAR is no unit of time here"),
+        ("WITHIN INTERVAL '5' YEAR", "2:21", "YEAR is not a unit of time here"),
         ("WITHIN INTERVAL 5 SECOND", "2:8", "give a duration such as INTERVAL '10' SECOND"),
         ("WITHIN INTERVAL '1.5' SECOND", "2:8", "give a duration such as INTERVAL '10' SECOND"),
     ],

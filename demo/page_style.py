@@ -1,4 +1,4 @@
-"""The page's style sheet. Colours are told apart by lightness as well as by hue, in light and in dark."""
+"""The page's style sheet. Colours differ by lightness as well as by hue, in light and in dark."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from ``low`` to at least ``high``, about so many."""
+    """Round numbers from ``low`` to at least ``high``, about this many."""
     span = max(high - low, 1e-9)
     raw = span / about
     unit = 10.0 ** math.floor(math.log10(raw))

@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster have in common: which one, and how to connect."""
+"""Options shared by the commands that talk to a cluster: which cluster, and how to connect."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
 
 
 def bootstrap_servers(args: argparse.Namespace) -> str:
-    """The servers to talk to: the option, the environment, the embedded cluster. ``--name`` is an option too, and so comes
-    before the environment.
+    """Return the servers to talk to: from the option, the environment, or the embedded cluster. ``--name`` is an option
+    too, and so comes before the environment.
 
-    :raises SettingsError: none of them says.
+    Raises ``SettingsError`` if none of them names servers.
     """
     if args.bootstrap_servers:
         return str(args.bootstrap_servers)
@@ -82,8 +82,8 @@ def bootstrap_servers(args: argparse.Namespace) -> str:
 
 
 def settings_of(config: str | None, **given: Any) -> WorkerSettings:
-    """A worker's settings where the servers are those of the option, the environment, the file, the cluster that ``penstock
-    up`` started, or the default: the first that there is."""
+    """A worker's settings where the servers are those of the option, the environment, the file, the cluster that
+    ``penstock up`` started, or the default: the first that there is."""
     from penstock.streams.kafka.embedded import running_bootstrap_servers
     from penstock.streams.worker.load_settings import load_settings
 
@@ -103,7 +103,8 @@ def client_config(args: argparse.Namespace) -> dict[str, str]:
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """``KEY=VALUE`` texts as a dictionary; the last of two equal keys wins. :raises SettingsError: no ``=``."""
+    """Return ``KEY=VALUE`` texts as a dictionary; the last of two equal keys wins. Raises ``SettingsError`` without
+    ``=``."""
     out: dict[str, str] = {}
     for position, text in enumerate(texts, 1):
         key, equals, value = text.partition("=")

@@ -41,7 +41,7 @@ def register(subparsers: Any) -> None:
         type=above_zero,
         default=3,
         metavar="N",
-        help="savepoints that stay with their snapshots, beside pinned ones (default: 3)",
+        help="savepoints that stay with their snapshots, besides pinned ones (default: 3)",
     )
     add_every(parser)
     parser.add_argument(

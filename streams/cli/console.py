@@ -27,8 +27,8 @@ def register(subparsers: Any) -> None:
     consume = subparsers.add_parser("consume", help="print the records of a topic")
     consume.add_argument("topic", help="it must exist")
     consume.add_argument("--from-beginning", action="store_true", help="not only records that come from now on")
-    consume.add_argument("--max-messages", type=above_zero, metavar="N", help="stop after so many (default: never)")
-    consume.add_argument("--timeout", type=float, metavar="S", help="stop when none came for so many seconds")
+    consume.add_argument("--max-messages", type=above_zero, metavar="N", help="stop after N records (default: never)")
+    consume.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
     consume.add_argument(
         "--format",
         default="{value}",
@@ -84,7 +84,7 @@ def _consume(args: argparse.Namespace) -> int:
 
 
 def check_format(text: str) -> str:
-    """The template with its escapes replaced. :raises SettingsError: a field that records do not have."""
+    """Return the template with its escapes replaced. Raises ``SettingsError`` for a field that records do not have."""
     for name in re.findall(r"\{(\w+)\}", text):
         if name not in FIELDS:
             raise SettingsError(f"--format has no field {{{name}}}; the fields are {', '.join(FIELDS)}")

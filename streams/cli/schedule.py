@@ -16,7 +16,7 @@ def add_every(parser: argparse.ArgumentParser) -> None:
         "--every",
         type=_seconds,
         metavar="DURATION",
-        help="run again and again, so long from one start to the next, such as 30m or 1h; stop it with Ctrl-C",
+        help="run repeatedly, with this time from start to start, such as 30m or 1h; stop with Ctrl-C",
     )
 
 
@@ -27,8 +27,9 @@ def repeated(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Run once, or for ever. What may pass (brokers that do not answer, a full disk) ends a single run; of many, it is told
-    and the next one comes. A run that took longer than the time is followed by the next at once."""
+    """Run once, or repeatedly. A passing failure (brokers that do not answer, a full disk) ends a single run; when
+    repeated, it is logged and the next run follows. If a run takes longer than the interval, the next starts at
+    once."""
     if every_s is None:
         return run()
     while True:

@@ -46,7 +46,7 @@ def register(subparsers: Any) -> None:
         "--session-timeout-ms",
         type=int,
         metavar="MS",
-        help="after so long without a sign of life a worker's tasks go to others (default: 45000)",
+        help="a worker's tasks move to others after this time without a heartbeat (default: 45000)",
     )
     parser.add_argument(
         "--snapshots", metavar="URL", help="restore from snapshots in this folder or fsspec URL (default: none)"
@@ -104,13 +104,13 @@ def run(args: argparse.Namespace) -> int:
     if args.processes > 1:
         if settings.metrics_port:
             raise SettingsError(
-                f"metrics_port={settings.metrics_port} is of one process and --processes {args.processes} are more; start "
+                f"metrics_port={settings.metrics_port} serves one process, but there are --processes {args.processes}; start "
                 "workers one by one, each with its own port, or leave it out"
             )
         if settings.group_instance_id is not None:
             raise SettingsError(
-                f"group_instance_id={settings.group_instance_id!r} is of one process and --processes {args.processes} are "
-                "more, which would fence each other; start workers one by one, each with its own id, or leave it out"
+                f"group_instance_id={settings.group_instance_id!r} identifies one process; with --processes {args.processes} the "
+                "workers would fence each other; start workers one by one, each with its own id, or leave it out"
             )
         from penstock.streams.worker.supervisor import supervise
 

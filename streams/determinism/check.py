@@ -1,4 +1,4 @@
-"""The runs of a check, each in a process of its own, and what their differences say."""
+"""The runs of a check, each in its own process, and the conclusions from their differences."""
 
 from __future__ import annotations
 
@@ -148,5 +148,5 @@ def _run(topology_ref: str, records: Path, way: RunVariant, partitions: int) -> 
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise EnvironmentFault(f"the run with {way.name} failed: {said[-1] if said else 'it said nothing'}")
+        raise EnvironmentFault(f"the run with {way.name} failed: {said[-1] if said else 'without output'}")
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Trace)

@@ -1,8 +1,8 @@
 """One run of a topology, watched: what every operator emitted, and what it touched outside of its context.
 
-A run is a process of its own, because the order of sets hangs on the hash seed, which a process has for life. What an
-operator emits is hashed in a form that does not depend on the process, sets in the order in which Python iterates them:
-two runs that differ only in hash seed, batch size or restarts must give equal hashes.
+A run is a process of its own, because the order of sets depends on the hash seed, which is fixed per process. What an
+operator emits is hashed in a form that does not depend on the process, with sets in Python's iteration order: two runs
+that differ only in hash seed, batch size or restarts must give equal hashes.
 
 Touches are seen by the interpreter's profile hook (calls of C functions) and its audit hook, while an operator of the
 topology runs: clocks, randomness, files, sockets, processes.
@@ -102,7 +102,7 @@ class _Watch:
 
 
 def _importing() -> bool:
-    """Whether the call comes from an import, which happens once and is no part of an answer."""
+    """Whether the call comes from an import, which happens once and is not part of an answer."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):

@@ -1,14 +1,14 @@
 """A Faust application that runs a topology.
 
-Faust owns the membership, the fetching and the process; its agents hand messages to a Penstock worker that runs in a
-thread beside its event loop, with the same tasks, stores, changelogs and commits as everywhere else. Faust's own
-commits, tables and producer are not used.
+Faust owns the membership, the fetching and the process. Its agents pass messages to a Penstock worker in a thread next
+to its event loop, with the same tasks, stores, changelogs and commits as in every host. Faust's own commits, tables and
+producer are not used.
 
 ``exactly_once`` is refused: a transaction must carry the consumer's membership to be fenced by it, and Faust's consumer
-does not give its own away.
+does not expose its membership.
 
-Faust's assignor is asked for nothing that it does not promise: inputs that are joined have equal partition counts, which
-it assigns together.
+Of Faust's assignor it relies only on what Faust promises: joined inputs have equal partition counts, and Faust assigns
+them together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CALL_TIMEOUT_S = 5.0
 
 
 def faust_app(topology: Any, settings: WorkerSettings, **options: Any) -> faust.App:
-    """The application; run it as any Faust worker. ``options`` go to ``faust.App``; its id, by default
+    """Return the application; run it like any Faust worker. ``options`` go to ``faust.App``; its id, by default
     ``<application_id>-faust``, names Faust's own group. Raises ``SettingsError`` for ``exactly_once``."""
     if settings.guarantee == "exactly_once":
         raise SettingsError(
@@ -72,7 +72,7 @@ class FaustHost:
         self._stopping = False
 
     def attach(self) -> None:
-        """Agents, signals and the transport whose consumer reads on from Penstock's positions."""
+        """Attach agents, signals, and the transport whose consumer continues from Penstock's positions."""
         app = self.app
         app.transport = _transport(self)(self.app.conf.broker, app, loop=app.loop)
         for topic in self._topology.source_topics(self._settings.application_id):
@@ -167,7 +167,7 @@ class FaustHost:
 
 
 def _transport(host: FaustHost) -> Any:
-    """Faust's own transport, with a consumer that asks Penstock where to read on."""
+    """Return Faust's transport, with a consumer that asks Penstock where to continue."""
 
     class Consumer(driver.Consumer):
         async def seek_to_committed(self) -> dict[TP, int]:

@@ -1,16 +1,16 @@
 """The consumer port, fed by Faust's agents.
 
-Two threads meet here. Faust's event loop puts messages in and says what was assigned and revoked; the run loop of the
-worker, in its own thread, polls. A rebalance waits in Faust's loop until the run loop has served it inside ``poll``, as
-the callbacks of any consumer are served.
+Two threads meet here. Faust's event loop adds messages and reports what was assigned and revoked; the worker's run loop
+polls in its own thread. A rebalance waits in Faust's loop until the run loop has served it inside ``poll``, as with any
+consumer's callbacks.
 
 Committed positions belong to Penstock's own group, which has no members, so plain commits to it are accepted; Faust's
-group would refuse them while it has members. Faust is told these positions where it would ask its own group's
-(``positions``), so that it reads on exactly from them.
+group would refuse them while it has members. When Faust asks for its group's positions, it gets these instead
+(``positions``), so it continues exactly from them.
 
-A message that was fetched before a rebalance may come after it: it was on its way through Faust's queues, or waited here
-for room. Where the partition was given back meanwhile, and taken again from its committed position, records before it will
-come again, so it is dropped: it has another generation of Faust's group, or waited under an assignment that is over.
+A message that was fetched before a rebalance may arrive after it: it was in Faust's queues, or waited here for room. If
+the partition was revoked meanwhile and assigned again from its committed position, the records before it will come
+again. So it is dropped: it has another generation of Faust's group, or waited under a former assignment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed, Fetched
 
 BUFFERED_MAX = 50_000
-"""Records that wait here before agents are held back."""
+"""The number of records that may wait here before agents are blocked."""
 
 Callback = Callable[[Sequence[TopicPartition]], None]
 
@@ -82,14 +82,14 @@ class FaustConsumer:
         await asyncio.wrap_future(served)
 
     def expect(self, partitions: Iterable[TopicPartition], generation: int) -> None:
-        """Of these partitions only messages of this generation are taken from now on. Called after every rebalance, before
-        Faust is told the positions from which it fetches again."""
+        """Accept only messages of this generation for these partitions from now on. Called after every rebalance,
+        before Faust gets the positions from which it fetches again."""
         with self._change:
             self._generations.update(dict.fromkeys(partitions, generation))
 
     async def put(self, arrived: Arrived) -> None:
-        """A message; waits while too many are here. What was seen already, is not assigned, or was fetched for an earlier
-        assignment, is dropped."""
+        """Add a message; wait while too many are buffered. Drops messages that were seen already, are not assigned, or
+        were fetched for a former assignment."""
         assigned = self._buffers.get(arrived.partition)
         while self._buffered >= BUFFERED_MAX and not self._closed:
             await asyncio.sleep(0.01)
@@ -107,18 +107,18 @@ class FaustConsumer:
             self._change.notify()
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where Faust is to read on."""
+        """Return the positions from which Faust continues."""
         with self._change:
             return dict(self._positions)
 
     # -- the port ------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str], *, on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
-        """Faust has subscribed; keep what it is to be told by."""
+        """Keep the callbacks; Faust has subscribed already."""
         self._callbacks = {"assign": on_assign, "revoke": on_revoke}
 
     def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port. What is read already can only stay where it is: see ``seek``."""
+        """See the port. Partitions that are read already can only keep their position: see ``seek``."""
         for tp, offset in offsets.items():
             if tp in self._positions:
                 self.seek(tp, offset)
@@ -190,7 +190,7 @@ class FaustConsumer:
         return chunks
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Records wait here meanwhile."""
+        """See the port. Records are buffered here meanwhile."""
         with self._change:
             self._paused.update(partitions)
 
@@ -201,8 +201,8 @@ class FaustConsumer:
             self._change.notify()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Only to where it stands. Back is refused: messages on their way through Faust's queues could not be told from
-        those that come after, so records could be skipped. A restart goes on from the committed positions."""
+        """Allow only the current position. Going back is refused: messages in Faust's queues could not be distinguished
+        from later ones, so records could be skipped. A restart continues from the committed positions."""
         if self._positions.get(partition) != offset:
             raise RetriableError(
                 f"{partition} is to be read again from offset {offset}, which cannot be done safely inside Faust; "
@@ -210,15 +210,15 @@ class FaustConsumer:
             )
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """Of Penstock's own group."""
+        """Read the positions of Penstock's own group."""
         return self._group.committed(partitions)
 
     def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """To Penstock's own group."""
+        """Commit to Penstock's own group."""
         self._group.commit(offsets)
 
     def group_metadata(self) -> Any:
-        """There is no membership to fence by: why exactly-once is refused."""
+        """Refuse: there is no membership to fence by, which is why exactly-once is refused."""
         return None
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
@@ -226,7 +226,7 @@ class FaustConsumer:
         return self._group.watermarks(partition)
 
     def close(self) -> None:
-        """Let go of Faust's side too. Idempotent."""
+        """Release Faust's side too. Idempotent."""
         with self._change:
             self._closed = True
             events, self._events = list(self._events), deque()

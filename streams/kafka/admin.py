@@ -30,14 +30,14 @@ from penstock.streams.topic_watch import Asked
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
 CONTACT_S = 5.0
-"""How long the first question waits for an answer; it is asked twice."""
+"""How long the first request waits for an answer; it is sent twice."""
 _SETTLE_STEP_S = 0.05
 _NEWER = "message.timestamp.after.max.ms"
 
 
 class KafkaAdmin:
-    """``LogAdmin`` on a real cluster. ``config`` is what ``client_config.admin_config`` made; each question is asked
-    again while the brokers say that they may answer later, for ``request_timeout_s`` altogether, and then ends in
+    """``LogAdmin`` on a real cluster. ``config`` comes from ``client_config.admin_config``. While the brokers say that
+    they may answer later, a request is repeated, for up to ``request_timeout_s`` in all, and then raises
     ``RetriableError``."""
 
     def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 30.0) -> None:
@@ -49,8 +49,8 @@ class KafkaAdmin:
             raise translated(exc, "opening an admin client") from exc
 
     def require_answer(self) -> None:
-        """To be asked first, where somebody waits: raises ``EnvironmentFault`` when no broker answers within twice
-        ``CONTACT_S``, which is sooner than other questions give up."""
+        """Call it first if a user is waiting. Raises ``EnvironmentFault`` if no broker answers within twice
+        ``CONTACT_S``, which is sooner than other requests give up."""
 
         def told(exc: KafkaException) -> PenstockError:
             return no_answer(self._servers) if says(exc, SILENT) else translated(exc, doing)
@@ -75,7 +75,7 @@ class KafkaAdmin:
         return {name: str(found.topic_id) for name, found in self._described(topics).items()}
 
     def ask_topic_ids(self, topics: Sequence[str]) -> Asked:
-        """The same without waiting: see ``TopicWatch``."""
+        """Request topic ids without waiting: see ``TopicWatch``."""
         try:
             asked = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=self._request_timeout_s)
         except (KafkaException, SystemError):
@@ -148,7 +148,7 @@ class KafkaAdmin:
         missing = [spec for spec in topics if spec.name not in there]
         if missing:
             refused = self._create(missing, {KafkaError.INVALID_CONFIG})
-            if refused:  # brokers before 3.6 do not know it, and take times of the future without it
+            if refused:  # brokers before 3.6 do not know the setting, and accept future timestamps without it
                 self._create([_without_newer_settings(s) for s in refused], set())
             there = self._settled(list(wanted))
         for name, spec in wanted.items():
@@ -159,7 +159,7 @@ class KafkaAdmin:
                 )
 
     def _create(self, specs: Sequence[TopicSpec], passing: set[int]) -> list[TopicSpec]:
-        """Create topics; those that were refused for one of these reasons come back."""
+        """Create topics. Returns those that were refused for one of the ``passing`` reasons."""
         new = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs]
 
         def ask(left_s: float) -> list[TopicSpec]:
@@ -178,7 +178,7 @@ class KafkaAdmin:
         return answered(ask, f"creating topics {', '.join(s.name for s in specs)}", self._request_timeout_s)
 
     def _settled(self, names: Sequence[str]) -> dict[str, int]:
-        """Partition counts once the brokers know every one of the topics."""
+        """Return partition counts once the brokers know all of the topics."""
         until = time.monotonic() + self._request_timeout_s
         while True:
             there = self.partition_counts(names)
@@ -200,7 +200,7 @@ class KafkaAdmin:
             said = str(translated(exc, "deleting records"))
             return lambda: dict.fromkeys(offsets, said)
 
-        return lambda: self._deleted(asked)  # holds on to the client, without which nobody answers
+        return lambda: self._deleted(asked)  # keeps the client alive, without which no answer comes
 
     def _deleted(self, asked: Mapping[Any, Future[Any]]) -> dict[TopicPartition, str] | None:
         if not all(future.done() for future in asked.values()):

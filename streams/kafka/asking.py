@@ -1,4 +1,4 @@
-"""One way to ask the brokers something: again, while they say that they may answer later."""
+"""Repeat a request to the brokers while they say that they may answer later."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from penstock.state.errors import PenstockError, RetriableError
 from penstock.streams.kafka.errors import error_of, translated
 
 _PAUSE_S = 0.1
-_LEAST_S = 5.0  # of an attempt, at most: less could be over before a healthy but busy broker answers
+_LEAST_S = 5.0  # the shortest attempt: a healthy but busy broker may need that long
 T = TypeVar("T")
 Told = Callable[[KafkaException], PenstockError]
 
 
 def answered(ask: Callable[[float], T], doing: str, timeout_s: float, told: Told | None = None) -> T:
-    """What ``ask(left_s)`` returns, where ``left_s`` is how long this attempt may take. While a leader or coordinator
-    moves, or a topic or group is so young that not every broker knows it, it is asked again until ``timeout_s`` is over,
-    and once at least: the time of a process that was frozen is over when it wakes up, before the broker could answer.
+    """Return ``ask(left_s)``, where ``left_s`` is how long this attempt may take. The request is repeated until
+    ``timeout_s`` is over while a leader or coordinator moves, or a topic or group is so new that not every broker knows
+    it. It is repeated at least once: for a process that was frozen, the time may be over before the broker could
+    answer.
 
-    ``ask`` may raise what the client raises, or an error of ours. ``told`` makes the error of one of the client's; without
-    it, it is ``translated`` with ``doing``. Raises that error: ``RetriableError`` when the time is over.
+    ``ask`` may raise the client's exceptions, or one of ours. ``told`` turns the client's error into ours (default:
+    ``translated`` with ``doing``). Raises that error: ``RetriableError`` when the time is over.
     """
     until_s, asked = time.monotonic() + timeout_s, 0
     while True:
@@ -42,6 +43,6 @@ def answered(ask: Callable[[float], T], doing: str, timeout_s: float, told: Told
 
 
 def says(exc: KafkaException, codes: Collection[int]) -> bool:
-    """Whether the client's exception is of one of these codes."""
+    """Whether the client's exception has one of these codes."""
     err = error_of(exc)
     return err is not None and err.code() in codes

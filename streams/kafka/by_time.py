@@ -1,4 +1,4 @@
-"""Offsets by time: where the records of a time and later begin."""
+"""Offsets by time: find where records of a given time or later begin."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TIMEOUT_S = 60.0
 def offsets_since(
     config: Mapping[str, Any], partitions: Sequence[TopicPartition], at_ms: int
 ) -> dict[TopicPartition, int]:
-    """The first offset of each partition whose record has this timestamp or a later one; partitions without such a record
-    are left out. ``config`` is what ``client_config.consumer_config`` made. Raises ``RetriableError`` when the brokers do
-    not answer."""
+    """Return the first offset of each partition whose record has this timestamp or a later one, without partitions that
+    have no such record. ``config`` comes from ``client_config.consumer_config``. Raises ``RetriableError`` if the
+    brokers do not answer."""
     client = confluent_kafka.Consumer(dict(config), logger=client_logger())
     try:
         asked = [confluent_kafka.TopicPartition(tp.topic, tp.partition, at_ms) for tp in partitions]

@@ -1,10 +1,9 @@
-"""Whether the compiled reader and writer hand over what they are given, found out before they are used.
+"""Check the compiled reader and writer before they are used.
 
-A few records go through the client's own cluster of one pretended broker, which is a part of its library and lives inside
-this process: what the compiled writer sends is read by the client, and what the client sends is read by the compiled
-reader, with nulls, headers, a timestamp of 0 and the end of a partition. So a wrong layout of the library's structs, a
-wrong argument of one of its functions, and mistakes in writing and reading that would make up for each other all show.
-Measured on a 2-core box: 10 to 20 ms with the first clients of a process, 6 ms later.
+A few records go through the client library's built-in mock cluster of one broker, inside this process. The client reads
+what the compiled writer sends, and the compiled reader reads what the client sends, with nulls, headers, a timestamp of
+0 and the end of a partition. This finds a wrong layout of the library's structs, a wrong argument of one of its
+functions, and mistakes in writing and reading that would cancel out.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ _HEADERS: list[Headers] = [(("a", b"1"), ("b", None)), (), (("z", b""),), (), ((
 
 
 class Native(NamedTuple):
-    """The compiled reader and writer, each made of a client."""
+    """The compiled reader and writer, each built from a client."""
 
     reader: Callable[[Consumer], Any]
     writer: Callable[[Producer], Any]
 
 
 def why_not_passing(native: Native) -> str | None:
-    """What reader or writer get wrong; ``None`` when they are right."""
+    """Return what reader or writer get wrong; ``None`` if they are right."""
     try:
         found, ends = _passed(native)
     except (PenstockError, KafkaException, RuntimeError, TypeError, ValueError, BufferError, OSError) as exc:
-        return f"its check against a pretended broker failed: {type(exc).__name__}: {exc}"
+        return f"its check against a mock broker failed: {type(exc).__name__}: {exc}"
     expected = _expected()
     for tp, doing in ((_BY_WRITER, "writing"), (_BY_CLIENT, "reading")):
         for got, row in zip_longest(found[tp], expected):
@@ -66,7 +65,7 @@ def why_not_passing(native: Native) -> str | None:
 
 
 def _sent(partition: int) -> list[Outgoing]:
-    """The records of a partition: as lists with headers, and as columns without, as both come to the writer."""
+    """Return the records of a partition: lists with headers, and columns without, since the writer gets both."""
     keys, values = BytesColumn.of(_KEYS), CodedColumn(np.array([1, 0, 2, 1, 3], np.int32), [b"0", b"one", None, b""])
     places = [partition] * len(_KEYS)
     return [
@@ -76,7 +75,7 @@ def _sent(partition: int) -> list[Outgoing]:
 
 
 def _expected() -> list[_Row]:
-    """What must come out of either partition."""
+    """Return the records that both partitions must yield."""
     values: list[bytes | None] = [b"one", b"0", None, b"one", b""]
     nothing: list[Headers] = [()] * len(_KEYS)
     return list(zip(range(2 * len(_KEYS)), _KEYS * 2, _VALUES + values, _TIMES * 2, _HEADERS + nothing, strict=True))
@@ -88,7 +87,7 @@ def _rows(chunk: Chunk) -> list[_Row]:
 
 
 def _passed(native: Native) -> tuple[dict[TopicPartition, list[_Row]], dict[TopicPartition, int]]:
-    """Records and ends of both partitions."""
+    """Return records and ends of both partitions."""
     producer = Producer({**_COMMON, "test.mock.num.brokers": 1, "linger.ms": 0}, logger=client_logger())
     brokers = producer.list_topics(_TOPIC, timeout=TIMEOUT_S).brokers.values()
     writer = native.writer(producer)
@@ -110,7 +109,7 @@ def _passed(native: Native) -> tuple[dict[TopicPartition, list[_Row]], dict[Topi
         {**_COMMON, **config, "enable.partition.eof": True, "fetch.wait.max.ms": 5}, logger=client_logger()
     )
     try:
-        consumer.list_topics(_TOPIC, timeout=TIMEOUT_S)  # or it asks for the leaders once in a second
+        consumer.list_topics(_TOPIC, timeout=TIMEOUT_S)  # else it asks for the leaders only once a second
         reader = NativeReader(native.reader(consumer))
         try:
             return _read(consumer, reader)
@@ -123,7 +122,7 @@ def _passed(native: Native) -> tuple[dict[TopicPartition, list[_Row]], dict[Topi
 def _read(
     consumer: Consumer, reader: NativeReader
 ) -> tuple[dict[TopicPartition, list[_Row]], dict[TopicPartition, int]]:
-    """One partition by the client, the other by the reader, both to their ends."""
+    """Read one partition with the client and the other with the reader, both to their ends."""
     reader.follow([_BY_CLIENT])
     consumer.assign([confluent_kafka.TopicPartition(*tp, 0) for tp in (_BY_WRITER, _BY_CLIENT)])
     plain, ends = Gathered(), dict[TopicPartition, int]()

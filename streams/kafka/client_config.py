@@ -1,7 +1,7 @@
-"""How our defaults and the user's librdkafka keys become one client configuration.
+"""Merge our defaults and the user's librdkafka keys into one client configuration.
 
-The user's key wins, whatever it is called (aliases are folded into one name), except where another value would break
-a promise; those are refused with the reason. Pure: dictionaries in, dictionaries out.
+The user's key wins, under any of its names (aliases are folded into one), unless another value would break a promise;
+such keys are refused with the reason. Pure: dictionaries in, dictionaries out.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _ALIASES = {
 }
 
 _OURS = {
-    "bootstrap.servers": "it is the setting bootstrap_servers, and every client of the application must agree on it",
+    "bootstrap.servers": "use the setting bootstrap_servers, which all clients of the application share",
     "group.id": "the group is the application_id",
-    "group.instance.id": "it is the setting group_instance_id",
+    "group.instance.id": "use the setting group_instance_id",
     "enable.auto.commit": "positions are committed together with state and output, never by the clock",
     "enable.auto.offset.store": "positions are committed together with state and output, never by the clock",
     "auto.offset.reset": "every position is explicit; a silent jump would lose records",
     "enable.partition.eof": "the feed learns from it which partition is caught up",
-    "session.timeout.ms": "it is the setting session_timeout_ms, from which the heartbeat and the revoke limit follow",
+    "session.timeout.ms": "use the setting session_timeout_ms, which also sets the heartbeat and the revoke limit",
     "heartbeat.interval.ms": "it is a third of the setting session_timeout_ms, and at most 3 s",
     "transactional.id": "it fences this worker's older self and is made from the application_id",
-    "transaction.timeout.ms": "it is the setting transaction_timeout_ms",
+    "transaction.timeout.ms": "use the setting transaction_timeout_ms",
     "delivery.report.only.error": "the changelog's offsets come from delivery reports",
     "error_cb": "Penstock needs the client's errors itself",
     "on_delivery": "Penstock needs the delivery reports itself",
@@ -45,13 +45,13 @@ _OURS = {
 }
 
 _CONSUMER_DEFAULTS: dict[str, Any] = {
-    # The default of a second after the queue was full costs most of the fetch rate; a step of 10 ms is a fraction of
-    # what the queue holds, and asking more often only wakes the client's thread.
+    # After the queue was full, the client waits this long before it fetches again. The default of a second costs most
+    # of the fetch rate; asking more often only wakes the client's thread.
     "fetch.queue.backoff.ms": 10,
-    # The queue's limit counts what is queued, but one answer more comes on top of it, decompressed: with the default of
-    # 1 MB for each partition that was 100 MB of well compressible records. A quarter is no slower.
+    # The queue's limit counts what is queued, but one more decompressed answer comes on top of it. With the default
+    # size per partition that is far more memory for well compressible records, and not faster.
     "max.partition.fetch.bytes": 262_144,
-    # The compiled reader takes so many out of the queue at once, which the queue's limits do not count meanwhile.
+    # The compiled reader takes this many out of the queue at once; the queue's limits do not count them.
     "consume.callback.max.messages": 1_000,
     "fetch.wait.max.ms": 100,
     "socket.nagle.disable": True,
@@ -60,32 +60,33 @@ _CONSUMER_DEFAULTS: dict[str, Any] = {
 
 _PRODUCER_DEFAULTS: dict[str, Any] = {
     "compression.type": "lz4",
-    # With 5 ms the client's thread goes around thousands of times a second for small batches, at a tenth of a worker's
-    # CPU. A commit does not wait for it: flushing sends what is there at once.
+    # A shorter linger makes the client's thread wake up thousands of times a second for small batches. A commit does
+    # not wait for it: flushing sends what is queued at once.
     "linger.ms": 20,
     "batch.size": 1_000_000,
     "socket.nagle.disable": True,
     "allow.auto.create.topics": False,
 }
 
-# Each queued record costs some 250 bytes beside its own, which the limits of bytes do not count, hence others beside them. A
-# consumer counts for each partition: there are four, more or less. More is no faster; polls are answered whole all the same.
+# Each queued record costs memory besides its bytes, which the byte limits do not count, hence the limits on records. A
+# consumer counts per partition, of which there are about four. Larger queues are not faster; a poll always takes a
+# whole answer.
 _FETCHED_MAX_RECORDS, _FETCHED_BYTES = 20_000, 800
 _SENT_MAX_RECORDS, _SENT_BYTES = 100_000, 320
 
-# The first record of a transaction waits while the broker still ends the one before, and is tried again after this: at the
-# client's 100 ms a commit cost 81 ms more than a plain flush, at 10 ms 19.
+# The first record of a transaction waits while the broker still ends the previous one, and is tried again after this
+# time. The client's default adds most of it to every commit.
 _TRANSACTION_DEFAULTS: dict[str, Any] = {"retry.backoff.ms": 10}
 
-# For those who wait for each record: nothing waits for company, at the price of more and smaller requests.
+# For low latency: a record does not wait to be batched, at the price of more and smaller requests.
 _SWIFT_CONSUMER: dict[str, Any] = {"fetch.queue.backoff.ms": 2}
 _SWIFT_PRODUCER: dict[str, Any] = {"linger.ms": 1}
-# Nobody sees a record before its transaction is committed, which sends at once what is there: with 1 ms the broker got
-# several times the requests, and its CPU was what commits then waited for.
+# Readers see a record only when its transaction commits, which sends the queue at once. A shorter linger only gives the
+# broker more requests, and its CPU then slows the commits.
 _SWIFT_TRANSACTION: dict[str, Any] = {"linger.ms": 10}
 
-# A member learns from its next heartbeat that the group changes, and those that have given up their tasks already wait for
-# the last one to learn of it: a third of the default session, 15 s, would be that long a pause.
+# A member learns of a group change from its next heartbeat, and members that have given up their tasks wait for the
+# last one. A third of the default session, 15 s, would be that long a pause.
 _HEARTBEAT_MAX_MS = 3_000
 
 _GROUP_PROMISES = {
@@ -105,8 +106,8 @@ _GAPLESS_PROMISES = {
 
 
 def folded(user: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's keys under their main names. Raises ``SettingsError`` for keys that are Penstock's and for a key that
-    is given under two names."""
+    """Return the user's keys under their main names. Raises ``SettingsError`` for keys that Penstock owns, and for a
+    key that is given under two names."""
     out: dict[str, Any] = {}
     for name, value in user.items():
         main = _ALIASES.get(name, name)
@@ -124,7 +125,7 @@ def _text(value: Any) -> str:
 
 
 def _keep(promises: Mapping[str, tuple[str, str]], user: dict[str, Any]) -> None:
-    """Take promised keys out of ``user``; any other value than the promised one is refused."""
+    """Remove promised keys from ``user``. Raises ``SettingsError`` if one has another value."""
     for name, (needed, why) in promises.items():
         if name in user and _text(user[name]) != needed:
             raise SettingsError(f"librdkafka key {name!r} must be {needed!r}, not {user[name]!r}: {why}; remove it")
@@ -147,8 +148,9 @@ def consumer_config(
     swift: bool = False,
     queue_max_bytes: int = RECEIVED_MAX_BYTES,
 ) -> dict[str, Any]:
-    """A consumer's configuration. ``read_committed`` is a promise if true and the default if not. ``swift``: latency
-    counts more than throughput. ``queue_max_bytes``: what was fetched and waits, unless the user's keys say otherwise.
+    """Return a consumer's configuration. ``read_committed`` is a promise if true, and the default if not. ``swift``:
+    latency matters more than throughput. ``queue_max_bytes``: the limit of fetched records that wait, unless the user's
+    keys set it.
 
     Raises ``SettingsError`` naming the key that cannot be set and why.
     """
@@ -190,10 +192,10 @@ def producer_config(
     swift: bool = False,
     queue_max_bytes: int = SENT_MAX_BYTES,
 ) -> dict[str, Any]:
-    """A producer's configuration. Without a transactional id it is gapless: a record that the broker refuses stops
-    the producer instead of leaving a hole. ``swift``: latency counts more than throughput. ``queue_max_bytes``: what waits
-    to be acknowledged, unless the user's keys say otherwise. Raises ``SettingsError`` naming the key that cannot be set
-    and why."""
+    """Return a producer's configuration. Without a transactional id it is gapless: if the broker refuses a record, the
+    producer stops instead of leaving a gap. ``swift``: latency matters more than throughput. ``queue_max_bytes``: the
+    limit of records that wait for acknowledgement, unless the user's keys set it. Raises ``SettingsError``, naming the
+    key that cannot be set and why."""
     mine = folded(user)
     _keep(_PRODUCER_PROMISES, mine)
     if transactional_id is None:
@@ -218,5 +220,5 @@ def producer_config(
 
 
 def admin_config(bootstrap_servers: str, user: Mapping[str, Any]) -> dict[str, Any]:
-    """An admin client's configuration: ``user`` holds the keys that are common to all clients (security and such)."""
+    """Return an admin client's configuration. ``user``: the keys common to all clients (security and such)."""
     return {**folded(user), "bootstrap.servers": bootstrap_servers}

@@ -1,7 +1,7 @@
 """librdkafka's own log lines, as records of Python's logging under ``penstock.kafka``.
 
-Every client tells of every broker that it cannot reach, and again at each attempt: tens of lines for one outage. One of them
-in ``CONTACT_APART_S`` is let through, whichever client and broker it is of.
+Every client logs every broker that it cannot reach, again at each attempt: tens of lines for one outage. One such line
+per ``CONTACT_APART_S`` passes, for all clients and brokers together.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import time
 
 _NOISE = ("CONFWARN", "enable.gapless.guarantee")
 _CONTACT = frozenset({"FAIL", "ERROR", "REQTMOUT", "GETPID"})
-"""The first words of lines that tell of a broker that is not reached or does not answer."""
+"""How lines about an unreachable or silent broker begin."""
 CONTACT_APART_S = 60.0
 
 
 class _WorthReading(logging.Filter):
-    """Drops what tells nothing new."""
+    """Drops repeated lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class _WorthReading(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        if all(word in text for word in _NOISE):  # it is called experimental on each start, and is wanted
+        if all(word in text for word in _NOISE):  # "experimental", at each start, of what is used on purpose
             return False
         if record.levelno < logging.INFO or text.partition(" ")[0] not in _CONTACT:
             return True

@@ -1,4 +1,4 @@
-"""Lines into a topic, records out of it: what ``penstock produce`` and ``penstock consume`` do."""
+"""Write lines to a topic and read records from it, for ``penstock produce`` and ``penstock consume`` do."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from penstock.streams.kafka.errors import translate, translated
 from penstock.streams.kafka.reading_errors import place_of, unreadable
 from penstock.streams.kafka.topics import Topics, refused_config, unheard
 
-_POLL_S = 0.2  # Ctrl-C is looked at between two polls
+_POLL_S = 0.2  # Ctrl-C is checked between two polls
 _BATCH_MAX = 1000
 _DELIVERY_TIMEOUT_MS = 60_000
 
 
 class ConsoleRecord(NamedTuple):
-    """A record as it lies in the log."""
+    """A record as stored in the log."""
 
     topic: str
     partition: int
@@ -45,10 +45,10 @@ class ConsoleRecord(NamedTuple):
 def split_line(
     line: bytes, number: int, key_separator: bytes | None, null_marker: bytes | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Key and value of one line without its end. Without ``key_separator`` the key is null; a key or value equal to
-    ``null_marker`` is null.
+    """Split one line, without its end, into key and value. Without ``key_separator`` the key is null; a key or value
+    equal to ``null_marker`` is null.
 
-    :raises UserError: the line lacks the separator; ``number`` counts from 1 for the message.
+    Raises ``UserError`` if the line lacks the separator. ``number`` is the line's number, from 1, for the message.
     """
     key: bytes | None = None
     value: bytes | None = line
@@ -75,10 +75,11 @@ def produce_lines(
     key_separator: bytes | None = None,
     null_marker: bytes | None = None,
 ) -> int:
-    """Write each line as a record and return how many were acknowledged. Partitions are Java's: murmur2 of the key.
+    """Write each line as a record. Returns how many were acknowledged. Partitions are chosen as in Java: murmur2 of the
+    key.
 
-    :raises UserError: no such topic, or a line without the separator; the lines before it are produced.
-    :raises PenstockError: a record that was not acknowledged; the message says how many were.
+    Raises ``UserError`` if the topic does not exist, or a line lacks the separator; the lines before it are produced.
+    Raises ``PenstockError`` if a record was not acknowledged; the message says how many were.
     """
     Topics(servers, client_config).require(topic)
     config: dict[str, Any] = {
@@ -102,7 +103,7 @@ def produce_lines(
             _produce(producer, topic, key, value, sent)
             sent.check()
     finally:
-        # Also on the way out of an error or Ctrl-C: what was read from the input is to be in the log.
+        # Also after an error or Ctrl-C: lines that were read must reach the log.
         while len(producer) > 0:
             producer.flush(_POLL_S)
     sent.check()
@@ -110,7 +111,7 @@ def produce_lines(
 
 
 class _Deliveries:
-    """Delivery reports of one run."""
+    """The delivery reports of one run."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -124,7 +125,7 @@ class _Deliveries:
             self._error = error
 
     def check(self) -> None:
-        """:raises PenstockError: a record was refused."""
+        """Raise ``PenstockError`` if a record was refused."""
         if self._error is not None:
             done = f"producing to {self._topic}, {self.acknowledged} records acknowledged"
             raise translate(self._error, done)
@@ -152,10 +153,10 @@ def consume_records(
     max_messages: int | None = None,
     timeout_s: float | None = None,
 ) -> int:
-    """Hand the topic's committed records to ``write`` until ``max_messages`` were, or until none came for
-    ``timeout_s``; without either, for ever. Joins no group and commits nothing. Returns how many there were.
+    """Pass the topic's committed records to ``write``, until there were ``max_messages``, or none came for
+    ``timeout_s``; without either, forever. Joins no group and commits nothing. Returns the number of records.
 
-    :raises UserError: no such topic.
+    Raises ``UserError`` if the topic does not exist.
     """
     partitions = Topics(servers, client_config).require(topic)
     config: dict[str, Any] = {

@@ -3,12 +3,12 @@
 Rules that the code below keeps:
 
 - The client's queue may hold records from before a rebalance that is served in the middle of a poll. Such records are
-  dropped, and the partitions that are assigned again start anew at the position that was given for them. So do those that
-  a callback moves (an abort in the middle of a rebalance): what was taken of them is from before the move.
+  dropped, and partitions that are assigned again restart at the position given for them. So do partitions that a
+  callback moves (an abort in the middle of a rebalance): their fetched records are from before the move.
 - A callback's exception is kept and raised from ``poll``: inside the client's own callback it could be lost.
-- Data is handed out before an error that came after it in the same poll.
-- With the classic protocol and ``range`` every rebalance is eager: the client is always told the whole assignment.
-  With the broker's protocol (``group.protocol=consumer``) it is told the difference.
+- Data is returned before an error that followed it in the same poll.
+- With the classic protocol and ``range`` every rebalance is eager: the client gets the whole assignment. With the
+  broker's protocol (``group.protocol=consumer``) it gets the difference.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 
 _error: Any = Message.error
 
-# Told to the application although the client goes on by itself: it reconnects, or the lost callback follows. So it does
-# after what is retriable: it asks the brokers again.
+# Reported to the application although the client recovers by itself: it reconnects, or the lost callback follows. The
+# same holds for retriable errors: it asks the brokers again.
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
 
 
@@ -53,9 +53,9 @@ def _ours(partitions: Iterable[confluent_kafka.TopicPartition]) -> list[TopicPar
 
 
 class KafkaConsumer:
-    """``LogConsumer`` on a real cluster. ``config`` is what ``client_config.consumer_config`` made.
+    """``LogConsumer`` on a real cluster. ``config`` comes from ``client_config.consumer_config``.
 
-    ``request_timeout_s`` bounds every call that asks the broker something; it must exceed the transaction time-out,
+    ``request_timeout_s`` bounds every call that asks the broker something. It must exceed the transaction timeout,
     since ``committed`` waits for pending transactions. ``native``: see ``native.open_reader``.
     """
 
@@ -96,7 +96,8 @@ class KafkaConsumer:
         on_revoke: Callable[[Sequence[TopicPartition]], None],
         on_lost: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        """Join the group; see the port. The client assigns after ``on_assign``, and unassigns after the others."""
+        """Join the group; see the port. The client assigns after ``on_assign``, and unassigns after the other
+        callbacks."""
 
         def assigned(_: Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
             self._guarded(self._on_assigned, _ours(partitions), on_assign)
@@ -167,7 +168,7 @@ class KafkaConsumer:
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         partitions = list(partitions)
-        # The client would keep a partition paused that comes back.
+        # Otherwise the client would keep a partition paused when it comes back.
         paused = [_native(tp) for tp in partitions if tp in self._paused]
         if paused and self._client is not None:
             with translating("letting go of paused partitions"):
@@ -178,7 +179,7 @@ class KafkaConsumer:
         self._single_topic = len({tp.topic for tp in self._positions}) == 1
 
     def _tell_assignment(self, added: Mapping[TopicPartition, int]) -> None:
-        """Tell the client what it reads now: the difference where it takes one, else all of it."""
+        """Pass the assignment to the client: the difference if it takes one, else all of it."""
         self._single_topic = len({tp.topic for tp in self._positions}) == 1
         client = self._open()
         whole = self._subscribed and not self._incremental
@@ -193,8 +194,8 @@ class KafkaConsumer:
     # --- positions
 
     def assign_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Inside ``on_assign``: the positions of what was assigned. Outside: start reading more, without a group;
-        partitions that are read already are moved."""
+        """Inside ``on_assign``: set the positions of the assigned partitions. Outside: start reading more, without a
+        group; partitions that are read already are moved."""
         if self._offered is not None:
             self._offered.update(offsets)
             return
@@ -204,7 +205,9 @@ class KafkaConsumer:
             self.seek(tp, offset)
         if fresh:
             if self._subscribed:
-                raise PenstockError(f"{sorted(fresh)} are not this member's; the group assigns partitions, inside poll")
+                raise PenstockError(
+                    f"{sorted(fresh)} are not assigned to this member; the group assigns partitions inside poll"
+                )
             with translating(f"assigning {sorted(fresh)}"):
                 self._positions.update(fresh)
                 self._tell_assignment(fresh)
@@ -239,7 +242,7 @@ class KafkaConsumer:
             self._restart([partition])
 
     def _restart(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these again from their positions, dropping what the client has queued of them."""
+        """Read these again from their positions, dropping their queued records."""
         again = {tp: self._positions[tp] for tp in partitions if tp in self._positions}
         if not again:
             return
@@ -249,7 +252,7 @@ class KafkaConsumer:
             self._tell_assignment(again)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out no records of these until ``resume``."""
+        """Return no records of these until ``resume``."""
         offered = self._offered or {}
         chosen = [tp for tp in partitions if (tp in self._positions or tp in offered) and tp not in self._paused]
         self._paused.update(chosen)
@@ -271,8 +274,8 @@ class KafkaConsumer:
                 self._go_on_where_we_stand(running)
 
     def _go_on_where_we_stand(self, partitions: Iterable[TopicPartition]) -> None:
-        """After a pause, ours or the client's: the compiled reader's way of taking records makes the client's own notion
-        of the position wrong, and that is where it goes on after a pause."""
+        """After a pause, ours or the client's: seek to our position. The compiled reader makes the client's own notion
+        of the position wrong, and the client resumes from that one."""
         if self._reader is not None:
             for tp in partitions:
                 self.seek(tp, self._positions[tp])
@@ -280,14 +283,14 @@ class KafkaConsumer:
     # --- reading
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched:
-        """See the port. Raises ``OffsetOutOfRangeError`` and ``UnknownTopicError`` beside the consumer's errors."""
+        """See the port. Raises ``OffsetOutOfRangeError`` and ``UnknownTopicError`` besides the consumer's errors."""
         if self._reader is not None:
             return self._poll_natively(self._reader, max_records, timeout_s)
         self._touched.clear()
         found, ends = columns.Gathered(), dict[TopicPartition, int]()
         if not self._gather(found, ends, max_records) and timeout_s > 0:
-            # The client waits until it has all that was asked for; asking for one returns with the first. Callbacks
-            # of this call ran before that record was taken, so nothing of it can be stale.
+            # The client waits until it has all that was asked for; asking for one returns with the first. Callbacks of
+            # this call ran before that record was taken, so none of it is stale.
             first = self._take(1, timeout_s)
             self._touched.clear()
             self._sort_in(first, found, ends)
@@ -299,7 +302,7 @@ class KafkaConsumer:
         return self._handed_out(chunks, ends, found.unreadable)
 
     def _gather(self, found: columns.Gathered, ends: dict[TopicPartition, int], most: int) -> int:
-        """Take messages that are there, ``most`` at most; how many they were. What follows an error waits."""
+        """Take up to ``most`` queued messages. Returns how many there were. Messages after an error wait."""
         taken = 0
         while taken < most:
             wanted = min(most - taken, columns.AT_A_TIME)
@@ -313,8 +316,8 @@ class KafkaConsumer:
     def _handed_out(
         self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: Mapping[TopicPartition, int]
     ) -> Fetched:
-        """``bad``: where a record cannot be handed out. What was taken behind it was dropped, so whoever reads on meets it
-        again."""
+        """Return what was gathered. ``bad``: where a record cannot be returned. Records after it were dropped, so the
+        next poll finds it again."""
         for chunk in chunks:
             tp = TopicPartition(chunk.topic, chunk.partition)
             self._positions[tp] = chunk.offsets[-1] + 1
@@ -329,7 +332,7 @@ class KafkaConsumer:
         return Fetched(chunks, ends)
 
     def _poll_natively(self, reader: NativeReader, max_records: int, timeout_s: float) -> Fetched:
-        """``poll`` on the compiled reader; its module tells how the two queues go together."""
+        """``poll`` on the compiled reader; its module explains how the two queues work together."""
         until, wait_s = time.monotonic() + timeout_s, 0.0
         while True:
             self._serve_group()
@@ -356,8 +359,8 @@ class KafkaConsumer:
             wait_s = min(remaining_s, SERVE_INTERVAL_S)
 
     def _serve_group(self) -> None:
-        """Let the client serve its own queue: callbacks and errors that are nobody's partition's. Records and ends that
-        come this way have overtaken others, or were overtaken: their partitions are started anew."""
+        """Let the client serve its own queue: callbacks, and errors that belong to no partition. Records and ends that
+        arrive this way are out of order with others, so their partitions are restarted."""
         slipped: set[TopicPartition] = set()
         for message in self._take(EVENTS_MAX, 0.0):
             err = message.error()
@@ -366,7 +369,7 @@ class KafkaConsumer:
             else:
                 self._note(place_of(message), message.offset(), err, {})
         if self._rebalanced and self._incremental:
-            # The client paused what stays here while it moved the rest.
+            # The client paused the partitions that stay while it moved the rest.
             self._go_on_where_we_stand(sorted(self._positions.keys() - self._touched))
         self._rebalanced = False
         self._touched.clear()
@@ -390,7 +393,7 @@ class KafkaConsumer:
             raise failure
 
     def _sort_in(self, messages: list[Message], found: columns.Gathered, ends: dict[TopicPartition, int]) -> None:
-        """Records to the others; ends apart; the first real error is kept for when the data is handed out."""
+        """Sort messages into records and ends; keep the first real error until the data is returned."""
         if any(map(_error, messages)):
             records: list[Message] = []
             for message in messages:
@@ -428,8 +431,8 @@ class KafkaConsumer:
     # --- the group's positions
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """See the port. A coordinator that is not ready, as right after the cluster was started, is asked again. Raises
-        ``RetriableError`` when pending transactions did not end in time."""
+        """See the port. If the coordinator is not ready, as right after the cluster starts, it is asked again. Raises
+        ``RetriableError`` if pending transactions did not end in time."""
         return answered(lambda left_s: self._committed(partitions, left_s), "", self._request_timeout_s)
 
     def _committed(
@@ -462,7 +465,7 @@ class KafkaConsumer:
             return self._open().consumer_group_metadata()
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """See the port. A partition that has no leader yet, as right after its topic was made, is asked again."""
+        """See the port. If a partition has no leader yet, as right after its topic was created, it is asked again."""
         return answered(lambda left_s: self._watermarks(partition, left_s), "", self._request_timeout_s)
 
     def _watermarks(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -470,8 +473,8 @@ class KafkaConsumer:
             found = self._open().get_watermark_offsets(_native(partition), timeout=timeout_s, cached=False)
         if found is None:
             raise RetriableError(
-                f"the ends of {partition.topic} [{partition.partition}] did not come in {timeout_s:.0f} s; "
-                "see whether the brokers are up"
+                f"timed out after {timeout_s:.0f} s reading the offsets of {partition.topic} [{partition.partition}]; "
+                "check that the brokers are reachable"
             )
         return found
 

@@ -1,8 +1,8 @@
-"""What librdkafka says, in Penstock's words. Every ``KafkaException`` of this package passes through here.
+"""Translate librdkafka's errors into Penstock's. Every ``KafkaException`` of this package passes through here.
 
-The order of the questions matters: a twin of this process first, then fencing (it is fatal too), then the transaction's
-own verdict (abort), then fatal, then retriable, then what only the user can mend. Whatever is left is an
-``EnvironmentFault``: no code that is not understood is ever taken for a retriable one.
+The order of the checks matters: a duplicate of this process first, then fencing (it is fatal too), then the
+transaction's own verdict (abort), then fatal, then retriable, then what only the user can fix. Everything else is an
+``EnvironmentFault``: an unknown code is never taken as retriable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FENCED = frozenset(
         KafkaError._ASSIGNMENT_LOST,
     }
 )
-"""Somebody else owns the transactional id, the membership or the partition now."""
+"""Another process owns the transactional id, the membership or the partition now."""
 
 _STALE = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.STALE_MEMBER_EPOCH})
 
@@ -77,10 +77,10 @@ RETRIABLE = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""What passes while brokers come, go and elect leaders, as Kafka's protocol guide marks it; not what was refused after
-the record was appended. A client that was connected to a broker which is gone says ``_DESTROY_BROKER`` or
-``_UNKNOWN_BROKER``, one that knows no name server ``_RESOLVE``, and one whose metadata is not complete yet
-``_UNKNOWN_PARTITION``, of partitions that exist."""
+"""Errors that pass while brokers come, go and elect leaders, as Kafka's protocol guide marks them; none that are
+refused after the record was appended. A client whose broker is gone reports ``_DESTROY_BROKER`` or ``_UNKNOWN_BROKER``;
+if no name server answers, ``_RESOLVE``; if its metadata is incomplete, ``_UNKNOWN_PARTITION`` for existing
+partitions."""
 
 SILENT = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 """No broker has answered."""
@@ -114,14 +114,14 @@ _USER = {
 
 
 _TWIN = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
-"""A consumer tells of its fatal errors by their texts only."""
+"""A consumer reports its fatal errors by their texts only."""
 
 
 def error_of(exc: BaseException) -> KafkaError | None:
-    """The ``KafkaError`` inside an exception of confluent_kafka or in what caused it; ``None`` if there is none.
+    """Return the ``KafkaError`` in an exception of confluent_kafka or in its cause; ``None`` if there is none.
 
-    A fatal error is raised by the client inside whatever Python call runs at that moment, so that it may come out as
-    the cause of a ``SystemError`` ("returned a result with an exception set").
+    The client raises a fatal error inside any Python call that is running, so it may be the cause of a ``SystemError``
+    ("returned a result with an exception set").
     """
     seen: BaseException | None = exc
     while seen is not None:
@@ -136,23 +136,23 @@ class NoBrokerError(EnvironmentFault):
 
 
 def no_answer(servers: str) -> NoBrokerError:
-    """The fault to raise when no broker answers."""
+    """Return the fault to raise if no broker answers."""
     return NoBrokerError(
         f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT"
     )
 
 
 def show(err: KafkaError) -> str:
-    """Name and text of an error, for a message."""
+    """Return name and text of an error, for a message."""
     return f"{err.name()} ({err.str()})"
 
 
 def translate(err: KafkaError, doing: str) -> PenstockError:
-    """The error to raise when ``doing`` something ended in ``err``."""
+    """Return the error to raise when ``doing`` failed with ``err``."""
     seen = f"{doing}: {show(err)}"
     code = err.code()
     if code == KafkaError.FENCED_INSTANCE_ID or (code == KafkaError._FATAL and _TWIN in err.str()):
-        # before all others: joining again would fence the other process
+        # before all other checks: joining again would fence the other process
         return UserError(f"{seen}; {_USER[KafkaError.FENCED_INSTANCE_ID]}")
     if code in FENCED:
         kind = StaleEpochError if code in _STALE else TaskMigratedError
@@ -162,7 +162,7 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
     if code == KafkaError._GAPLESS_GUARANTEE:
         return AbortableError(f"{seen}; a record was refused, so nothing after it may be committed: use a new producer")
     if err.fatal() or code == KafkaError._FATAL:
-        return ProducerRetiredError(f"{seen}; this client is of no more use, open a new one")
+        return ProducerRetiredError(f"{seen}; this client is unusable, open a new one")
     if err.retriable() or code in RETRIABLE:
         return RetriableError(f"{seen}; {_HINTS.get(code, 'nothing happened, try again')}")
     if code in _USER:

@@ -1,6 +1,6 @@
-"""A consumer group as an onlooker sees it: who owns which partition, how far it has committed, how far there is to go.
+"""A consumer group seen from outside: owners of partitions, committed positions, and the ends of partitions.
 
-Nothing here joins the group or waits for its transactions, so that it can be asked many times a second.
+Nothing here joins the group or waits for its transactions, so calls may be frequent.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 class GroupView:
-    """One group. ``client``: librdkafka settings beside the address. Every call asks the brokers; one that they cannot
-    answer yet (a topic or group just made) is asked again, and ``RetriableError`` comes after ``_PATIENCE_S``. To be
-    closed."""
+    """One group. ``client``: librdkafka settings besides the address. Every call asks the brokers. If they cannot
+    answer yet (a new topic or group), the call is repeated, and raises ``RetriableError`` after ``_PATIENCE_S``. Close
+    it after use."""
 
     def __init__(self, bootstrap_servers: str, group: str, client: Mapping[str, Any] | None = None) -> None:
         self._group = group
@@ -41,7 +41,7 @@ class GroupView:
         )
 
     def owners(self) -> dict[TopicPartition, str]:
-        """The ``client.id`` of the member that each assigned partition belongs to; empty while the group settles."""
+        """Return the ``client.id`` of each assigned partition's member; empty during a rebalance."""
 
         def ask() -> dict[TopicPartition, str]:
             asked = self._admin.describe_consumer_groups([self._group], request_timeout=REQUEST_TIMEOUT_S)
@@ -54,7 +54,7 @@ class GroupView:
         return _patiently(ask, f"describing group {self._group}")
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Committed positions, where there are any, without waiting for open transactions."""
+        """Return existing committed positions, without waiting for open transactions."""
         asked = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
 
         def ask() -> dict[TopicPartition, int]:
@@ -64,7 +64,7 @@ class GroupView:
         return _patiently(ask, f"reading the positions of group {self._group}")
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offset of each partition."""
+        """Return the last stable offset of each partition."""
         latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types there
         wanted = {confluent_kafka.TopicPartition(tp.topic, tp.partition): latest for tp in partitions}
 
@@ -84,5 +84,5 @@ class GroupView:
 
 
 def _patiently(ask: Callable[[], T], doing: str) -> T:
-    """The answer; what the brokers cannot say yet is asked again."""
+    """Return the answer, repeating the request while the brokers cannot answer yet."""
     return answered(lambda _: ask(), doing, _PATIENCE_S)

@@ -1,13 +1,12 @@
-"""Whether the compiled reader and writer work on this client, found out before they are used.
+"""Decide whether the compiled reader and writer can be used with this client.
 
-``penstock_native`` (folder ``native/``, see ``penstock.state.native``) is optional. It works on the client's own librdkafka
-handle, so it is used only with releases of the client whose sources were read for what it relies on, and only after it
-has found the handle to be what it should be; both without touching anything that could end the process. Then some records
-go through it (``client_check``), once per process. Whatever is not as expected means the plain path and one line in the
-log.
+``penstock_native`` (folder ``native/``, see ``penstock.state.native``) is optional. It works on the client's own
+librdkafka handle. So it is used only with client releases whose sources were checked for what it relies on, and only if
+the handle looks as expected; both checks touch nothing that could end the process. Then some records go through it
+(``client_check``), once per process. If anything is unexpected, the plain path is used, with one line in the log.
 
-What is relied on: the handle is the first field of ``Consumer`` and ``Producer``; the delivery callback passes by records
-without an opaque; records and errors of a partition lie on its queue, and callbacks never do.
+It relies on this: the handle is the first field of ``Consumer`` and ``Producer``; the delivery callback skips records
+without an opaque; records and errors of a partition are on its queue, and callbacks never are.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 MODE_ENV = "PENSTOCK_NATIVE"
 _CLIENTS = ((2, 13), (2, 17))
-"""Releases of the client that are used: from the first one on, below the second."""
+"""The supported client releases: from the first one on, below the second."""
 
 _log = logging.getLogger("penstock.kafka")
 _T = TypeVar("_T")
@@ -42,16 +41,16 @@ _T = TypeVar("_T")
 def open_reader(
     client: confluent_kafka.Consumer, config: Mapping[str, Any], mode: str = "auto"
 ) -> penstock_native.Reader | None:
-    """A reader on this consumer; ``None``: read plainly. ``mode`` as ``penstock.state.native.Choice``: ``auto`` where the
-    part is there and fits, ``require`` raises ``EnvironmentFault`` where it does not. ``PENSTOCK_NATIVE`` says what
-    ``auto`` is."""
+    """Open a reader on this consumer; ``None``: read plainly. ``mode`` as ``penstock.state.native.Choice``: with
+    ``auto`` it is used if it is installed and fits; with ``require`` it raises ``EnvironmentFault`` if it does not.
+    ``PENSTOCK_NATIVE`` overrides ``auto``."""
     return _opened("reading", mode, lambda module: module.Reader(client, *_known(config)))
 
 
 def open_writer(
     client: confluent_kafka.Producer, config: Mapping[str, Any], mode: str = "auto"
 ) -> penstock_native.Writer | None:
-    """A writer on this producer; as ``open_reader``."""
+    """Open a writer on this producer, as ``open_reader``."""
     return _opened("writing", mode, lambda module: module.Writer(client, *_known(config)))
 
 
@@ -72,7 +71,7 @@ def _opened(doing: str, mode: str, open_on: Callable[[Any], _T]) -> _T | None:
 
 
 def chosen(mode: str) -> native.Choice:
-    """The mode that holds: the environment decides where the settings leave it open."""
+    """Return the effective mode: the environment decides if the settings leave it open."""
     named = os.environ.get(MODE_ENV, "auto") if mode == "auto" else mode
     for choice in get_args(native.Choice):
         if named == choice:
@@ -81,8 +80,8 @@ def chosen(mode: str) -> native.Choice:
 
 
 def choose(mode: str) -> None:
-    """Let this process use the compiled part from now on, or not, as ``chosen`` says. Where its kernels do not answer as
-    their twins in Python do, it is not used, or ``EnvironmentFault`` raised under ``require``."""
+    """Turn the compiled part on or off for this process, as ``chosen`` says. If its kernels answer differently from
+    their Python versions, it is not used, or ``EnvironmentFault`` is raised under ``require``."""
     choice = chosen(mode)
     native.choose(choice)
     if (wrong := _why_not_trusted()) is None:
@@ -95,18 +94,18 @@ def choose(mode: str) -> None:
 
 @functools.cache
 def _why_not_trusted() -> str | None:
-    """Once per process: the module stays the same."""
+    """Check once per process: the module stays the same."""
     return why_not_trusted()
 
 
 @functools.cache
 def _say(line: str) -> None:
-    """Once per process: every client would say the same."""
+    """Log once per process: every client would log the same."""
     _log.info(line)
 
 
 def _module() -> tuple[Any, str]:
-    """The module, or why it is not used."""
+    """Return the module, or why it is not used."""
     if (module := native.compiled()) is None:
         return None, native.why_not() or "it is turned off for this process"
     why = _why_not_this_client() or _why_not_passing(module)
@@ -124,7 +123,7 @@ def _why_not_this_client() -> str | None:
 
 @functools.cache
 def _why_not_passing(module: Any) -> str | None:
-    """Once per process, when the first client is opened."""
+    """Check once per process, when the first client is opened."""
     known = _known({"client.id": client_check.CLIENT_ID})
     return client_check.why_not_passing(
         client_check.Native(lambda client: module.Reader(client, *known), lambda client: module.Writer(client, *known))
@@ -132,5 +131,5 @@ def _why_not_passing(module: Any) -> str | None:
 
 
 def _known(config: Mapping[str, Any]) -> tuple[str, int, str]:
-    """What the module compares a client with: its extension module, the version of its library, its name."""
+    """Return what the module checks a client against: its extension module, its library's version, its name."""
     return str(cimpl.__file__), int(confluent_kafka.libversion()[1]), str(config.get("client.id", "rdkafka"))

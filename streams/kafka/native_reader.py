@@ -1,27 +1,23 @@
-"""The consumer's poll on the compiled reader: chunks whose columns are arrays, with no Python object per record where there
-are many.
+"""The consumer's poll on the compiled reader: chunks with array columns, without one Python object per record in large
+polls.
 
-Measured on one 2-core box beside its broker and busy with other work, 105-byte JSON values with keys, lz4, four
-partitions, two or three times each, CPU of the whole process per record: the client's ``consume`` with lists made of its
-messages 1.9–2.0 µs; this reader, 1,000 records out of the queue at a time, 0.56–0.74 µs, 0.30–0.41 of it its caller's
-thread's, at three times the rate; all that the queue holds at a time 0.60–0.63 µs, at the same rate. In another run, for
-comparison: a C loop over ``rd_kafka_consume_batch_queue`` on the client's queue 0.63 µs (no Python at all, but slow in
-time, for it takes and gives the queue's lock with each record); a C loop over ``rd_kafka_queue_poll`` 1.1–1.2 µs.
+This takes far less CPU per record than the client's ``consume``. Taking a bounded number of records out of the queue at
+a time keeps the rate high: one call for everything that is queued is not faster, and calls per record are slow, because
+each takes the queue's lock.
 
-Of large columns the bytes are handed over where they lie, as a ``memoryview``: one copy more cost the caller's thread a
-fifth to a third, with records of 274 bytes.
+Large columns are passed on without a copy, as a ``memoryview``.
 
-The client's own queue has what its callbacks serve: group events, errors, log lines. Those are left to the client, whose
-callbacks end the process when they are served outside of its own calls. So a poll first lets the client serve that queue
-and then takes records from the reader's, where no callback ever is; while it waits for records it looks after the
-client's queue every ``SERVE_INTERVAL_S``. A partition is forwarded to the reader's queue before it is started, so no
-record of it ever comes by the other way; should one do so all the same, the partition is started anew where its reader
-stands, and what came is dropped.
+The client's own queue has what its callbacks serve: group events, errors, log lines. These are left to the client,
+whose callbacks end the process if they are served outside of its own calls. So a poll first lets the client serve that
+queue, and then takes records from the reader's queue, where no callback ever is. While it waits for records it checks
+the client's queue every ``SERVE_INTERVAL_S``. A partition is forwarded to the reader's queue before it is started, so
+its records never arrive on the client's queue. If one does, the partition is restarted at its reader's position, and
+the record is dropped.
 
-The reader's call looks at control records (the marks of transactions) before it looks whether they are outdated, and moves
-the client's notion of how far the application has come past them, records in between included. The client uses it for
-one thing only: where a paused partition goes on. So after each pause, by ``pause`` or by the client itself in the middle
-of an incremental rebalance, the partition is sought to where its reader stands.
+The reader's call handles control records (the markers of transactions) before it checks whether they are outdated, and
+moves the client's notion of the application's position past them, including the records in between. The client uses
+this position for one thing only: to resume a paused partition. So after each pause, by ``pause`` or by the client in an
+incremental rebalance, the partition is sought to its reader's position.
 """
 
 from __future__ import annotations
@@ -41,9 +37,7 @@ if TYPE_CHECKING:
 
 SERVE_INTERVAL_S = 0.05
 FEWEST_IN_COLUMNS = 256
-"""A poll of fewer records gives lists, in which a task runs them faster: the records of a stream that is joined with a
-table took 32 CPU-us each from lists and 50 from columns where a batch had 9 of them, 6.8 and 9.0 at 100, 6.3 and 4.5 at
-400."""
+"""A poll of fewer records gives lists: for small batches a task is faster on lists than on columns."""
 
 
 class ReaderEvent(NamedTuple):
@@ -55,9 +49,9 @@ class ReaderEvent(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What one look into the queue gave: chunks (at most one per partition), events, partitions whose records did not come
-    in order, which is never so unless the client is broken, and where a record has a header whose name is not UTF-8: its
-    offset, and no chunk reaches it."""
+    """One look into the queue: chunks (at most one per partition); events; partitions whose records were out of order,
+    which a working client never causes; and offsets of records with a header name that is not UTF-8, which no chunk
+    reaches."""
 
     chunks: list[Chunk]
     events: list[ReaderEvent]
@@ -66,23 +60,23 @@ class Drained(NamedTuple):
 
 
 class NativeReader:
-    """What ``KafkaConsumer`` does with the compiled reader. Used by the consumer's thread."""
+    """The compiled reader for ``KafkaConsumer``. Used by the consumer's thread only."""
 
     def __init__(self, reader: penstock_native.Reader) -> None:
         self._reader = reader
 
     def follow(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are about to be started (anew)."""
+        """Prepare for these partitions to be started or restarted."""
         for tp in partitions:
             self._reader.follow(tp.topic, tp.partition)
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
-        """These have been stopped."""
+        """Note that these partitions have stopped."""
         for tp in partitions:
             self._reader.leave(tp.topic, tp.partition)
 
     def drain(self, max_records: int, timeout_s: float) -> Drained:
-        """Up to ``max_records`` records and events, waiting for the first."""
+        """Take up to ``max_records`` records and events, waiting for the first."""
         raw, told = self._reader.drain(max_records, int(timeout_s * 1000 + 0.999))
         out = Drained([], [], [], {})
         few = sum(len(chunk[5]) for chunk in raw) < 8 * FEWEST_IN_COLUMNS
@@ -100,13 +94,13 @@ class NativeReader:
         return out
 
     def close(self) -> None:
-        """Before the client is closed."""
+        """Release the reader. Call it before the client is closed."""
         self._reader.close()
 
 
 def _is_for_callback(topic: str | None, partition: int, text: str) -> bool:
-    """Whether the library meant this for the client's error callback, which Penstock's consumers do not have: that a
-    topic or partition is gone, before the broker says so to a fetch. The library begins such texts with the place."""
+    """Whether the library meant this for the client's error callback, which Penstock's consumers do not set: a topic or
+    partition is gone, before the broker says so in a fetch. Such texts begin with the place."""
     return topic is not None and text.startswith(f"{topic} [{partition}]: ")
 
 

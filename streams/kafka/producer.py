@@ -2,15 +2,15 @@
 
 Rules that the code below keeps:
 
-- No record fails silently. In a transaction one failed record makes the whole of it abortable, and ``flush`` asks the
-  client for that verdict. Without one, the gapless guarantee makes the first refused record fatal for the client.
-- A record that is refused locally was never queued, so the client knows nothing of it: ``send`` raises, and from then
-  on ``flush`` and ``commit`` refuse too, until ``abort``.
-- Offsets come from one delivery report per partition and ``send``: that of its last record. Order within a partition
-  is kept (idempotence), so the last one acknowledged means that all are.
-- After anything whose outcome is not certain the handle is retired. A commit that came back although the connection
-  broke meanwhile, or that took more than half the socket time-out, may have left a second request on its way that would
-  end the *next* transaction: it counts as done, but there is no next transaction on this handle.
+- No record fails silently. In a transaction one failed record makes the whole transaction abortable, and ``flush`` asks
+  the client for that verdict. Without one, the gapless guarantee makes the first refused record fatal for the client.
+- A record that is refused locally was never queued, so the client does not know it: ``send`` raises, and from then on
+  ``flush`` and ``commit`` refuse too, until ``abort``.
+- Offsets come from one delivery report per partition and ``send``: that of its last record. Order within a partition is
+  kept (idempotence), so if the last one is acknowledged, all are.
+- After anything whose outcome is uncertain the handle is retired. If the connection broke during a commit that
+  returned, or if the commit took more than half the socket timeout, a second request may be on its way that would end
+  the *next* transaction. The commit counts as done, but this handle begins no further transaction.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from penstock.topologies.operator_api.columns import Column, Ints
 
 _FULL_QUEUE_POLL_S = 0.01
 _SOCKET_TIMEOUT_MS = 60_000
-# What the compiled writer raises, before it has queued anything, about columns that are not as it takes them.
+# What the compiled writer raises, before it queues anything, for columns that it does not take.
 _NOT_COLUMNS = (TypeError, ValueError, LookupError, OverflowError, BufferError, RuntimeError)
 
 
 class KafkaProducer:
-    """``LogProducer`` on a real cluster. ``config`` is what ``client_config.producer_config`` made.
+    """``LogProducer`` on a real cluster. ``config`` comes from ``client_config.producer_config``.
 
     ``full_queue_timeout_s`` bounds how long ``send`` waits for room while no broker takes records. ``native``: see
     ``native.open_writer``.
@@ -106,8 +106,8 @@ class KafkaProducer:
         self._serve(client, f"sending to {topic}")
 
     def _queue(self, client: Producer, records: Outgoing, start: int, stop: int) -> None:
-        """Queue the records ``[start, stop)`` without reports. What the compiled writer does not get into the queue is
-        sent by the client, which waits for room or says why the record is refused."""
+        """Queue the records ``[start, stop)`` without reports. If the compiled writer cannot queue some, the client
+        sends them, and waits for room or reports why the record is refused."""
         if start == stop:
             return
         if self._writer is None:
@@ -125,8 +125,8 @@ class KafkaProducer:
                 start += 1
 
     def _produce(self, client: Producer, records: Outgoing, start: int, stop: int, on_delivery: Any = None) -> None:
-        """The same through the client. The hot path: ``produce`` is called by position and out of C. The calls can go on
-        after one that raised, which is the one that follows those that returned."""
+        """Queue records through the client. This is the hot path: ``produce`` is called by position and from C. After a
+        call raised, the calls can continue; it is the one after those that returned."""
         try:
             rows = records.listed(start, stop)
         except SerdeError as exc:
@@ -174,7 +174,7 @@ class KafkaProducer:
                 if time.monotonic() > until:
                     self._refused = AbortableError(
                         f"the producer's queue stayed full for {self._full_queue_timeout_s} s while sending to {topic}: "
-                        "no broker takes records; abort, then see whether the brokers are up"
+                        "no broker takes records; abort, then check that the brokers are reachable"
                     )
                     raise self._refused from exc
             except (KafkaException, SystemError) as exc:
@@ -183,7 +183,7 @@ class KafkaProducer:
     def _refuse(
         self, exc: BaseException, topic: str, partition: int | None, key: bytes | None, value: bytes | None
     ) -> PenstockError:
-        """A record that was not queued. Remembered, for the client knows nothing of it."""
+        """Remember and raise a record's refusal: it was not queued, so the client does not know it."""
         size = len(key or b"") + len(value or b"")
         where = "by its key" if partition in (None, ANY_PARTITION) else f"[{partition}]"
         what = f"a record of {size} bytes sent to {topic} {where} was refused"
@@ -208,10 +208,10 @@ class KafkaProducer:
             self._fail(exc, doing)
 
     def _fail(self, exc: BaseException, doing: str) -> None:
-        """The client has raised a fatal error of its own: keep it and raise it.
+        """Keep and raise a fatal error of the client.
 
-        A delivery report that is served while that error is on its way can swallow it; what the report said is the
-        reason then, and without one the records in between cannot be vouched for.
+        A delivery report that is served while that error is raised can swallow it; the report then gives the reason.
+        Without a report, the records in between cannot be confirmed.
         """
         if error_of(exc) is not None:
             error = translated(exc, doing)
@@ -236,7 +236,7 @@ class KafkaProducer:
             raise self._refused
         if left:
             raise RetriableError(
-                f"{left} records were not acknowledged in {timeout_s} s; flush again, or see whether the brokers are up"
+                f"{left} records were not acknowledged in {timeout_s} s; flush again, or check that the brokers are reachable"
             )
         acked, self._acked = self._acked, {}
         return acked
@@ -273,7 +273,7 @@ class KafkaProducer:
         self._call("send_offsets_to_transaction", "adding positions to the transaction", native, token, timeout_s)
 
     def commit(self, timeout_s: float) -> None:
-        """See the port. ``AbortableError`` when the client knows that nothing was committed."""
+        """See the port. Raises ``AbortableError`` if the client knows that nothing was committed."""
         if self._refused is not None:
             raise self._refused
         client = self._open()
@@ -294,7 +294,7 @@ class KafkaProducer:
             self._retire(f"its last commit took {took:.1f} s or lost a connection on the way")
 
     def abort(self, timeout_s: float) -> None:
-        """See the port. Fine when the transaction never got a record or is aborted already."""
+        """See the port. Allowed if the transaction never got a record or is aborted already."""
         client = self._open()
         if not self._in_transaction:
             return
@@ -321,8 +321,8 @@ class KafkaProducer:
             raise error from exc
 
     def _verdict(self) -> PenstockError | None:
-        """Whether the transaction must be aborted. The client tells only by refusing: beginning a transaction inside
-        one is always refused, with the reason of the failure if there was one."""
+        """Return why the transaction must be aborted, or ``None``. The client reports it only by refusing: beginning a
+        transaction inside another is always refused, with the reason of the failure if there was one."""
         if not self._in_transaction:
             return None
         try:
@@ -334,8 +334,8 @@ class KafkaProducer:
         return None
 
     def _plain_group(self, group: str) -> Any:
-        """A token that names a group without a member. The client makes one only from a consumer, which need not
-        join anything."""
+        """Return a token that names a group without a member. The client creates one only from a consumer, which need
+        not join anything."""
         if group not in self._groups:
             shared = {
                 k: v for k, v in self._config.items() if k.split(".")[0] in ("bootstrap", "sasl", "ssl", "security")
@@ -360,8 +360,8 @@ class KafkaProducer:
         return self._client
 
     def close(self) -> None:
-        """See the port. The client's own close would wait for what is queued and abort what may be committed, so
-        the queue is purged and the handle let go."""
+        """See the port. The client's own close would wait for queued records and abort what may be committed, so the
+        queue is purged and the handle dropped."""
         client, self._client = self._client, None
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -371,12 +371,12 @@ class KafkaProducer:
             try:
                 client.poll(0)
             except (KafkaException, SystemError):
-                # What a dying handle reports is about records that were dropped on purpose.
+                # A closing handle only reports records that were dropped on purpose.
                 return
 
 
 def _refusal(err: KafkaError, what: str) -> PenstockError:
-    """A record that failed: whatever the code says, the work since the last commit must be dropped."""
+    """Return the error for a failed record: whatever the code, the work since the last commit must be dropped."""
     error = translate(err, what)
     if isinstance(error, TaskMigratedError):
         return error
@@ -387,5 +387,5 @@ def _refusal(err: KafkaError, what: str) -> PenstockError:
             "(a topic with a low limit needs a batch.size below it)"
         )
     elif err.code() in RETRIABLE:
-        advice = "; see whether the brokers are up"
+        advice = "; check that the brokers are reachable"
     return AbortableError(f"{what}: {show(err)}{advice}; abort and drop uncommitted work")

@@ -1,4 +1,4 @@
-"""What a consumer raises for what a partition gives instead of records, and for records that cannot be handed out."""
+"""A consumer's errors: for what a partition returns instead of records, and for records that cannot be read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPI
 
 
 def place_of(message: Message) -> TopicPartition:
-    """The partition that a message, or an error, is of; -1 where it is of none."""
+    """Return the partition of a message or an error; -1 if it has none."""
     topic, partition = message.topic(), message.partition()
     return TopicPartition(topic or "", -1 if partition is None else partition)
 
 
 @contextlib.contextmanager
 def translating(doing: str) -> Iterator[None]:
-    """What the client raises inside becomes one of Penstock's errors."""
+    """Translate the client's exceptions raised inside into Penstock's errors."""
     try:
         yield
     except (KafkaException, SystemError) as exc:
@@ -32,7 +32,7 @@ def translating(doing: str) -> Iterator[None]:
 
 
 def failure_of(tp: TopicPartition, at: int, err: KafkaError) -> BaseException:
-    """The exception of an error that the client told of a partition, read at this offset."""
+    """Return the exception for an error that the client reported for a partition, read at this offset."""
     code = err.code()
     if code in _GONE:
         return OffsetOutOfRangeError(tp, at, err.str())
@@ -42,11 +42,11 @@ def failure_of(tp: TopicPartition, at: int, err: KafkaError) -> BaseException:
 
 
 def unreadable(tp: TopicPartition, offset: int) -> SerdeError:
-    """The exception of a record that has a header whose name is not UTF-8. No policy can meet it: the client gives nobody
-    such a record's headers."""
+    """Return the exception for a record with a header name that is not UTF-8. Policies cannot handle it: the client
+    does not return the headers of such a record."""
     return SerdeError(
         f"the record at topic {tp.topic}, partition {tp.partition}, offset {offset} has a header whose name is not UTF-8, "
-        "which the client cannot read. Nothing from that record on is handed out. Have its writer mend the name; to go on "
-        f"behind the record, stop the application and set its group to offset {offset + 1} of this partition "
+        "which the client cannot read. Nothing from that record on is read. Fix the name in its writer; to go on "
+        f"after the record, stop the application and set its group to offset {offset + 1} of this partition "
         "(kafka-consumer-groups --reset-offsets), or delete the partition's records up to there (kafka-delete-records)"
     )

@@ -1,4 +1,4 @@
-"""Topics, as a person handles them: create, list, describe, delete. For what the worker needs, see ``admin``."""
+"""Topic commands for users: create, list, describe, delete. For the worker's calls see ``admin``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TopicSummary(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """Where one partition lives, and the offsets that it holds: ``[start_offset, end_offset)``."""
+    """The brokers of one partition, and the offsets that it holds: ``[start_offset, end_offset)``."""
 
     partition: int
     leader: int
@@ -56,26 +56,26 @@ class TopicDescription(NamedTuple):
 
 
 def parse_retention_ms(text: str) -> int:
-    """Milliseconds in "1d", "90m", "500ms" or "2w"; "forever" is -1, as Kafka has it.
+    """Parse "1d", "90m", "500ms" or "2w" to milliseconds; "forever" is -1, as in Kafka.
 
-    :raises SettingsError: anything else, also a number without its unit.
+    Raises ``SettingsError`` for anything else, including a number without a unit.
     """
     if text == "forever":
         return -1
     match = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text.strip())
     if match is None:
-        raise SettingsError(f"{text!r} is no retention; write a number and its unit (ms, s, m, h, d, w), or: forever")
+        raise SettingsError(f"invalid retention {text!r}; write a number and its unit (ms, s, m, h, d, w), or: forever")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def unknown_topic(name: str) -> UserError:
-    """The error to raise for a topic that is not there."""
+    """Return the error to raise for a missing topic."""
     return UserError(f"there is no topic {name!r}. Create it with: penstock topics create {name} --partitions 1")
 
 
 class Topics:
-    """The topics of one cluster. ``client_config``: any librdkafka keys (security and such). Every call may raise
-    :class:`EnvironmentFault` when no broker answers within ``timeout_s``."""
+    """The topics of one cluster. ``client_config``: any librdkafka keys (security and such). Every call raises
+    ``EnvironmentFault`` if no broker answers within ``timeout_s``."""
 
     def __init__(self, servers: str, client_config: Mapping[str, str], *, timeout_s: float = 30.0) -> None:
         self._servers = servers
@@ -87,10 +87,11 @@ class Topics:
             raise refused_config(exc) from exc
 
     def create(self, name: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
-        """Create a topic; returns when the cluster knows it. :raises UserError: it exists, or Kafka refuses it."""
+        """Create a topic; return when the cluster knows it. Raises ``UserError`` if it exists, or Kafka refuses it."""
         if partitions < 1 or replication_factor < 1:
             raise SettingsError(
-                f"{partitions} partitions in {replication_factor} copies cannot be made; ask for at least one of each"
+                f"cannot create a topic with {partitions} partitions and replication factor {replication_factor}; "
+                "give at least 1 for each"
             )
         self._metadata()
         topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
@@ -103,7 +104,7 @@ class Topics:
         self._settle(name, present=True)
 
     def list(self, *, internal: bool = False) -> list[TopicSummary]:
-        """All topics by name; Kafka's own (``__consumer_offsets`` and such) only if ``internal``."""
+        """List all topics by name; Kafka's own (``__consumer_offsets`` and such) only if ``internal``."""
         found = self._metadata().topics.values()
         return sorted(
             TopicSummary(topic.topic, len(topic.partitions), len(topic.partitions[0].replicas))
@@ -112,7 +113,7 @@ class Topics:
         )
 
     def describe(self, name: str) -> TopicDescription:
-        """Partitions, offsets and settings. :raises UserError: there is no such topic."""
+        """Return partitions, offsets and settings. Raises ``UserError`` if the topic does not exist."""
         topic = self._find(name)
         starts = self._offsets(name, topic.partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # untyped in the client
         ends = self._offsets(name, topic.partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # untyped in the client
@@ -131,9 +132,9 @@ class Topics:
         return TopicDescription(name, partitions, configs)
 
     def delete(self, name: str) -> None:
-        """Delete a topic and its records; returns when the cluster no longer knows it.
+        """Delete a topic and its records; return when the cluster no longer knows it.
 
-        :raises UserError: there is no such topic.
+        Raises ``UserError`` if the topic does not exist.
         """
         self._find(name)
 
@@ -144,12 +145,12 @@ class Topics:
         self._settle(name, present=False)
 
     def require(self, name: str) -> int:
-        """The number of partitions of a topic. :raises UserError: there is no such topic."""
+        """Return a topic's number of partitions. Raises ``UserError`` if the topic does not exist."""
         return len(self._find(name).partitions)
 
     def _find(self, name: str) -> Any:
-        """A topic's metadata. Asks for a while before it gives up, longer where there are more brokers: the one that
-        answers may be behind the one that has just made the topic."""
+        """Return a topic's metadata. Asks for a while before it gives up, longer with more brokers: the broker that
+        answers may not know yet about a topic that another has just created."""
         began = time.monotonic()
         while True:
             found = self._metadata()
@@ -176,7 +177,7 @@ class Topics:
         return found
 
     def _settle(self, name: str, *, present: bool) -> None:
-        """Wait until every broker's next answer can be expected to agree with what was done."""
+        """Wait until every broker's next answer should reflect the change."""
         until = time.monotonic() + self._timeout_s
         while (name in self._metadata().topics) != present:
             if time.monotonic() > until:
@@ -189,8 +190,8 @@ class Topics:
     def _change(
         self, ask: Callable[[float], None], doing: str, done: Collection[int], refusal: PenstockError | None = None
     ) -> None:
-        """Have something changed. That it is ``done`` already means, where an earlier attempt had no answer, that this one
-        did it; else it is an error, ``refusal`` if there is one."""
+        """Make a change. If an earlier attempt got no answer, an error that says it is ``done`` means that the earlier
+        attempt did it. Otherwise it is an error, ``refusal`` if given."""
         attempts = 0
 
         def attempt(left_s: float) -> None:
@@ -208,8 +209,8 @@ class Topics:
         self._answered(attempt, doing)
 
     def _answered(self, ask: Callable[[float], Any], doing: str, *, young: bool = False) -> Any:
-        """See ``asking.answered``. ``young``: the topic is known to be there, so that a broker that does not know it has
-        not heard of it yet."""
+        """See ``asking.answered``. ``young``: the topic is known to exist, so a broker that does not know it is only
+        behind."""
 
         def waiting(left_s: float) -> Any:
             try:
@@ -229,7 +230,7 @@ class Topics:
 
 
 def refused_config(exc: BaseException) -> SettingsError:
-    """The error for a configuration that librdkafka does not take. Its own text may quote the value, which may be a
+    """Return the error for a configuration that librdkafka refuses. Its own text may quote the value, which may be a
     secret, so only the key is taken from it."""
     err = error_of(exc)
     text = err.str() if err is not None else str(exc)
@@ -243,4 +244,4 @@ def refused_config(exc: BaseException) -> SettingsError:
 
 
 def unheard(error: object) -> None:
-    """Errors of the connection come out of the calls that need it; told twice they only confuse."""
+    """Ignore connection errors: the calls that need the connection raise them."""

@@ -1,10 +1,11 @@
-"""What the runners need of the outside: a consumer, a producer and an admin, as protocols in columns.
+"""The ports to the log: a consumer, a producer and an admin, as protocols in columns.
 
-Two homes implement them: ``penstock.streams.kafka`` (librdkafka) and ``penstock.streams.testing.memory_log`` (an in-process
-log, the model, held to the same contract tests as the real broker). Errors are Penstock's: ``RetriableError`` (nothing
-happened, try again), ``TaskMigratedError`` (fenced or no longer a member), ``AbortableError`` (abort the transaction),
-``UnknownOutcomeError`` (the commit may or may not have happened: retire the producer and read what is committed),
-``ProducerRetiredError`` (this handle is of no more use). Pure: protocols and values only.
+Two homes implement them: ``penstock.streams.kafka`` (librdkafka) and ``penstock.streams.testing.memory_log`` (an
+in-process log, the model, held to the same contract tests as the real broker). Errors are Penstock's:
+``RetriableError`` (nothing happened, try again), ``TaskMigratedError`` (fenced or no longer a member),
+``AbortableError`` (abort the transaction), ``UnknownOutcomeError`` (the commit may or may not have happened: retire the
+producer and read what is committed), ``ProducerRetiredError`` (this handle is unusable). Pure: protocols and values
+only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ProducerRetiredError(PenstockError):
 
 
 class StaleEpochError(TaskMigratedError):
-    """The membership token is older than the group: this is no member any more or, with the broker's own protocol before
+    """The membership token is older than the group: the member was removed or, with the broker's own protocol before
     KIP-1251, the group's epoch grew without an assignment for this member."""
 
 
@@ -88,9 +89,9 @@ class LogConsumer(Protocol):
         """Commit synchronously, as a member. Raises ``TaskMigratedError`` when no longer one."""
 
     def group_metadata(self) -> Any:
-        """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one, or, where
-        epochs grow without an assignment, before each commit. A member that was lost has no valid one again before
-        ``on_lost`` was called."""
+        """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one, or,
+        where epochs grow without an assignment, before each commit. A member that was lost has no valid one again
+        before ``on_lost`` was called."""
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset still there, and the last stable offset (next to be written)."""
@@ -117,10 +118,10 @@ class LogProducer(Protocol):
         *,
         partition: int | Sequence[int] | None = None,
     ) -> None:
-        """Queue records in order; columns hold ``bytes | None``. ``partition``: one for all, one each (-1: as ``None``),
-        or ``None``: murmur2 of the key (null keys: any). A full queue is polled until there is room; a record refused
-        locally (too large) raises ``AbortableError`` with its place. Timestamp 0 is written with the ``penstock.ts``
-        header."""
+        """Queue records in order; columns hold ``bytes | None``. ``partition``: one for all, one each (-1: as
+        ``None``), or ``None``: murmur2 of the key (null keys: any). A full queue is polled until there is room; a
+        record refused locally (too large) raises ``AbortableError`` with its place. Timestamp 0 is written with the
+        ``penstock.ts`` header."""
 
     def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged. Returns, for each partition that was sent to with an explicit
@@ -128,8 +129,8 @@ class LogProducer(Protocol):
         if any record failed (transactional or not), ``RetriableError`` on time-out."""
 
     def unacknowledged(self) -> int:
-        """How many records still wait for their acknowledgement; with none, ``flush`` would not wait. Raises what ends the
-        handle; ``flush`` raises it again."""
+        """How many records still wait for their acknowledgement; with none, ``flush`` would not wait. Raises what ends
+        the handle; ``flush`` raises it again."""
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
         """Add input positions to the transaction. ``group`` is a ``group_metadata`` or a plain group id (no fencing by

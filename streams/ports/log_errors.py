@@ -18,7 +18,7 @@ class OffsetOutOfRangeError(UserError):
         self.offset = offset
         super().__init__(
             f"{partition.topic} [{partition.partition}] has no offset {offset}: {seen}; the records in between are gone "
-            "or the topic was made anew. Nothing was skipped: choose a position of your own for the group, or restore"
+            "or the topic was deleted and created again. Nothing was skipped: choose a position for the group, or restore"
         )
 
 

@@ -1,16 +1,16 @@
 """Compaction: changelogs to sorted table files, published as snapshots that a worker can ingest.
 
-The changelog's range is read committed, reduced to the last value per key, sorted by store key and written into files by
-the executors; the driver publishes one manifest per store partition, each in one atomic step, when all files are there.
-A job that dies leaves files that nobody sees. Two at once are safe: files have names of their own, and the newest
-snapshot is the one with the highest offset. An earlier snapshot that is still good is built upon, so that only the
-tail is read.
+The changelog's range is read committed, reduced to the last value per key, sorted by store key and written into files
+by the executors; the driver publishes one manifest per store partition, each in one atomic step, when all files are
+there. A job that dies leaves files that nobody sees. Two at once are safe: files have names of their own, and the
+newest snapshot is the one with the highest offset. An earlier snapshot that is still good is built upon, so that only
+the tail is read.
 
 ``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
 offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends.
 
-Deletions are dropped: the snapshot is a whole, and the offset says what follows. Windows are all kept, expired ones too:
-only the task knows its stream time at every offset, and the changelog's own retention bounds them.
+Deletions are dropped: the snapshot is a whole, and the offset says what follows. Windows are all kept, expired ones
+too: only the task knows its stream time at every offset, and the changelog's own retention bounds them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _QUIET_ATTEMPTS = 10
 _QUIET_EVERY_S = 0.2
 _FRESH_PERCENT = 45
 """A snapshot of the very same offset is left alone while it is younger than this part of ``delete.retention.ms``; later
-it is written again, so that its age, by which deletions are judged, starts anew."""
+it is written again, so that its age, by which deletions are judged, starts again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +94,8 @@ class CompactResult:
 
 @dataclasses.dataclass(frozen=True)
 class CompactPlan:
-    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone. ``no_savepoint``: why there
-    is none."""
+    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone. ``no_savepoint``: why
+    there is none."""
 
     targets: tuple[CompactTarget, ...]
     fresh: tuple[Manifest, ...]
@@ -129,8 +129,8 @@ def compact(
 ) -> CompactResult:
     """Compact the changelogs of an application's stores (``stores``: only these) into the repository, a folder or an
     fsspec URL. ``full``: read the changelogs from their begin. ``keep``: how many snapshots of each store partition
-    stay. ``keep_savepoints``: how many savepoints, beside the pinned ones, with the snapshots that they name. ``progress``
-    takes a line every few seconds.
+    stay. ``keep_savepoints``: how many savepoints, besides the pinned ones, with the snapshots that they name.
+    ``progress`` takes a line every few seconds.
 
     Raises ``IncompatibleError`` when a changelog no longer holds what is needed, ``SettingsError`` for an application
     that the cluster does not know, ``EnvironmentFault`` when Spark or the repository fails. Nothing is half published.
@@ -230,7 +230,7 @@ def _without_savepoint(
         return "a savepoint holds all stores, and only some were asked for; leave --store out"
     unlogged = [s.name for s in topology.stores if s not in wanted]
     if unlogged:
-        return f"{', '.join(unlogged)} has no changelog, so nothing can be told of it; a replay begins at the start instead"
+        return f"{', '.join(unlogged)} has no changelog, so its offset is unknown; a replay begins at the start instead"
     if unknown:
         return (
             f"the committed positions do not say where the changelog of {', '.join(unknown[:5])} stood: its task has "
@@ -280,7 +280,7 @@ def _target(
     if end > facts.end_offset:
         raise IncompatibleError(
             f"{facts.topic} partition {partition} ends at {facts.end_offset}, before the committed position {end}: it has "
-            "lost records, or was made anew. Start the application under another id, or restore the topic"
+            "lost records, or was created again. Start the application under another id, or restore the topic"
         )
     offsets = tuple(sorted((tp.topic, tp.partition, c.offset) for tp, c in committed.items()))
     target = CompactTarget(
@@ -316,7 +316,7 @@ def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, n
     facts = target.facts
     # A changelog with a retention drops what expired; any other one that does not begin at 0 has lost rows.
     if facts.begin_offset > 0 and not expires(target.form.spec()):
-        said = "; ".join(refused) or "there is no snapshot to build upon"
+        said = "; ".join(refused) or "no snapshot exists to build on"
         raise IncompatibleError(
             f"{facts.topic} partition {target.partition} begins at offset {facts.begin_offset}, so it no longer holds the "
             f"whole store, and {said}. Set its cleanup.policy to compact, and let a worker that has the state rewrite it"
@@ -345,7 +345,8 @@ class Reached:
 
 
 def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> Reached:
-    """The committed positions, and the outputs' ends at a moment when nothing was being written, if there is one soon."""
+    """The committed positions, and the outputs' ends at a moment when nothing was being written, if there is one
+    soon."""
     asked = [
         TopicPartition(t, p)
         for sub in topology.subtopologies
@@ -424,8 +425,8 @@ def publish(
     keep: int,
     keep_savepoints: int = KEEP_SAVEPOINTS,
 ) -> None:
-    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest snapshots and the
-    ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
+    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest snapshots and
+    the ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
     snapshots, savepoints = SnapshotRepository(repository), SavepointRepository(repository)
     for manifest in written.values():
         snapshots.publish(manifest)

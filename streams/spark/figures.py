@@ -1,8 +1,8 @@
 """Heavy aggregations over all of a topic, ready made: each takes a DataFrame of records and gives a small one.
 
-They are plain DataFrame programs over what ``Application.topic`` gives, and work on any frame with the columns that they
-name: ``key``, ``timestamp``, and what the caller names beside. A streaming topology keeps the same figures fresh; these
-make them of history, once, for any range.
+They are plain DataFrame programs over what ``Application.topic`` gives, and work on any frame with the columns that
+they name: ``key``, ``timestamp``, and those that the caller names. A streaming topology keeps the same figures fresh;
+these make them of history, once, for any range.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def skew(frame: DataFrame) -> DataFrame:
 def percentiles(
     frame: DataFrame, of: Column | str, by: Sequence[str] = (), at: Sequence[float] = (0.5, 0.9, 0.99)
 ) -> DataFrame:
-    """Exact percentiles of a number: the columns ``by``, ``records``, and one column for each of ``at``, such as ``p99``."""
+    """Exact percentiles of a number: the columns ``by``, ``records``, and one column for each of ``at``, such as
+    ``p99``."""
     column = F.col(of) if isinstance(of, str) else of
     found = [F.percentile(column, share).alias(f"p{share * 100:g}".replace(".", "_")) for share in at]
     return frame.groupBy(*by).agg(F.count(column).alias("records"), *found).orderBy(*by)
@@ -78,8 +79,9 @@ def retention(frame: DataFrame, period: str = "week") -> DataFrame:
 
 
 def funnel(frame: DataFrame, steps: Sequence[Column], within: str | None = None) -> DataFrame:
-    """How many keys come how far: ``step`` (from 1), ``keys``, ``share`` of the first step's. A key has taken a step when it
-    has a record of it no earlier than one of the step before; ``within``: all within this interval of the first step."""
+    """How many keys come how far: ``step`` (from 1), ``keys``, ``share`` of the first step's. A key has taken a step
+    when it has a record of it no earlier than one of the step before; ``within``: all within this interval of the first
+    step."""
     reached = frame.where(F.col("key").isNotNull()).select(
         "key", "timestamp", *[s.alias(f"s{i}") for i, s in _from(steps)]
     )

@@ -1,7 +1,7 @@
-"""The journals of a replay's tasks, as files beside its output.
+"""The journals of a replay's tasks, as files next to its output.
 
-The executors read the journal topics, keep what lies within the replay, and write one file per task; each task reads its
-own, piece by piece. So a journal passes through neither the driver nor the tasks of others, however long it is.
+The executors read the journal topics, keep what lies within the replay, and write one file per task; each task reads
+its own, piece by piece. So a journal passes through neither the driver nor the tasks of others, however long it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Journals(Protocol):
         """What says in which order records were taken."""
 
     def answers(self, task: TaskId) -> Iterable[Answers]:
-        """What operators were told; each iteration begins at the first."""
+        """The answers to external calls; each iteration begins at the first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,8 @@ class _AnswersOf:
 @dataclasses.dataclass(frozen=True)
 class JournalBounds:
     """Which entries of a task's journal lie within a replay: ``starts`` and ``stops`` by topic, and the readings of the
-    clock with which the commits at its begin and its end were made (``ended_ms``: ``None`` where it ends at no commit)."""
+    clock with which the commits at its begin and its end were made (``ended_ms``: ``None`` where it ends at no
+    commit)."""
 
     task: TaskId
     starts: Mapping[str, int]

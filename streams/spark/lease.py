@@ -1,8 +1,8 @@
 """A lease in a repository, so that two scheduled jobs do not do the same work at once.
 
-It saves work and is no lock: the jobs are safe beside each other by the names of what they write. The holder writes its
-name and until when it holds; one that died holds no longer than that. A storage has no compare-and-set, so whoever writes
-looks again a moment later, and the last writer has it.
+It saves work but is not a lock: concurrent jobs are safe because they write under unique names. The holder writes its
+name and until when it holds the lease; a holder that died keeps it no longer than that. Storage has no compare-and-set,
+so a writer reads again a moment later, and the last writer holds the lease.
 """
 
 from __future__ import annotations

@@ -178,8 +178,9 @@ def _layout(
 
 
 def _first(committed: CommittedInput | None, there: tuple[int, int]) -> int:
-    """Where the application began to read an input partition: what its commits say, or where it would begin now if it has
-    committed nothing. Commits of before that was noted say nothing: then the partition must be there from its begin."""
+    """Where the application began to read an input partition: what its commits say, or where it would begin now if it
+    has committed nothing. Commits of before that was noted say nothing: then the partition must be there from its
+    begin."""
     if committed is None:
         return there[0]
     return committed.metadata.first or 0
@@ -208,7 +209,7 @@ def _range(
     if stop > last:
         raise IncompatibleError(
             f"{tp.topic} partition {tp.partition} ends at offset {last}, before {stop}, where the replay would end: it has "
-            "lost records, or was made anew"
+            "lost records, or was created again"
         )
     if stop < start:
         raise SettingsError(
@@ -304,8 +305,8 @@ def recompute_levels(topology: Topology) -> list[list[Subtopology]]:
 
 
 def snapshot_targets(plan: ReplayPlan, cluster: Cluster, now_ms: int) -> dict[tuple[TaskId, str], CompactTarget]:
-    """The stores whose contents at the replay's end belong to a known changelog offset: those of tasks that end at their
-    committed positions."""
+    """The stores whose contents at the replay's end belong to a known changelog offset: those of tasks that end at
+    their committed positions."""
     out: dict[tuple[TaskId, str], CompactTarget] = {}
     if plan.recomputed:
         return out

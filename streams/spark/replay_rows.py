@@ -6,10 +6,10 @@ topic, offset) is the live order, and it is what the shuffle does. The running m
 feed's does. It is made from the times that the task itself would use, with the functions of the task: event time of the
 source, refused timestamps replaced.
 
-A task that is given consecutive pieces of that order, each to its end, takes them in that order again: only the topic of
-a piece's first record can have a running maximum from before the piece, and its records with that maximum come first. So
-a task needs memory for one Arrow batch, however far apart its inputs are in time. The task's feed would itself note a cut
-wherever the order were violated; the runner checks that it never does.
+A task that is given consecutive pieces of that order, each to its end, takes them in that order again: only the topic
+of a piece's first record can have a running maximum from before the piece, and its records with that maximum come
+first. So a task needs memory for one Arrow batch, however far apart its inputs are in time. The task's feed would
+itself note a cut wherever the order were violated; the runner checks that it never does.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Ordered(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """What places depend on beside the records. ``subtopologies``: topic → the sub-topology that reads it. ``journals``:
-    where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the
-    start, where there are any, and ``began_ms`` the clock when their first records came (``CommitMetadata``)."""
+    """What places depend on besides the records. ``subtopologies``: topic → the sub-topology that reads it.
+    ``journals``: where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the start, where
+    there are any, and ``began_ms`` the clock when their first records came (``CommitMetadata``)."""
 
     topology: ShippedTopology
     application_id: str

@@ -1,4 +1,5 @@
-"""Replay inside the executors: one Penstock task after the other over its sorted rows, outputs and stores into files."""
+"""Replay inside the executors: one Penstock task after the other over its sorted rows, outputs and stores into
+files."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _REPORT_ARROW = pa.schema([("report", pa.string())])
 
 @dataclasses.dataclass(frozen=True)
 class ReplayJob:
-    """What the tasks of one Spark job need beside their rows. ``starts``: per task and topic, the first offset and the
+    """What the tasks of one Spark job need besides their rows. ``starts``: per task and topic, the first offset and the
     metadata committed with it. ``journals``: that of each task within its range. ``bases``: snapshots to start the
     stores from, in ``base_repository``. ``snapshots``: which stores' ends are written as snapshots, to
     ``snapshot_repository``. ``output`` and ``run``: where files go."""

@@ -55,9 +55,9 @@ class SavedOutput(msgspec.Struct, frozen=True):
 
 class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
     """``inputs`` lists the partitions that have a committed position; the others had none and their tasks no state.
-    ``cluster_id`` is that of the inputs. ``outputs``: the written topics that existed; none in savepoints of before they
-    were noted. ``outputs_exact``: what was committed by then stands before these offsets, and nothing else. Else the
-    application was writing, and some of it may stand behind them."""
+    ``cluster_id`` is that of the inputs. ``outputs``: the written topics that existed; none in savepoints of before
+    they were noted. ``outputs_exact``: what was committed by then stands before these offsets, and nothing else. Else
+    the application was writing, and some of it may stand behind them."""
 
     application_id: str
     cluster_id: str
@@ -86,7 +86,7 @@ class _Document(msgspec.Struct):
 
 
 class SavepointRepository:
-    """The savepoints beside the snapshots at a path or URL."""
+    """The savepoints next to the snapshots at a path or URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -118,8 +118,8 @@ class SavepointRepository:
             self._storage.delete(place)
 
     def prune(self, application_id: str, *, keep: int) -> list[str]:
-        """Remove all but the ``keep`` newest savepoints and the pinned ones; returns their names. The snapshots that only
-        they name are then for ``SnapshotRepository.prune``."""
+        """Remove all but the ``keep`` newest savepoints and the pinned ones; returns their names. The snapshots that
+        only they name are then for ``SnapshotRepository.prune``."""
         if keep < 1:
             raise ValueError(f"prune would keep {keep} savepoints; keep at least 1")
         pinned = self.pinned(application_id)

@@ -1,4 +1,4 @@
-"""The Spark session in which Penstock's jobs run, and what they need beside Spark: Java, the Kafka connector, and
+"""The Spark session in which Penstock's jobs run, and what they need besides Spark: Java, the Kafka connector, and
 Penstock itself on the executors' path."""
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def prepare(spark: SparkSession) -> SparkSession:
 
 
 def compiled_modules() -> list[Path]:
-    """The files of the compiled part, where it is installed. An executor on another kind of machine cannot load them, and
-    goes on without."""
+    """The files of the compiled part, where it is installed. An executor on another kind of machine cannot load them,
+    and goes on without."""
     found = importlib.util.find_spec("penstock_native")
     return [] if found is None or found.origin is None else [Path(found.origin)]
 

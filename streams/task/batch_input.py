@@ -1,5 +1,5 @@
-"""One batch of a task as its operators get it: the runs that the feed took, as columns per source operator, with the way
-back from a place in the batch to the input record."""
+"""One batch of a task as its operators get it: the feed's runs as columns per source operator, and the way back from a
+place in the batch to the input record."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from penstock.topologies.operator_api.batch import Batch, ColumnBatch, concat
 
 
 class BatchInput:
-    """The batch at hand. ``sources``: the index of each topic's source operator; ``names``: of all operators.
-    ``marked``: the topics in which records of other tasks' event time stand, which are no data."""
+    """The current batch. ``sources``: the index of each topic's source operator; ``names``: of all operators.
+    ``marked``: the topics that hold watermark records of other tasks, which are not data."""
 
     def __init__(
         self,
@@ -35,18 +35,19 @@ class BatchInput:
         self._bases: list[int] = []
 
     def reject(self, partition: TopicPartition, wrong: Mapping[int, str]) -> None:
-        """These offsets have timestamps that cannot be trusted: they meet the policy at their place."""
+        """Note offsets with invalid timestamps: the policy handles them at their place."""
         if wrong:
             self._rejected.setdefault(partition, {}).update(wrong)
 
     def set(self, runs: list[Run]) -> int:
-        """A new batch; returns how many input records it has. Empty: what follows has no input record behind it."""
+        """Start a new batch. Returns how many input records it has. An empty batch: what follows has no input
+        record."""
         self._runs = runs
         self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
         return self._bases[-1]
 
     def batches(self, failures: RecordErrorHandler) -> dict[int, Batch]:
-        """The batch per source operator."""
+        """Return the batch per source operator."""
         parts: dict[int, list[Batch]] = {}
         for run, base in zip(self._runs, self._bases, strict=False):
             parts.setdefault(self._sources[run.chunk.topic], []).append(self._columns(run, base, failures))
@@ -78,7 +79,7 @@ class BatchInput:
         return self._without(wrong, run, base, batch, failures) if wrong else batch
 
     def _without(self, wrong: dict[int, str], run: Run, base: int, batch: Batch, failures: RecordErrorHandler) -> Batch:
-        """Records whose timestamp was refused meet the policy here, at their place in the order."""
+        """Apply the policy to records whose timestamp was refused, at their place in the order."""
         source = self._names[self._sources[run.chunk.topic]]
         mask = []
         for order in batch.order:
@@ -92,7 +93,7 @@ class BatchInput:
         return batch.where(mask)
 
     def locate(self, place: int) -> Origin | None:
-        """The input record at a place; ``None`` when there is none behind it."""
+        """Return the input record at a place; ``None`` if it has none."""
         if not self._runs:
             return None
         number = bisect_right(self._bases, place) - 1

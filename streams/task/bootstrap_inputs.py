@@ -1,7 +1,7 @@
-"""Bootstrap inputs that other tasks write: their end is where every writer has said that it has caught up.
+"""Bootstrap inputs that other tasks write: they end where every writer has announced that it has caught up.
 
-A global table, for one, is a topic that is copied to every partition of a repartition topic; a task that reads the copy
-begins with its other inputs when the copy holds all that the topic held when the copying tasks started.
+Example: a global table is a topic that is copied to every partition of a repartition topic. A task that reads the copy
+begins its other inputs when the copy holds all that the topic held when the copying tasks started.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from penstock.topologies.operators.records.source_sink import SourceSpec
 
 
 def bootstrap_topics(topology: Topology) -> frozenset[str]:
-    """The repartition topics (without the application's id) whose writers must say when they have caught up."""
+    """The repartition topics (without the application's id) whose writers must announce when they have caught up."""
     sources = (topology.source(n) for sub in topology.subtopologies for n in sub.sources)
     return frozenset(s.topic for s in sources if s.waits_for_writers)
 
 
 class Bootstrap:
-    """What a task has heard from the writers of its bootstrap inputs. ``done``: topics of which that is known; ``heard``:
-    the writers that were heard so far, of the others. A writer may say it once and never again, so both are committed."""
+    """What a task has received from the writers of its bootstrap inputs. ``done``: topics for which all writers have
+    announced it. ``heard``: for the other topics, the writers that have. A writer may announce it once and never again,
+    so both are committed."""
 
     def __init__(
         self, sources: Mapping[str, SourceSpec], done: Iterable[str], heard: Mapping[str, Iterable[int]] | None = None
@@ -32,11 +33,11 @@ class Bootstrap:
 
     @property
     def partly(self) -> dict[str, list[int]]:
-        """The writers that were heard, of topics of which not all were."""
+        """The writers that have announced it, for topics that still wait for others."""
         return {t: sorted(self._heard[t]) for t in sorted(self.waiting) if self._heard[t]}
 
     def heard(self, chunk: Chunk) -> bool:
-        """Take note of what the chunk's records say; whether all writers of its topic have been heard by now."""
+        """Note the announcements in a chunk. Returns whether all writers of its topic have announced by now."""
         topic = chunk.topic
         if topic not in self.waiting or chunk.marks is None:
             return False

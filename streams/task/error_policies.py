@@ -17,13 +17,13 @@ class Policies:
     over ``max_record_bytes``. ``timestamp``: negative, or more than ``future_timestamp_max_ms`` ahead.
 
     ``fail`` measures "ahead" by the clock, in live runs only. ``skip``, ``clamp`` and ``dead_letter`` measure it
-    against the partition's own stream time, so that a replay decides alike. Records that come before there is one are
-    measured against the clock when the first of them came, which is committed, and which a replay reads. ``clamp`` gives
-    such a record the partition's stream time (0 before any).
-    ``dead_letter`` sends the record's original bytes to ``dead_letter_topic``, with the error in its headers.
+    against the partition's own stream time, so a replay decides the same. Records before the first stream time are
+    measured against the clock when the first of them arrived, which is committed and which a replay reads. ``clamp``
+    gives such a record the partition's stream time (0 before any). ``dead_letter`` sends the record's original bytes to
+    ``dead_letter_topic``, with the error in its headers.
 
-    A worker takes no ``deserialization`` or ``timestamp`` but ``fail`` for a topology with a table over its own topic, which
-    a restore reads with all that the table refused.
+    If a topology has a table over its own topic, a worker accepts only ``fail`` for ``deserialization`` and
+    ``timestamp``: a restore reads that topic with all that the table refused.
     """
 
     deserialization: ErrorPolicy = "fail"
@@ -38,7 +38,7 @@ class Policies:
         for value in chosen:
             if value not in ("fail", "skip", "clamp", "dead_letter"):
                 raise SettingsError(
-                    f"{value!r} is no error policy; choose fail, skip or dead_letter (timestamps: clamp too)"
+                    f"{value!r} is not an error policy; choose fail, skip or dead_letter (timestamps: clamp too)"
                 )
         if "clamp" in chosen[:2]:
             raise SettingsError("the policy clamp is for timestamps only; choose fail, skip or dead_letter")

@@ -1,6 +1,5 @@
-"""Event time made from records, where a source has a ``timestamp`` function. It is applied before the feed
-orders the records, so that order, stream time and windows all go by it; it must be a pure function of the
-record."""
+"""Event time from records, for sources with a ``timestamp`` function. It is applied before the feed orders the records,
+so order, stream time and windows all follow it. It must be a pure function of the record."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from penstock.topologies.operators.records.source_sink import SourceSpec
 
 
 def with_event_times(chunk: Chunk, source: SourceSpec) -> tuple[Chunk, dict[int, str]]:
-    """The chunk with the times that ``source.timestamp`` makes of its decoded records, and what went wrong by
+    """Return the chunk with the times that ``source.timestamp`` computes from its decoded records, and the errors by
     offset.
 
-    A record whose bytes cannot be decoded keeps the log's time: the source operator meets the same bytes at
-    that record's place, where their policy applies. So does one whose function raises or returns anything but
-    an ``int``, and it is named in the result.
+    If a record's bytes cannot be decoded, it keeps the log's time: the source operator meets the same bytes at that
+    record's place, and their policy applies there. If the function raises or returns anything but an ``int``, the
+    record keeps it too, and is named in the result.
     """
     make = source.timestamp
     if make is None:
@@ -47,5 +46,5 @@ def with_event_times(chunk: Chunk, source: SourceSpec) -> tuple[Chunk, dict[int,
 
 
 def decoded(serde: Serde[Any], data: bytes | None) -> Any:
-    """The value of these bytes; null stays null."""
+    """Decode these bytes; null stays null."""
     return None if data is None else serde.deserialize(data)

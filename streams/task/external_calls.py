@@ -1,8 +1,7 @@
-"""Questions that operators put to the world outside, and their answers, which the journal keeps.
+"""External calls of operators, and their answers, which the journal keeps.
 
-Live, a question is put by the ``CallExecutor`` of the runner, and what comes back, answers and failures alike, is
-journaled with the commit, so that a replay gives each operator the same answers in the same order without asking
-anybody.
+Live, the runner's ``CallExecutor`` makes the calls. Answers and failures alike are journaled with the commit, so a
+replay gives each operator the same answers in the same order without calling anything.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from penstock.streams.task.journal import Answers
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
 COMMIT_BYTES = 500_000
-"""More answers than this since the last commit ask for one."""
+"""If there are more answers than this since the last commit, a commit is requested."""
 
 
 class CallExecutor(Protocol):
-    """Calls a user's function for many rows; it may do so at the same time, and answers in the rows' order."""
+    """Calls a user's function for many rows, possibly concurrently, and answers in the rows' order."""
 
     def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """One answer per row. A function that raised, or took too long, is an answer with an error."""
+        """Return one answer per row. If the function raised or took too long, the answer holds the error."""
 
 
 class InlineCallExecutor:
-    """One call after the other, in the task's own thread. Functions must be plain, and no time limit is kept."""
+    """Calls one row after the other, in the task's thread. Functions must be synchronous; there is no time limit."""
 
     def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """One answer per row."""
+        """Return one answer per row."""
         return [_called(question.fn, row) for row in rows]
 
 
@@ -42,8 +41,8 @@ def _called(fn: Callable[..., Any], row: tuple[Any, ...]) -> CallResult:
 
 
 class ExternalCalls:
-    """The questions of one task. ``replayed``: the answers to give instead of asking; ``None`` live. ``positions``: what
-    the task has taken of its inputs."""
+    """The external calls of one task. ``replayed``: the answers to return instead of calling; ``None`` live.
+    ``positions``: what the task has taken of its inputs."""
 
     def __init__(
         self,
@@ -56,20 +55,20 @@ class ExternalCalls:
         self._positions = positions
         self._note = note
         self._script: dict[str, deque[bytes]] | None = None if replayed is None else {}
-        """The answers that were read and not given yet: as many as operators are apart."""
+        """The answers that were read and not returned yet, because operators are at different places."""
         self._more = iter(replayed or ())
         self.noted_bytes = 0
         """Size of the answers since the last commit."""
 
     def ask(self, operator: str, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """The answers for the rows of one operator."""
+        """Return the answers for the rows of one operator."""
         if self._script is not None:
             return [_decoded(question, self._next(operator)) for _ in rows]
         answers = self._asker.ask(question, rows)
         encoded = [_encoded(question, a) for a in answers]
         self._note(Answers(self._positions(), operator, encoded))
         self.noted_bytes += sum(map(len, encoded))
-        # as a replay will read them: what the log gives back is what everybody goes on with
+        # as a replay will read them: live runs use the decoded journal entry too
         return [_decoded(question, data) for data in encoded]
 
     def _next(self, operator: str) -> bytes:

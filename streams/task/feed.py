@@ -1,16 +1,17 @@
-"""The feed: one order out of the partitions of a task.
+"""The feed: merges the partitions of a task into one order.
 
-It takes the record with the lowest head timestamp (ties: topic name, then offset), but only when every partition has a
-buffered record or is known to be caught up; then, with ``max_task_idle_ms`` above 0, only after that time. Over a fixed
-range this is a sort by (running maximum of the timestamp within the partition, topic, offset).
+It takes the record with the lowest head timestamp (ties: topic name, then offset), but only if every partition has a
+buffered record or is known to be caught up. With ``max_task_idle_ms`` above 0, it waits that time before it goes on
+without a caught-up partition. Over a fixed range this is a sort by (running maximum of the timestamp within the
+partition, topic, offset).
 
-Inputs of a higher priority come first while they have records; ``bootstrap`` inputs are read to their ends before any
-other, with a cut after them, so that a replay needs to know nothing of it.
+Inputs of a higher priority come first while they have records. ``bootstrap`` inputs are read to their ends before all
+others, with a cut after them, so a replay needs no further information.
 
-Where it went on without a caught-up partition and a record came later that the rule would have put earlier, it notes a
-``Cut``. A feed that is given the cuts (``replay``) reproduces the live order: it merges each range to its end before
-the next. The head's sort key can only fall below that of the record before it in that case, so that comparison at each
-pick is the whole detection.
+If it went on without a caught-up partition, and a later record should have come earlier by the rule, it notes a
+``Cut``. A feed that gets the cuts (``replay``) reproduces the live order: it merges each range to its end before the
+next. Only in that case can the head's sort key fall below that of the previous record, so comparing the two at each
+pick detects all cuts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _Queue:
         self.topic = topic
         self.position = position
         self.end: int | None = None
-        """Known end of the partition (next offset to be written); ``None`` before it was reached once."""
+        """Known end of the partition (next offset to be written); ``None`` until it was reached once."""
         self.limit: int | None = None
         """Replay: the offset at which the current range ends."""
         self.chunks: deque[tuple[Chunk, bool, int]] = deque()
@@ -65,7 +66,7 @@ class _Queue:
         return None
 
     def complete(self) -> bool:
-        """Without a head: whether nothing more is known to be there."""
+        """Whether, without a head, no more records are known to exist."""
         if self.limit is not None:
             return (
                 bool(self.chunks) or self.position >= self.limit or (self.end is not None and self.position >= self.end)
@@ -73,7 +74,7 @@ class _Queue:
         return self.end is not None and self.position >= self.end
 
     def take(self, source: int, most: int, bound_ms: int | None, tie: bool) -> Run:
-        """The run from the head of at most ``most`` records whose timestamps are below ``bound_ms`` (``tie``: or
+        """Take the run from the head of at most ``most`` records with timestamps below ``bound_ms`` (``tie``: or
         equal)."""
         chunk, ordered, next_offset = self.chunks[0]
         start, stop = self.at, min(len(chunk.offsets), self.at + most)
@@ -101,7 +102,7 @@ class _Queue:
         self.at = 0
         self.position = next_offset
         if not self.chunks and self.end is not None:
-            # between the last record and the end lie control records only
+            # only control records are between the last record and the end
             self.position = max(next_offset, self.end)
 
 
@@ -123,7 +124,7 @@ class Feed:
         self._prior = len(set(self._ranks)) > 1
         self._bootstrap = frozenset() if replay else frozenset(bootstrap)
         self._held_back: set[str] = set()
-        """Bootstrap inputs whose end is not to be trusted yet: ``hold_back``."""
+        """Bootstrap inputs whose end does not count yet: ``hold_back``."""
         self._queues = [_Queue(t, positions[t]) for t in self.topics]
         self._by_topic = {q.topic: q for q in self._queues}
         self._max_idle_ms = max_task_idle_ms
@@ -132,31 +133,31 @@ class Feed:
         self._script = deque(replay)
         self._set_limits()
         self.cuts: list[JournalEntry] = []
-        """What is to be journaled with the next commit; whoever commits takes and clears it."""
+        """Entries to journal with the next commit; the committer takes and clears them."""
 
     # -- filling -------------------------------------------------------------------------------------------------
 
     def add(self, chunk: Chunk, next_offset: int) -> None:
-        """Buffer records; ``next_offset`` is where the partition goes on after them, dropped ones included."""
+        """Buffer records; ``next_offset`` is the partition's next offset after them, dropped ones included."""
         queue = self._by_topic[chunk.topic]
         queue.chunks.append((chunk, ascending(chunk.times), next_offset))
         queue.buffered += len(chunk.offsets)
 
     def set_end(self, topic: str, end: int) -> None:
-        """The partition was read to its end; positions past control records move there once the buffer is empty."""
+        """Note the partition's end; once the buffer is empty, the position moves there, past control records."""
         queue = self._by_topic[topic]
         queue.end = end
         if not queue.chunks and queue.position < end:
             queue.position = end
 
     def buffered(self, topic: str) -> int:
-        """Records that wait."""
+        """Return how many records are buffered."""
         return self._by_topic[topic].buffered
 
     # -- taking --------------------------------------------------------------------------------------------------
 
     def take(self, max_records: int, now_ms: int = 0) -> list[Run]:
-        """The next records in order, as runs; empty when there are none or the rule says to wait."""
+        """Return the next records in order, as runs; empty if there are none or the rule says to wait."""
         if len(self._queues) == 1:
             return self._take_single(max_records)
         runs: list[Run] = []
@@ -210,15 +211,15 @@ class Feed:
         return run
 
     def hold_back(self, topic: str, held: bool) -> None:
-        """A bootstrap input that is written by other tasks is not at its end before they say so."""
+        """Hold back the end of a bootstrap input that other tasks write, until they have announced it."""
         (self._held_back.add if held else self._held_back.discard)(topic)
 
     def take_as_given(self) -> None:
-        """Records come in the order of a replay: bootstrap inputs before the first range's end, and none to wait for."""
+        """Take records as a replay gives them: bootstrap inputs before the first range's end, without waiting."""
         self._bootstrap = frozenset()
 
     def _bootstrapped(self) -> bool:
-        """Whether the bootstrap inputs have been read to their ends; then the others begin, with a cut between."""
+        """Whether the bootstrap inputs were read to their ends. Then the others begin, after a cut."""
         if self._held_back or not all(self._by_topic[t].complete() for t in self._bootstrap):
             return False
         self._bootstrap = frozenset()
@@ -231,11 +232,11 @@ class Feed:
         return all(q.head_ms() is None and q.complete() for q in self._queues)
 
     def _still_idle(self, now_ms: int) -> bool:
-        """Some partition is caught up: whether to wait for it a little longer. Once the time is up, the others go on
-        without it until it has records again."""
+        """Whether to wait longer for a caught-up partition. Once the time is up, the others go on without it until it
+        has records again."""
         if not self._max_idle_ms:
             return False
-        if self._idle_since_ms is None or now_ms < self._idle_since_ms:  # a clock that was set back waits no longer
+        if self._idle_since_ms is None or now_ms < self._idle_since_ms:  # restart the wait if the clock was set back
             self._idle_since_ms = now_ms
         return now_ms - self._idle_since_ms < self._max_idle_ms
 
@@ -246,12 +247,12 @@ class Feed:
         return {q.topic: q.position for q in self._queues}
 
     def note_start(self) -> None:
-        """The task starts here again: its order starts anew, as after a cut."""
+        """Note that the task starts here: its order starts from scratch, as after a cut."""
         if len(self._queues) > 1:
             self._cut()
 
     def note_clock(self, before_ms: int, now_ms: int) -> None:
-        """Wall-clock timers fire here; the order starts anew after them."""
+        """Note that wall-clock timers fire here; after them the order starts from scratch."""
         self.cuts.append(ClockFiring(self.positions(), before_ms, now_ms))
         self._restart_order()
 
@@ -267,7 +268,7 @@ class Feed:
     # -- replay --------------------------------------------------------------------------------------------------
 
     def next_scripted(self) -> Cut | ClockFiring | None:
-        """Replay: the entry whose range has been consumed to its end, once; the next range is open afterwards."""
+        """In a replay: return the entry whose range was consumed to its end, once; then the next range is open."""
         if not self._script or any(q.head_ms() is not None or not q.complete() for q in self._queues):
             return None
         entry = self._script.popleft()

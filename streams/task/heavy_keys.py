@@ -1,8 +1,8 @@
-"""Which keys a task's records pile up under.
+"""Find the heavy keys of a task's records.
 
-A sample, every ``SAMPLED``-th record, goes into counters of which there are never more than ``COUNTERS`` (Misra and Gries,
-with batches merged as Agarwal and others do): a key is undercounted by at most a ``COUNTERS``-th of the sample, so that
-every key with a larger share is found. Old records count less and less. Costs 0.02 µs a record.
+Every ``SAMPLED``-th record goes into at most ``COUNTERS`` counters (Misra and Gries, with batches merged as by Agarwal
+and others). A key is undercounted by at most a ``COUNTERS``-th of the sample, so every key with a larger share is
+found. The weight of old records decays.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SAMPLED: Final = 32
 COUNTERS: Final = 64
 HEAVY_SHARE: Final = 0.1
 _REMEMBERED: Final = 1 << 14
-"""Samples after which older ones count half."""
+"""After this many samples, older ones count half."""
 
 
 class HeavyKey(NamedTuple):
-    """A key that at least this share of a topic's records has, as its task sees them."""
+    """A key and its share of a topic's records, as its task sees them; a lower bound."""
 
     topic: str
     key: bytes
@@ -39,7 +39,7 @@ class HeavyKeys:
         self._skip = 0
 
     def see(self, runs: Iterable[Run]) -> None:
-        """Records were taken."""
+        """Count records that were taken."""
         for run in runs:
             count = run.stop - run.start
             if count <= self._skip:
@@ -63,7 +63,7 @@ class HeavyKeys:
             self._samples[topic] //= by
 
     def found(self) -> list[HeavyKey]:
-        """The heavy ones, heaviest first. May be asked while another thread adds: it then may miss its last batch."""
+        """Return the heavy keys, heaviest first. If another thread adds meanwhile, its last batch may be missing."""
         heavy = [
             HeavyKey(topic, key, count / samples)
             for topic, counts in list(self._counts.items())

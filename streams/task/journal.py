@@ -1,15 +1,15 @@
-"""The journal: what a task's live order depended on beside the log itself.
+"""The journal: what a task's live order depended on beyond the log.
 
-One record per commit at most, in the same transaction as the commit, on the journal topic's partition of the task. Its
-entries stand in the order in which they happened:
+There is at most one record per commit, in the same transaction, on the task's partition of the journal topic. Its
+entries are in the order in which they happened:
 
 * ``Cut``: the offsets consumed so far, at a point where the live order left the rule of the feed. The sequence is the
   merges of the ranges between cuts, one after the other.
 * ``ClockFiring``: the same vector, and the clock readings between which wall-clock timers fired there.
 
-* ``Answers``: what operators were told from outside (``penstock.streams.task.external_calls``).
+* ``Answers``: the answers to external calls of operators (``penstock.streams.task.external_calls``).
 
-A task with one input that reads no clock and asks nobody has no journal. Encoding: JSON, versioned.
+A task with one input, no clock and no external calls has no journal. Encoding: JSON, versioned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ClockFiring(msgspec.Struct, frozen=True, tag="clock", array_like=True):
 
 
 class Answers(msgspec.Struct, frozen=True, tag="answers", array_like=True):
-    """What an operator was told from outside, in the order of its records; ``offsets``: what the task had taken."""
+    """Answers to an operator's external calls, in record order; ``offsets``: what the task had taken."""
 
     offsets: dict[str, int]
     operator: str
@@ -55,23 +55,23 @@ class _JournalRecord(msgspec.Struct, array_like=True):
 
 
 def ordering_of(entries: Sequence[JournalEntry]) -> tuple[Cut | ClockFiring, ...]:
-    """The entries that say in which order records were taken."""
+    """Return the entries that determine the order of records."""
     return tuple(e for e in entries if not isinstance(e, Answers))
 
 
 def answers_of(entries: Sequence[JournalEntry]) -> tuple[Answers, ...]:
-    """The entries that say what operators were told."""
+    """Return the entries with answers to external calls."""
     return tuple(e for e in entries if isinstance(e, Answers))
 
 
 def encode(entries: Sequence[JournalEntry]) -> bytes:
-    """The entries of one commit as a record's value."""
+    """Encode the entries of one commit as a record's value."""
     return msgspec.json.encode(_JournalRecord(VERSION, list(entries)))
 
 
 def encode_all(entries: Sequence[JournalEntry], max_bytes: int) -> list[bytes]:
-    """The entries of one commit as the values of as few records as the limit allows. Answers that are too many for one
-    are split; a single answer over the limit is left for the log to refuse."""
+    """Encode the entries of one commit as the values of as few records as the limit allows. Answers that do not fit one
+    record are split; the log refuses a single answer over the limit."""
     values = [encode(entries)]
     if len(values[0]) <= max_bytes or (len(entries) == 1 and not _splits(entries[0])):
         return values
@@ -90,7 +90,7 @@ def _splits(entry: JournalEntry) -> bool:
 
 
 def decode(data: bytes) -> list[JournalEntry]:
-    """The entries of a record. Raises ``StateCorruptedError``, or ``IncompatibleError`` for a newer version."""
+    """Decode the entries of a record. Raises ``StateCorruptedError``, or ``IncompatibleError`` for a newer version."""
     try:
         version = msgspec.json.decode(data, type=list[msgspec.Raw])[0]
         if int(bytes(version)) > VERSION:

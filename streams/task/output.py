@@ -17,9 +17,9 @@ from penstock.topologies.operator_api.columns import Column, Ints, joined
 
 
 class Output(RecordColumns[Column]):
-    """Records for one topic. Columns hold ``bytes | None``: a ``BytesColumn``, or a ``CodedColumn`` of them. ``partition``
-    as in ``LogProducer.send``. ``order`` is the batch's, by which ``Task.causes`` finds the input records; ``None``: no
-    input record is behind them."""
+    """Records for one topic. Columns hold ``bytes | None``: a ``BytesColumn``, or a ``CodedColumn`` of them.
+    ``partition`` as in ``LogProducer.send``. ``order`` is the batch's, by which ``Task.causes`` finds the input
+    records; ``None``: no input record caused them."""
 
     __slots__ = ("_order", "headers", "order_array", "partition", "topic")
 
@@ -74,7 +74,7 @@ class Output(RecordColumns[Column]):
 
 
 def coalesced(outputs: Sequence[Output]) -> list[Output]:
-    """Neighbours for one topic as one, in linear time; what came from batches is left as it is."""
+    """Merge adjacent outputs to one topic, in linear time; outputs from batches are left alone."""
     out: list[Output] = []
     for _, run in groupby(outputs, key=_kind):
         several = list(run)
@@ -83,8 +83,7 @@ def coalesced(outputs: Sequence[Output]) -> list[Output]:
 
 
 def _kind(output: Output) -> tuple[str, bool, bool]:
-    """The topic, and which of the columns that an output may lack are there: only outputs of one shape can be put
-    together."""
+    """Return the topic, and which optional columns exist: only outputs of the same shape can be merged."""
     return output.topic, output.partition is None, output.ordered
 
 

@@ -1,4 +1,4 @@
-"""Records of a sink that packs them: many in one, by partition."""
+"""Records of a sink that packs many rows into one record, by partition."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.topologies.operator_api.columns import BytesColumn, Ints
 def packed_output(
     topic: str, keys: BytesColumn, values: BytesColumn, times: Ints, orders: Ints, partitions: int, max_bytes: int
 ) -> Output:
-    """Rows as records of many rows each, in the partitions of their keys; rows of one partition keep their order. A record
-    has the highest timestamp of its rows, and the order of the last. Raises ``ProcessingError`` for a row that is larger
-    than a record may be, or has no key or value."""
+    """Pack rows into records of many rows each, in the partitions of their keys; rows of one partition keep their
+    order. A record has the highest timestamp of its rows, and the order of the last. Raises ``ProcessingError`` if a
+    row is larger than a record may be, or has no key or value."""
     if keys.nulls is not None or values.nulls is not None:
         raise ProcessingError(f"topic {topic}: a record without a key or a value cannot go packed")
     chosen = partitions_of(keys, partitions)

@@ -29,9 +29,9 @@ BY_KEY = -1
 
 
 class WatermarkEmitter:
-    """Tells the readers of a repartition topic how far event time has come: a record in every partition whenever the
-    watermark has passed a multiple of the interval, or the task has fallen idle or is no longer. What was told last is
-    so known, as far as it matters, from the task's watermark: a restart tells the same."""
+    """Sends the watermark to the readers of a repartition topic: a record in every partition whenever the watermark has
+    passed a multiple of the interval, or the task has become idle or active. So the task's watermark determines the
+    last record sent, as far as it matters, and a restart sends the same."""
 
     def __init__(
         self, time: BatchTimes, topic: str, partitions: int, writer: int, writers: int, watermarks: TaskWatermarks
@@ -46,7 +46,7 @@ class WatermarkEmitter:
         self._told_idle = watermarks.idle
 
     def told(self, place: int) -> list[Output]:
-        """What the records before ``place`` bring about."""
+        """Return the watermark records caused by the records before ``place``."""
         marks, times, idle = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.idle_by_place
         out: list[Output] = []
         while self.place < place:
@@ -56,7 +56,7 @@ class WatermarkEmitter:
         return out
 
     def told_at_reading(self) -> list[Output]:
-        """What a reading of the clock brings about: sources became idle."""
+        """Return the watermark records caused by a reading of the clock: sources became idle."""
         return self._news(self._time.watermark_before_ms, self._time.before_ms, None, idle=self._watermarks.idle)
 
     def _news(self, watermark_ms: int, time_ms: int, place: int | None, *, idle: bool) -> list[Output]:
@@ -67,14 +67,14 @@ class WatermarkEmitter:
         return [self.output(WatermarkMark(self._writer, self._writers, watermark_ms, idle), time_ms, place)]
 
     def output(self, mark: WatermarkMark, time_ms: int, place: int | None) -> Output:
-        """The records that say it. ``place``: that of the input record which brought it about; ``None``: a reading."""
+        """Return the watermark records. ``place``: of the causing input record; ``None``: a clock reading."""
         order = None if place is None else place * self._time.stride
         return mark_output(self._topic, mark, self._partitions, max(time_ms, 0), order)
 
 
 class LoopWatermarkEmitter(WatermarkEmitter):
-    """The same for a feedback topic: as round 0 the watermark of the task's other inputs, and on to the next round what
-    all tasks have said in one."""
+    """Sends watermarks to a feedback topic: the watermark of the task's other inputs as round 0, and what all tasks
+    have sent in one round as the next round."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LoopWatermarkEmitter(WatermarkEmitter):
         self._told_ms = watermarks.base_ms
 
     def told(self, place: int) -> list[Output]:
-        """What the records before ``place`` bring about."""
+        """Return the watermark records caused by the records before ``place``."""
         base, times = self._watermarks.base_by_place, self._time.by_place_ms
         relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
         out: list[Output] = []
@@ -102,14 +102,14 @@ class LoopWatermarkEmitter(WatermarkEmitter):
         return out
 
     def told_at_reading(self) -> list[Output]:
-        """What a reading of the clock brings about."""
+        """Return the watermark records caused by a reading of the clock."""
         return self._news(self._watermarks.base_ms, self._time.before_ms, None, idle=False)
 
 
 def mark_output(
     topic: str, mark: WatermarkMark, partitions: int, timestamp_ms: int, order: int | None = None
 ) -> Output:
-    """A mark as a record in every partition of a repartition topic. ``order``: that of its cause."""
+    """Return a mark as a record in every partition of a repartition topic. ``order``: of its cause."""
     return Output(
         topic,
         [None] * partitions,
@@ -122,8 +122,8 @@ def mark_output(
 
 
 class SinkOperator(Operator):
-    """Collects into ``outputs``. ``partitions``: the topic's partition count, needed where partitions are explicit.
-    ``teller``: of a repartition topic through which watermarks travel."""
+    """Collects records in ``outputs``. ``partitions``: the topic's partition count, needed if partitions are explicit.
+    ``teller``: for a repartition topic that carries watermarks."""
 
     def __init__(
         self,
@@ -145,11 +145,11 @@ class SinkOperator(Operator):
         self._texts = written_texts(spec.value_serde)
 
     def process(self, port: int, batch: Batch) -> None:
-        """Serialize; rows that cannot be written meet the policy one by one."""
+        """Serialize; the policy handles rows that cannot be written, one by one."""
         if self._teller is None:
             self._write(port, batch)
             return
-        # watermarks stand between the records at which they were reached
+        # watermarks go between the records at which they were reached
         stride, start = self.ctx.time.stride, 0
         for i, order in enumerate(batch.order):
             if order // stride > self._teller.place:
@@ -222,7 +222,7 @@ class SinkOperator(Operator):
             self._outputs.append(output)
 
     def _in_columns(self, batch: ColumnBatch) -> Output | None:
-        """The batch's columns as they are, or each distinct value written once; ``None``: row by row."""
+        """Return the batch's columns unchanged, or each distinct value written once; ``None``: write row by row."""
         spec = self._spec
         if spec.packs or spec.route != "key" or spec.topic_of is not None or spec.inner_key is not None:
             return None
@@ -244,7 +244,7 @@ class SinkOperator(Operator):
     def _write_by_topic(
         self, batch: Batch, keys: list[bytes | None], values: list[bytes | None], partition: int | list[int] | None
     ) -> None:
-        """Runs of records that go to one topic."""
+        """Write runs of records that go to one topic."""
         assert self._spec.topic_of is not None
         start = 0
         for topic, run in groupby(map(self._spec.topic_of, batch.keys, batch.values)):
@@ -258,9 +258,9 @@ class SinkOperator(Operator):
 
     def _one_by_one(self, port: int, batch: Batch, error: Exception) -> None:
         if len(batch) == 1:
-            # what cannot be written is the processing's fault, not the input bytes'
+            # if a value cannot be written, processing failed, not deserialization
             problem = ProcessingError(f"topic {self._topic}: {error}")
-            # a partial stands for many records, and what was not put into a group would yet be taken out of it
+            # a partial stands for many records, and a change dropped here would still be subtracted later
             whole = self._spec.packs or isinstance(batch.values[0], Change)
             self.ctx.failed(batch, 0, problem, may_skip=not whole)
             return
@@ -278,7 +278,7 @@ class SinkOperator(Operator):
                 raise ProcessingError(f"choosing the topic raised {type(exc).__name__}: {exc}") from exc
             if topic not in known:
                 raise ProcessingError(
-                    f"the function chose topic {topic!r:.100}, which is none of {', '.join(known)}; name it among topics="
+                    f"the function chose topic {topic!r:.100}, which is not one of {', '.join(known)}; add it to topics="
                 )
 
     def _check_size(self, values: list[bytes | None]) -> None:
@@ -307,7 +307,7 @@ class SinkOperator(Operator):
             )
 
     def _routed(self, batch: Batch, keys: list[bytes | None], values: list[bytes | None]) -> list[int]:
-        """Partitions that do not follow from the key."""
+        """Return partitions that do not follow from the key."""
         count, route = self._partitions, self._spec.route
         assert count is not None
         if callable(route):
@@ -345,7 +345,7 @@ def _longest(values: list[bytes | None]) -> int:
 
 
 def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]) -> BytesColumn:
-    """The keys or values of a batch as bytes. Raises ``SerdeError``."""
+    """Return the keys or values of a batch as bytes. Raises ``SerdeError``."""
     data = None if column is None else serialized(column, serde)
     if isinstance(data, BytesColumn):
         return data
@@ -353,7 +353,7 @@ def _as_bytes(column: Column | None, batch: Batch, part: Literal["key", "value"]
 
 
 def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | None) -> BytesColumn | None:
-    """Records that nobody decoded, as the bytes that they came in where the serde would write the same ones."""
+    """Return undecoded records as their original bytes, if the serde would write the same bytes."""
     if texts is None or not isinstance(column, ParsedColumn) or column.serde != serde:
         return None
     return texts.of(column.raw)
@@ -362,7 +362,7 @@ def _passed_on(column: Column | None, serde: Serde[Any], texts: WrittenTexts | N
 def _written(
     column: Column | None, batch: Batch, part: Literal["key", "value"], serde: Serde[Any]
 ) -> Column | list[bytes | None] | None:
-    """The keys or values of a batch as bytes, a column if they are one that can be written; ``None``: one cannot be."""
+    """Return the keys or values of a batch as bytes, as a column if possible; ``None`` if one cannot be written."""
     data: Column | list[bytes | None] | None = None if column is None else serialized(column, serde)
     if data is None and isinstance(column, StructColumn) and (not serde.writes or dict in serde.writes):
         encode = encoder_of(serde)

@@ -9,12 +9,12 @@ from penstock.topologies.graph.lockstep_plan import Plan
 from penstock.topologies.operator_api.operator import NO_TIME, Operator
 
 Fire = Callable[[int, int], None]
-"""Lets the clock go from one reading to another: ``(before_ms, now_ms)``."""
+"""Moves the clock from one reading to another: ``(before_ms, now_ms)``."""
 
 
 class TaskClock:
     """The clock of one task. ``wall_ms``: the last reading. ``note`` journals a reading that is about to be made, and
-    ``fire`` makes it; readings of a replay come by ``fire`` alone."""
+    ``fire`` makes it; in a replay readings come through ``fire`` only."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class TaskClock:
 
     @property
     def asked(self) -> bool:
-        """Whether anything of the task depends on the clock."""
+        """Whether anything in the task depends on the clock."""
         return self._plan.uses_wall_time or self._watermarks.idle_interval_ms() is not None
 
     def punctuate(self, now_ms: int) -> bool:
-        """Show the clock to wall-clock timers and idle sources; returns whether any was due."""
+        """Pass the clock to wall-clock timers and idle sources; returns whether any was due."""
         if now_ms <= self.wall_ms or not self.asked:
             return False
         if self.wall_ms == NO_TIME and not self._plan.reads_wall_time:
@@ -54,7 +54,7 @@ class TaskClock:
         return True
 
     def _due(self, now_ms: int) -> bool:
-        if self.wall_ms == NO_TIME:  # the first record brings the first reading, unless it is that of a clock at 0
+        if self.wall_ms == NO_TIME:  # the first record causes the first reading, unless the clock is at 0
             return any(due is not None and due <= now_ms for due in (o.next_wall_ms() for o in self._operators))
         intervals = [i for o in self._operators for i in o.wall_intervals_ms()]
         if (idle_ms := self._watermarks.idle_interval_ms()) is not None:
@@ -64,7 +64,7 @@ class TaskClock:
         return any(due is not None and due <= now_ms for due in (o.next_wall_ms() for o in self._operators))
 
     def read(self, now_ms: int) -> None:
-        """Before records that are stamped with processing time are taken."""
+        """Read the clock before records that are stamped with processing time are taken."""
         now_ms -= now_ms % self._resolution_ms
         if now_ms > max(self.wall_ms, 0):
             self._note(self.wall_ms, now_ms)

@@ -1,4 +1,4 @@
-"""Event time in a task: stream time, the watermark, and both at each place of the batch at hand."""
+"""Event time in a task: stream time, the watermark, and both at each place of the current batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.topologies.operator_api.operator import NO_TIME
 
 
 class EventTimeTracker:
-    """The event time of one task. ``batch`` is what its operators look at; ``start``: what was committed with the
+    """The event time of one task. ``batch``: what its operators look at. ``start``: what was committed with the
     position of each input."""
 
     def __init__(
@@ -24,23 +24,23 @@ class EventTimeTracker:
         self.watermarks = watermarks
         self.stream_time_ms = max((m.stream_time_ms for m in start.values()), default=NO_TIME)
         self.consumed_ms = {topic: m.partition_time_ms for topic, m in start.items()}
-        """Of each input, as of what was processed: what is buffered is judged again after a restart."""
+        """Per input, as of the processed records: buffered records are checked again after a restart."""
         self._plan = plan
         self.begin_batch()
 
     @property
     def watermark_ms(self) -> int:
-        """How far event time has come: no record with a timestamp up to it is expected."""
+        """The watermark: no record with a timestamp up to it is expected."""
         if self.watermarks.strategies:
             return self.watermarks.watermark_ms
         return max(self.stream_time_ms - 1, NO_TIME)
 
     def begin_batch(self) -> None:
-        """What follows starts from the time as it is now."""
+        """Start a batch from the present time."""
         self.batch.before_ms, self.batch.watermark_before_ms = self.stream_time_ms, self.watermark_ms
 
     def advance(self, runs: Sequence[Run]) -> None:
-        """The time goes on as these records say."""
+        """Advance the time by these records."""
         self.begin_batch()
         batch = self.batch
         if self._plan.timed:

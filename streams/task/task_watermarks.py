@@ -1,11 +1,11 @@
 """A task's event time: the watermark after each of its records, from those of its sources.
 
-Deterministic: it follows from the records in the task's order and from the journaled readings of the clock, by which
-idleness is judged (a source is idle when no record of it lay between two readings that are ``idle_ms`` apart or more).
-What is needed to go on after a restart is committed with the offsets (``saved``).
+Deterministic: it depends on the records in the task's order and on the journaled readings of the clock, which decide
+idleness (a source is idle if no record of it came between two readings that are at least ``idle_ms`` apart). What a
+restart needs is committed with the offsets (``saved``).
 
-Through a repartition topic the watermark travels as a record of its own in every partition, with a null key, a null value
-and the header ``HEADER``; readers take such records out before any operator sees them.
+Through a repartition topic the watermark travels as a separate record in every partition, with a null key, a null value
+and the header ``HEADER``; readers remove such records before any operator sees them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _TASK = ""
 
 
 class WatermarkMark(NamedTuple):
-    """What one upstream task says: it is ``writer`` of ``writers``, and has come to ``watermark_ms``, or is idle; or that
-    it has written all that its inputs held when it started (``caught_up``, which says nothing of time)."""
+    """The announcement of one upstream task: it is ``writer`` of ``writers``, and has reached ``watermark_ms``, or is
+    idle; or it has written all that its inputs held when it started (``caught_up``, which says nothing about time)."""
 
     writer: int
     writers: int
@@ -45,7 +45,7 @@ class WatermarkMark(NamedTuple):
     idle: bool
     caught_up: bool = False
     round: int = 0
-    """In a feedback topic: how often it has gone around."""
+    """In a feedback topic: the round."""
 
     @property
     def headers(self) -> Headers:
@@ -54,7 +54,7 @@ class WatermarkMark(NamedTuple):
 
 
 def mark_of(headers: Headers) -> WatermarkMark | None:
-    """The mark that a record is, or ``None`` for a record of data."""
+    """Return the mark in a record; ``None`` for a data record."""
     for name, value in headers:
         if name == HEADER:
             if value is None or len(value) != _MARK.size:
@@ -64,8 +64,8 @@ def mark_of(headers: Headers) -> WatermarkMark | None:
 
 
 def with_marks(chunk: Chunk, source: SourceSpec, refused: Container[int]) -> tuple[Chunk, dict[int, str]]:
-    """The chunk with what its records say about the watermark, where the source's strategy asks them, and what went
-    wrong by offset. Records whose timestamps were ``refused`` (by offset), or that cannot be decoded, say nothing."""
+    """Return the chunk with the watermarks that the source's strategy reads from its records, if it does, and the
+    errors by offset. Records whose timestamps were ``refused`` (by offset), or that cannot be decoded, are skipped."""
     strategy = source.watermark
     wrong: dict[int, str] = {}
     if isinstance(strategy, (Carried, Looped)) or source.waits_for_writers:
@@ -106,14 +106,14 @@ class _Clock:
         self.watermark_ms = NO_TIME
         self.idle = False
         self.fresh = False
-        """Whether a record came since the last reading of the clock."""
+        """Whether a record arrived since the last reading of the clock."""
         self.active_ms = NO_TIME
         """The reading at which it was last seen active."""
         self.writers: dict[int, tuple[int, bool]] = {}
         self.writer_count = 0
 
     def after(self, chunk: Chunk, start: int, stop: int) -> list[int]:
-        """The source's watermark after each record of a run. Not for what other tasks say."""
+        """Return the source's watermark after each record of a run. Not for other tasks' marks."""
         self.fresh, self.idle = True, False
         if isinstance(self.strategy, BoundedOutOfOrderness):
             less = self.strategy.delay_ms + 1
@@ -127,19 +127,20 @@ class _Clock:
         return marks
 
     def hear(self, mark: WatermarkMark) -> None:
-        """What a writer says: the lowest counts, once all have been heard; idle ones do not. Tasks are only ever added."""
+        """Add a writer's mark: the lowest counts, once all writers have sent one; idle ones do not. Tasks are only
+        added."""
         self.writer_count = max(mark.writers, self.writer_count)
         self.writers[mark.writer] = (mark.watermark_ms, mark.idle)
         if len(self.writers) < self.writer_count:
             return
         running = [ms for ms, idle in self.writers.values() if not idle]
         self.idle = not running
-        # behind the last writer that fell idle nothing is held back any more
+        # if the last writer has become idle, nothing is held back any more
         reached = min(running) if running else max(ms for ms, _ in self.writers.values())
         self.watermark_ms = max(self.watermark_ms, reached)
 
     def read(self, now_ms: int) -> None:
-        """The clock was read."""
+        """Note a reading of the clock."""
         limit_ms = self.strategy.idle_ms
         if self.fresh or self.active_ms == NO_TIME:
             self.active_ms, self.fresh = now_ms, False
@@ -148,9 +149,9 @@ class _Clock:
 
 
 class _LoopClock(_Clock):
-    """The event time of a feedback topic. The watermark of the task's other inputs is written to it as round 0; what all
-    writers have said in a round is written on as the next, behind the records that went around meanwhile; after as many
-    rounds as a record may take, no record up to it can come any more."""
+    """The event time of a feedback topic. The watermark of the task's other inputs is written to it as round 0. What
+    all writers have sent in a round is written as the next round, after the records that went around meanwhile. After
+    as many rounds as a record may take, no record up to it can arrive any more."""
 
     def __init__(self, strategy: Looped) -> None:
         super().__init__(strategy)
@@ -159,7 +160,7 @@ class _LoopClock(_Clock):
         self.reached = [NO_TIME] * self.rounds
 
     def hear_round(self, mark: WatermarkMark) -> WatermarkMark | None:
-        """What a writer says; what is to be written on because of it (its writer being unknown here)."""
+        """Add a writer's mark. Returns the mark to write for the next round (its writer is unknown here)."""
         self.writer_count = max(mark.writers, self.writer_count)
         said = self.heard[mark.round]
         said[mark.writer] = max(mark.watermark_ms, said.get(mark.writer, NO_TIME))
@@ -180,9 +181,10 @@ class TaskWatermarks:
         self._clocks = {t: _clock(s.watermark) for t, s in sources.items() if s.watermark is not None}
         self._looped = any(isinstance(c, _LoopClock) for c in self._clocks.values())
         self.base_by_place: list[int] = []
-        """The watermark of the inputs that are no feedback, after each input record of the batch. Kept with loops only."""
+        """The watermark of the inputs other than feedback, after each input record of the batch. Kept with loops
+        only."""
         self.relays: list[tuple[int, str, WatermarkMark]] = []
-        """What is to be written on to feedback topics: place of the batch, topic, mark. Kept with loops only."""
+        """Marks to write to feedback topics: place in the batch, topic, mark. Kept with loops only."""
         for topic, clock in self._clocks.items():
             if topic in saved:
                 clock.watermark_ms, clock.idle, clock.fresh, clock.active_ms, clock.writer_count, writers = saved[topic]
@@ -210,12 +212,12 @@ class TaskWatermarks:
 
     @property
     def strategies(self) -> bool:
-        """Whether any source has one; without, stream time - 1 is the watermark."""
+        """Whether any source has a strategy; without one, stream time - 1 is the watermark."""
         return bool(self._clocks)
 
     @property
     def interval_ms(self) -> int:
-        """How finely it is told to tasks behind repartition topics."""
+        """The interval at which the watermark is sent to downstream tasks."""
         return min((c.strategy.interval_ms for c in self._clocks.values()), default=1)
 
     def idle_interval_ms(self) -> int | None:
@@ -224,19 +226,19 @@ class TaskWatermarks:
         return None if not limits else max(min(limits) // 2, 1)
 
     def begin(self) -> None:
-        """A new batch comes."""
+        """Start a new batch."""
         self.idle_by_place.clear()
         self.base_by_place.clear()
         self.relays.clear()
 
     @property
     def base_ms(self) -> int:
-        """The watermark of the inputs that are no feedback."""
+        """The watermark of the inputs other than feedback."""
         running = [c.watermark_ms for c in self._clocks.values() if not c.idle and not isinstance(c, _LoopClock)]
         return min(running, default=NO_TIME)
 
     def after(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
-        """The task's watermark after each record of a run; ``idle_by_place`` grows by as many."""
+        """Return the task's watermark after each record of a run; ``idle_by_place`` grows by as many."""
         if self._looped:
             return self._one_by_one(topic, chunk, start, stop)
         clock = self._clocks.get(topic)
@@ -257,7 +259,7 @@ class TaskWatermarks:
         return marks
 
     def _one_by_one(self, topic: str, chunk: Chunk, start: int, stop: int) -> list[int]:
-        """The same for a task with a feedback topic, to which its other inputs' watermark must go at its place."""
+        """As ``after``, for a task with a feedback topic, which gets its other inputs' watermark at the right place."""
         clock = self._clocks.get(topic)
         out = []
         for i in range(start, stop):
@@ -277,7 +279,8 @@ class TaskWatermarks:
         return out
 
     def _told(self, clock: _Clock, marks: Sequence[WatermarkMark | None]) -> list[int]:
-        """The same for a source that hears of it from other tasks, which may fall idle anywhere in a run."""
+        """As ``after``, for a source whose watermark comes from other tasks, which may become idle anywhere in a
+        run."""
         out = []
         for mark in marks:
             if mark is not None and not mark.caught_up:
@@ -288,7 +291,7 @@ class TaskWatermarks:
         return out
 
     def read_clock(self, now_ms: int) -> None:
-        """The clock was read: sources may have become idle."""
+        """Note a reading of the clock: sources may have become idle."""
         for clock in self._clocks.values():
             clock.read(now_ms)
         self._settle()
@@ -301,7 +304,7 @@ class TaskWatermarks:
             self.watermark_ms = max(self.watermark_ms, max(c.watermark_ms for c in self._clocks.values()))
 
     def saved(self) -> dict[str, list[Any]]:
-        """What a restart needs, by topic, as JSON takes it."""
+        """Return what a restart needs, by topic, as JSON values."""
         if not self._clocks:
             return {}
         return {_TASK: [self.watermark_ms]} | {
@@ -315,7 +318,7 @@ def _clock(strategy: WatermarkStrategy) -> _Clock:
 
 
 def _rows(clock: _Clock) -> list[Any]:
-    """What the writers said, in as few characters as may be: there may be hundreds, and a commit takes few."""
+    """Return the writers' marks compactly: there may be hundreds, and a commit's metadata is small."""
     if isinstance(clock, _LoopClock):
         before = 0
         rows = []
@@ -329,7 +332,8 @@ def _rows(clock: _Clock) -> list[Any]:
 
 
 def _packed(times: Mapping[int, int], base_ms: int) -> tuple[list[int] | int, list[int] | int]:
-    """Who was heard (a count: those below it) and how far each is ahead of the base (a number: all are so far)."""
+    """Return the writers seen (an int n means 0 to n - 1) and each one's offset from the base (an int: the same for
+    all)."""
     who = sorted(times)
     ahead = [times[w] - base_ms for w in who]
     return (
@@ -339,7 +343,7 @@ def _packed(times: Mapping[int, int], base_ms: int) -> tuple[list[int] | int, li
 
 
 def _unpacked(who: list[int] | int, ahead: list[int] | int, base_ms: int) -> dict[int, int]:
-    """What ``_packed`` was given."""
+    """Invert ``_packed``."""
     writers = range(who) if isinstance(who, int) else who
     deltas = [ahead] * len(writers) if isinstance(ahead, int) else ahead
     return {w: base_ms + delta for w, delta in zip(writers, deltas, strict=True)}

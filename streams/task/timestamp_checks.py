@@ -1,4 +1,4 @@
-"""Timestamps at the door: finds the records of a chunk whose time cannot be trusted, before the feed orders by it."""
+"""Timestamp validation: find the records of a chunk with invalid timestamps, before the feed orders by them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.topologies.operator_api.operator import NO_TIME
 def check_timestamps(
     chunk: Chunk, partition_time_ms: int, policies: Policies, now_ms: int | None, began_ms: int = NO_TIME
 ) -> tuple[Chunk, int, dict[int, str]]:
-    """The chunk with usable timestamps, the partition's stream time after it, and what is wrong by offset.
+    """Return the chunk with usable timestamps, the partition's stream time after it, and the errors by offset.
 
-    ``now_ms`` is the clock of a live run, ``None`` elsewhere; ``began_ms`` what it was when the partition's first record
-    came, as it was committed, where it is known: what comes before any stream time is measured against it. Records that
-    are wrong take the partition's stream time (0 before any), so that they keep a place in the order; with ``clamp`` that
-    is all that happens to them. A stream time of 0 tells nothing, as none does.
+    ``now_ms`` is the clock of a live run, ``None`` elsewhere. ``began_ms`` is the committed clock reading when the
+    partition's first record arrived, if known: records before any stream time are measured against it. Invalid records
+    take the partition's stream time (0 before any), so they keep a place in the order; with ``clamp`` nothing else
+    happens to them. A stream time of 0 counts as none.
     """
     times = chunk.times
     if not len(times):
@@ -25,7 +25,7 @@ def check_timestamps(
     limit = now_ms if by_clock else (partition_time_ms if partition_time_ms > 0 else None)
     rising = ascending(times)
     top = int(times[-1]) if rising else highest(times, 0, len(times))
-    # stream time only grows, so what is near enough to the chunk's start is near enough at its place
+    # stream time only grows, so a record near enough to the chunk's start is near enough at its place
     near = by_clock if limit is None else top <= limit + ahead
     if near and (times[0] if rising else lowest(times, 0, len(times))) >= 0:
         return chunk, max(partition_time_ms, top), {}

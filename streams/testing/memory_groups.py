@@ -94,8 +94,8 @@ class MemoryGroup:
         return {member: tuple(partitions) for member, partitions in out.items()}
 
     def grow(self) -> None:
-        """The epoch grows, and nobody's partitions change: as with the broker's own protocol before KIP-1251, when somebody
-        joins whom nothing is left for. Not in the middle of a round."""
+        """Raise the epoch without changing any assignment: as with the broker's own protocol before KIP-1251, when a
+        member joins and no partition is left for it. Not in the middle of a round."""
         if all(m.round == self.round for m in self.members.values()):
             self.generation += 1
             for member in self.members.values():

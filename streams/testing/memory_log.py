@@ -1,7 +1,7 @@
-"""A log broker inside the process: the model that the real one is compared with, and the ground of simulations.
+"""A log broker inside the process: the model that the real one is compared with, and the basis of simulations.
 
-It behaves as Kafka does where the ports can tell: records and control markers take offsets, readers of committed records
-stop at the first open transaction and skip aborted ones, transactional ids have epochs that fence, groups have
+It behaves as Kafka does where the ports can tell: records and control markers take offsets, readers of committed
+records stop at the first open transaction and skip aborted ones, transactional ids have epochs that fence, groups have
 generations. It has no clock, thread or randomness: time passes by ``advance``, rebalances happen when members poll, and
 the same calls always give the same log.
 
@@ -101,19 +101,19 @@ class PartitionLog:
                 yield offset, entry
 
     def compact(self, tombstones_before_ms: int) -> None:
-        """What the cleaner does with all that is stable: only the last record of each key stays, and of those that delete
-        only what was written at this time or later. Offsets stay."""
+        """Compact as the log cleaner does, within the stable part: keep only the last record of each key, and keep
+        tombstones only from this time on. Offsets stay."""
         last: dict[bytes | None, int] = {entry.key: offset for offset, entry in self.committed(self.first)}
         for offset, entry in list(self.committed(self.first)):
             if last[entry.key] != offset or (entry.value is None and entry.written_ms < tombstones_before_ms):
                 self._entries[offset - self.first] = LogEntry(None, None, entry.timestamp_ms, control=True)
 
     def truncate(self, offset: int) -> None:
-        """What an unclean election does: records from this offset on are gone."""
+        """Drop records from this offset on, as an unclean leader election does."""
         del self._entries[max(offset - self.first, 0) :]
 
     def delete_before(self, offset: int) -> None:
-        """What retention does."""
+        """Drop records before this offset, as retention does."""
         offset = min(max(offset, self.first), self.end)
         del self._entries[: offset - self.first]
         self.first = offset

@@ -6,11 +6,12 @@ Commits happen when ``commit()`` is called, on ``close()``, and after each ``pip
 ``per_commit`` emission visible record by record.
 
 Every piped record has a label: a number that grows. Outputs know the label of the record that caused them, also behind
-repartition topics (``read_caused``). With ``arrival_order`` tasks process records by label instead of by the feed's rule
-of timestamps: exactly as if each piped record had been carried to the end before the next came, in batches as large as
-that allows.
+repartition topics (``read_caused``). With ``arrival_order`` tasks process records by label instead of by the feed's
+rule of timestamps: exactly as if each piped record had been carried to the end before the next came, in batches as
+large as that allows.
 
-With ``columns`` tasks get their records as a native reader gives them, in columns instead of lists; answers are the same.
+With ``columns`` tasks get their records as a native reader gives them, in columns instead of lists; answers are the
+same.
 """
 
 from __future__ import annotations
@@ -152,8 +153,8 @@ class TopologyTestDriver:
         *,
         partition: int | None = None,
     ) -> None:
-        """Write one record and run until nothing is left to do. Keys and values are written by the source's serdes; those
-        of a Struct or a dataclass also take dicts, as another writer's JSON."""
+        """Write one record and run until nothing is left to do. Keys and values are written by the source's serdes;
+        those of a Struct or a dataclass also take dicts, as another writer's JSON."""
         self.pipe_all(topic, [Record(key, value, timestamp_ms, headers)], partition=partition)
 
     def pipe_all(self, topic: str, records: Sequence[Record], *, partition: int | None = None) -> None:
@@ -335,7 +336,7 @@ class TopologyTestDriver:
     def restart(self, *, restore: bool = False) -> None:
         """Commit, close every task, and open it again from its stores and the committed positions: what it kept
         anywhere else is gone. Backends must outlive ``close`` or be found again by ``open_backend``; the default ones,
-        in memory, are kept. ``restore``: the stores are gone too, and are made anew, in memory, of the changelogs."""
+        in memory, are kept. ``restore``: the stores are gone too, and are restored, in memory, from the changelogs."""
         self._run()
         while self.commit():
             self._drain()
@@ -385,8 +386,8 @@ class TopologyTestDriver:
     # -- output --------------------------------------------------------------------------------------------------
 
     def read(self, topic: str) -> list[Record]:
-        """What was written to an output topic since the last call, decoded by the sink's serdes. Raises ``SerdeError`` for
-        what they cannot read; all of it then stays, for ``read_raw``."""
+        """What was written to an output topic since the last call, decoded by the sink's serdes. Raises ``SerdeError``
+        for what they cannot read; all of it then stays, for ``read_raw``."""
         return [r for _, r in self.read_caused(topic)]
 
     def read_caused(self, topic: str) -> list[tuple[int, Record]]:

@@ -98,7 +98,7 @@ def test_a_body_must_give_two_streams_of_the_right_types() -> None:
     with pytest.raises(TopologyError, match=r"must return \(again, done\)"):
         builder.stream("in").loop(lambda s: s, max_iterations=3)  # type: ignore[arg-type,return-value]  # wrong on purpose
     other = ps.StreamsBuilder("loop", value=int)
-    with pytest.raises(TopologyError, match="what goes around has serdes string and string"):
+    with pytest.raises(TopologyError, match="the records to repeat have serdes string and string"):
         other.stream("in").loop(lambda s: (s.map_values(str, value=str), s), max_iterations=3)
 
 

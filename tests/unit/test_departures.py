@@ -179,7 +179,7 @@ def test_hopping_windows_begin_at_the_epoch() -> None:
 def test_patterns_that_may_wait_for_ever_are_refused() -> None:
     stream = ps.StreamsBuilder("patterns", value=str).stream("in")
     endless = ps.pattern("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b")
-    with pytest.raises(TopologyError, match="may wait for ever"):
+    with pytest.raises(TopologyError, match="may wait forever"):
         stream.match(endless)
     stream.match(endless, unbounded=True)
 

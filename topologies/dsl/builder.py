@@ -1,5 +1,5 @@
-"""The DSL's entry: ``StreamsBuilder`` makes streams and tables of topics, and the topology of what hangs on
-them.
+"""The DSL's entry point: ``StreamsBuilder`` opens streams and tables on topics, and builds the topology from what was
+added to them.
 
     builder = StreamsBuilder("page-views")
     views = builder.stream("views", value=View)
@@ -9,7 +9,7 @@ them.
     topology = builder.build()
 
 Handles are cheap and may be used any number of times. The DSL adds to the graph with ``add_operator`` and
-``add_stream`` alone, and both are open to the user, so that hand-made operators and the DSL meet in one
+``add_stream`` only. Both are public, so custom operators and the DSL can be mixed in one
 graph. Names: see ``penstock.topologies.dsl.wiring``.
 """
 
@@ -62,12 +62,12 @@ class TableOptions(TypedDict, total=False):
 
 
 class StreamsBuilder(Generic[KDefault, VDefault]):
-    """Builds a ``Topology``. ``key`` and ``value`` are the serdes of topics that name none (anything that
-    ``serde_of`` takes); ``emission`` is that of aggregations that name none; ``combine``
-    whether those that emit per commit combine before their repartition topics (``KGroupedStream``). Everything wrong
-    with a topology is a ``TopologyError``, raised by the call that is wrong, or by ``build``.
+    """Builds a ``Topology``. ``key`` and ``value`` are the default serdes of topics (anything that ``serde_of`` takes).
+    ``emission`` is the default of aggregations. ``combine``: whether aggregations that emit per commit combine before
+    their repartition topics (see ``KGroupedStream``). If a topology is wrong, the call that is wrong, or ``build``,
+    raises ``TopologyError``.
 
-    Type checkers know the keys and values of a source from the serdes that it names, or else from the builder's."""
+    Type checkers take the key and value types of a source from its serdes, or else from the builder's."""
 
     @overload
     def __init__(
@@ -177,12 +177,12 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         priority: int = 0,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """The records of a topic. ``timestamp`` makes the event time (milliseconds) of a record; ``None``:
-        the log's. ``watermark``: how far event time has come, as this source says it
-        (``bounded_out_of_orderness``, ``punctuated``). ``bootstrap``: each
-        time a task starts, this topic is read to its end before the others; ``priority``: while a topic of a higher one
-        has records, the others wait. The operator is called ``name``, or as the topic; who reads a topic again in the
-        same way gets the same operator, so that it is read and decoded once for all."""
+        """Read a topic as a stream. ``timestamp`` computes the event time of a record (milliseconds); ``None``: the
+        log's timestamp. ``watermark``: the strategy by which this source tracks event time
+        (``bounded_out_of_orderness``, ``punctuated``). ``bootstrap``: each time a task starts, it reads this topic to
+        its end before the others. ``priority``: while a topic of a higher priority has records, the others wait.
+        ``name`` names the operator (``None``: the topic's name). If a topic is read again with the same options, the
+        same operator is used, so it is read and decoded once."""
         flow = self._flow(topic, key, value, name)
         spec = SourceSpec(
             topic=topic,
@@ -222,16 +222,17 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         priority: int = 0,
         name: str | None = None,
     ) -> KTable[Any, Any]:
-        """The last value per key of a topic, which is also the store's changelog. ``history``: the table is versioned and
-        knows what its rows were for so long (``penstock.topologies.operators.tables.versioned_table``). ``ttl``: a row
-        that was not updated for so long, of stream time, is deleted, with a tombstone downstream; the store then has a
-        changelog of its own, as the topic does not know. ``bootstrap``, ``priority``: as for ``stream``. Operator and
-        store are called ``name``, or as the topic."""
+        """Read a topic as a table: the last value per key. The topic is also the store's changelog. ``history``: the
+        table is versioned and keeps its former rows for that time
+        (``penstock.topologies.operators.tables.versioned_table``). ``ttl``: a row that was not updated for that much
+        stream time is deleted, with a tombstone downstream; the store then has a changelog of its own, because the
+        topic does not hold these deletions. ``bootstrap``, ``priority``: as for ``stream``. ``name`` names operator
+        and store (``None``: the topic's name)."""
         flow = self._flow(topic, key, value, name)
         first: dict[str, Any] = {"bootstrap": bootstrap, "priority": priority}
         if history is not None:
             if ttl is not None:
-                raise TopologyError(f"table {flow.operator!r} has history= and ttl=; its history ends by itself")
+                raise TopologyError(f"table {flow.operator!r} has history= and ttl=; a history expires by itself")
             return self._versioned(topic, flow, duration_ms(history), first)
         if ttl is not None:
             return self._for_a_time(topic, flow, ttl, first)
@@ -250,9 +251,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
 
     def _versioned(self, topic: str, flow: Flow, history_ms: int, first: dict[str, Any]) -> KTable[Any, Any]:
         if history_ms < 1:
-            raise TopologyError(
-                f"table {flow.operator!r}: history={history_ms} ms remembers nothing; give 1 ms or more"
-            )
+            raise TopologyError(f"table {flow.operator!r}: history={history_ms} ms keeps nothing; give at least 1 ms")
         store = StoreSpec(
             flow.operator, "versioned", flow.key, optional(flow.value), source_topic=topic, retention_ms=history_ms
         )
@@ -281,7 +280,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
     def global_table(
         self, topic: str, *, key: SerdeLike[K] | None = None, value: SerdeLike[V] | None = None, name: str | None = None
     ) -> GlobalKTable[Any, Any]:
-        """A table of which every task has all rows: see ``penstock.topologies.dsl.global_ktable``."""
+        """Read a topic as a table whose rows every task has: see ``penstock.topologies.dsl.global_ktable``."""
         flow = self._flow(topic, key, value, name)
         self._wiring.add_source(flow.operator, SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value))
         return GlobalKTable(flow)
@@ -303,9 +302,9 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
     def changelog_table(
         self, topic: str, *, key: SerdeLike[K] | None = None, value: SerdeLike[V] | None = None, name: str | None = None
     ) -> KTable[Any, Any]:
-        """A topic of updates as a table, without a store: each record is passed on as a change of its key's row. For a
-        topic that another application's table writes. The table gets a store, with a changelog of its own, when an
-        operator must look rows up. Null keys are dropped and counted."""
+        """Read a topic of updates as a table without a store: each record is passed on as a change of its key's row.
+        Use it for a topic that another application's table writes. If an operator must look rows up, the table gets a
+        store with a changelog of its own. Null keys are dropped and counted."""
         flow = self._flow(topic, key, value, name)
         source = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert")
         self._wiring.add_source(flow.operator, source)
@@ -328,11 +327,11 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         )
 
     def add_operator(self, name: str, op: OperatorSpec) -> str:
-        """Add a hand-made operator, as ``GraphBuilder.add_operator``."""
+        """Add a custom operator, as ``GraphBuilder.add_operator``."""
         return self._wiring.graph.add_operator(name, op)
 
     def add_stream(self, name: str, out: str, *ins: str) -> str:
-        """Connect ports, as ``GraphBuilder.add_stream``. ``KStream.out`` and ``KTable.out`` name theirs."""
+        """Connect ports, as ``GraphBuilder.add_stream``. ``KStream.out`` and ``KTable.out`` give these names."""
         return self._wiring.graph.add_stream(name, out, *ins)
 
     @overload
@@ -357,8 +356,8 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         key: SerdeLike[K] | None = None,
         value: SerdeLike[V] | None = None,
     ) -> KStream[Any, Any]:
-        """Go on with the DSL behind a hand-made operator. ``port``: which out port (``None``: the only one).
-        Its keys are taken to be partitioned anew: a grouping or join inserts a repartition topic."""
+        """Return a stream on an out port of a custom operator. ``port`` may be ``None`` if there is only one. Its keys
+        count as changed: a grouping or join inserts a repartition topic."""
         flow = self._flow(operator, key, value, None)
         return KStream(Flow(flow.wiring, operator, operator, port, flow.key, flow.value, rekeyed=True))
 
@@ -370,9 +369,10 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         unbounded: bool = False,
         **inputs: KStream | KTable,
     ) -> KStream | KTable:
-        """What a SELECT over the inputs gives: a stream, or the table of a grouping without a window. What is supported is
-        in ``penstock.topologies.sql``; anything else is a ``TopologyError`` with its line and column in the text. ``grace``:
-        how long windows and joins of streams wait for late records. ``unbounded``: patterns may wait for ever."""
+        """Run a SELECT over the inputs. Returns a stream, or a table for a grouping without a window.
+        ``penstock.topologies.sql`` lists what is supported; anything else raises ``TopologyError`` with its line and
+        column. ``grace``: how long windows and stream–stream joins wait for late records. ``unbounded``: allow patterns
+        that may wait forever."""
         try:
             statement = import_module("penstock.topologies.sql.statement")
         except ModuleNotFoundError as exc:

@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 
 class CogroupedKStream(Generic[K, A]):
-    """Grouped streams with an adder each, which fold into aggregates of type ``A``. All must have keys of one serde; they
-    are co-partitioned like the sides of a join. Records of all streams meet their aggregate in the order of the task.
+    """Grouped streams with one adder each, which fold into aggregates of type ``A``. All keys must have the same serde;
+    the streams are co-partitioned like the sides of a join. An aggregate sees the records of all streams in the task's
+    order.
 
-    Over windows each stream has a stream time of its own (Kafka Streams), so that a stream that lags behind the others
-    loses nothing: by up to a day, or by ``retention`` less the windows' size and grace. All streams have one time where
-    windows are custom ones, or are emitted ``on_close``, once for all."""
+    Over windows each stream has its own stream time, as in Kafka Streams, so a stream that lags behind the others loses
+    nothing: by up to a day, or by ``retention`` minus the windows' size and grace. Custom windows, and windows emitted
+    ``on_close``, share one stream time."""
 
     def __init__(self, cogroups: Cogroups) -> None:
         self._cogroups = cogroups
 
     def cogroup(self, other: KGroupedStream[K, V2], adder: Callable[[K, V2, A], A | None]) -> CogroupedKStream[K, A]:
-        """With one stream more. The same stream may be given again, with another adder."""
+        """Add one more stream. The same stream may be added again with another adder."""
         return CogroupedKStream(cogrouping.with_part(self._cogroups, other, adder))
 
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedCogroupedKStream[K, A]:
@@ -45,8 +46,9 @@ class CogroupedKStream(Generic[K, A]):
         emission: Emission | None = None,
         late: bool = False,
     ) -> KTable[K, A]:
-        """The table: each record goes to its stream's adder, from ``init()`` on; ``None`` deletes the key. ``value`` is
-        the aggregate's serde, which must be named. ``late``: see ``KGroupedStream``; it needs windows."""
+        """Aggregate into a table. Each record goes to its stream's adder, starting from ``init()``; ``None`` deletes
+        the key. ``value`` is the aggregate's serde and is required. ``late``: see ``KGroupedStream``; it needs
+        windows."""
         made = cogrouping.aggregated(
             self._cogroups, init, value=value, merger=None, name=name, emission=emission, late=late
         )
@@ -69,19 +71,19 @@ class WindowedCogroupedKStream(Generic[K, A]):
         emission: Emission | None = None,
         late: bool = False,
     ) -> WindowedTable[K, A]:
-        """As ``CogroupedKStream.aggregate``, per window. ``merger(key, a, b)``: of two sessions that meet."""
+        """As ``CogroupedKStream.aggregate``, per window. ``merger(key, a, b)`` merges two sessions that meet."""
         made = cogrouping.aggregated(
             self._cogroups, init, value=value, merger=merger, name=name, emission=emission, late=late
         )
         assert self._cogroups.windows is not None
         return WindowedTable(made, self._cogroups.windows)
 
-    if not TYPE_CHECKING:  # type checkers see that there are no such methods
+    if not TYPE_CHECKING:  # type checkers see that these methods do not exist
 
         def cogroup(self, other, adder):
-            """Refused: cogroup first."""
+            """Refuse: call cogroup before windowed_by."""
             return WindowedCogroupedKStream(cogrouping.with_part(self._cogroups, other, adder))
 
         def windowed_by(self, windows, *, retention=None):
-            """Refused: once is enough."""
+            """Refuse a second call."""
             return WindowedCogroupedKStream(cogrouping.windowed(self._cogroups, windows, retention))

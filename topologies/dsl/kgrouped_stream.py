@@ -31,20 +31,20 @@ from penstock.topologies.windows import (
 
 
 class KGroupedStream(Generic[K, V]):
-    """Records with equal keys in one partition. Every aggregation adds one operator with one store, both called
-    ``name``, and returns its table. Records with a null key or a null value are dropped and counted.
+    """Records grouped by key. Every aggregation adds one operator with one store, both called ``name``, and returns its
+    table. Records with a null key or value are dropped and counted.
 
-    ``emission``: ``every_update``, ``per_commit``, or for windows ``on_close``: one result per window once it takes no
-    more records; ``None``: the builder's. ``late`` (windows): late records go to ``table.late``, and are counted as always.
-    ``merge(a, b)`` and ``inverse(a, b)`` (hopping windows): the aggregate of two disjoint sets of records, and a without
-    the records of b. They promise that neither the order nor the grouping of records matters, and let windows that are
-    emitted on close share the aggregates of their parts. The answer is the same.
+    ``emission``: ``every_update``, ``per_commit``, or for windows ``on_close``: one result per window once it is
+    closed; ``None``: the builder's. ``late`` (windows): late records go to ``table.late``, and are counted as always.
+    ``merge(a, b)`` and ``inverse(a, b)`` (hopping windows): the aggregate of two disjoint sets of records, and ``a``
+    without the records of ``b``. They promise that neither the order nor the grouping of records matters, and let
+    windows that are emitted on close share the aggregates of their parts. The answer is the same.
 
     ``combine`` (records that go through a repartition topic): send partial aggregates instead of records, once per key,
-    window and commit. ``None``: where emission is ``per_commit``, the merge is exact (counts, ready aggregates that say so,
-    ``merge=``), and windows are closed by a watermark or have a grace of 10 s or more. Stores and last results are the same;
-    intermediate results are fewer. Partials go through a topic of their own: while that holds unread
-    records, a worker refuses to start with it switched on or off.
+    window and commit. ``None``: combine if emission is ``per_commit``, the merge is exact (counts, ready aggregates
+    that declare it, ``merge=``), and windows are closed by a watermark or have a grace of 10 s or more. Stores and last
+    results are the same; intermediate results are fewer. Partials go through a topic of their own: while it holds
+    unread records, a worker refuses to start with ``combine`` switched on or off.
     """
 
     def __init__(self, grouping: Grouping, ttl_ms: int | None = None) -> None:
@@ -53,18 +53,18 @@ class KGroupedStream(Generic[K, V]):
     # -- how records are grouped -----------------------------------------------------------------------------
 
     def with_ttl(self, ttl: int | str) -> KGroupedStream[K, V]:
-        """Aggregates live for ``ttl`` of stream time after their latest record, then are deleted: a tombstone goes
-        downstream and to the changelog, and the key starts from ``init()`` with its next record. Records that are older
-        than that, of a key without an aggregate, are dropped and counted as late."""
+        """Delete aggregates ``ttl`` of stream time after their latest record: a tombstone goes downstream and to the
+        changelog, and the key starts from ``init()`` with its next record. Records older than that, of a key without an
+        aggregate, are dropped and counted as late."""
         grouping = self._groups.grouping
         return KGroupedStream(grouping, ttl_ms=checked_ttl(ttl, f"group of {grouping.flow.out}"))
 
     def split(self, ways: int) -> KGroupedStream[K, V]:
-        """Aggregate each key's records under ``ways`` sub-keys in parallel, in ``per_commit`` or ``on_close``
-        emission, and merge the partial aggregates in one task: for keys so heavy that one task cannot fold all their
-        records. The merge must be exact, and windows must be closed by a watermark or never. The answer is the same; every
-        record goes through one topic more. Cheap folds before which a repartition topic stands anyway (counts, sums) do
-        not need it: combining leaves one partial per commit of any key."""
+        """Aggregate each key's records under ``ways`` sub-keys in parallel, in ``per_commit`` or ``on_close`` emission,
+        and merge the partial aggregates in one task. Use it for keys too heavy for one task. The merge must be exact,
+        and windows must be closed by a watermark or never. The answer is the same; every record goes through one more
+        topic. Cheap folds after a repartition topic (counts, sums) do not need it: combining already leaves one partial
+        per key and commit."""
         return KGroupedStream(self._groups.grouping.split(ways), self._groups.ttl_ms)
 
     @overload
@@ -84,22 +84,24 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedKStream[K, V]: ...
 
     def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedKStream[K, V]:
-        """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a
-        window can be read after it started (at least, and by default, as long as it takes records; a day longer where the
-        table is joined with another one)."""
+        """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a window can be
+        read after its start. At least, and by default, as long as it takes records; the default is a day more if the
+        table is joined with another table."""
         groups = self._groups
         what = f"windowed_by on {groups.grouping.flow.out!r}"
         checked, retention_ms = checked_windows(windows, retention, what)
         if groups.ttl_ms is not None:
-            raise TopologyError(f"{what}: the stream is windowed already, or has a ttl; call windowed_by once, alone")
+            raise TopologyError(
+                f"{what}: the stream is windowed already, or has a ttl; call windowed_by once, without a ttl"
+            )
         windowed = RecordGroups(groups.grouping, checked, retention_ms)
         return (
             SessionWindowedKStream(windowed) if isinstance(checked, SessionWindows) else TimeWindowedKStream(windowed)
         )
 
     def cogroup(self, adder: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]:
-        """Aggregate several grouped streams into one table; ``adder(key, value, aggregate)`` is for the records of this
-        one."""
+        """Aggregate several grouped streams into one table; ``adder(key, value, aggregate)`` takes this stream's
+        records."""
         return CogroupedKStream(cogrouping.begun(self._groups, adder))
 
     # -- aggregations ----------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class KGroupedStream(Generic[K, V]):
         late: bool = False,
         combine: bool | None = None,
     ) -> KTable[K, int]:
-        """The number of records per key. Values are longs."""
+        """Count the records per key. Values are longs."""
         return KTable(grouped.counted(self._groups, name, EmissionOptions(emission, late, combine)).table)
 
     def reduce(
@@ -126,8 +128,8 @@ class KGroupedStream(Generic[K, V]):
         late: bool = False,
         combine: bool | None = None,
     ) -> KTable[K, V]:
-        """``fn(aggregate, value)`` over the values; a key's first value is its first aggregate. ``inverse`` promises
-        that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
+        """Fold the values with ``fn(aggregate, value)``; a key's first value is its first aggregate. ``inverse``
+        promises that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
         how = EmissionOptions(emission, late, combine)
         return KTable(grouped.reduced(self._groups, fn, inverse, merge, name, how).table)
 
@@ -146,12 +148,12 @@ class KGroupedStream(Generic[K, V]):
         combine: bool | None = None,
         approximate: bool = False,
     ) -> KTable[K, A]:
-        """``adder(key, value, aggregate)`` over the records, from ``init()``; ``None`` deletes the key.
-        ``value`` is the aggregate's serde, which must be named. ``merger(key, a, b)``: of two sessions that meet.
+        """Fold the records with ``adder(key, value, aggregate)``, from ``init()``; ``None`` deletes the key.
+        ``value`` is the aggregate's serde, and is required. ``merger(key, a, b)`` merges two sessions.
 
-        Or a ready aggregate or an expression over aggregates alone: ``aggregate(mean("price"))``,
-        ``aggregate(col("price").sum())``. The store then holds accumulators. ``approximate``: it may be combined even
-        where its merge is not exact (floats, randomised sketches), so that its last digits depend on commits."""
+        Or give a ready aggregate, or an expression over aggregates only: ``aggregate(mean("price"))``,
+        ``aggregate(col("price").sum())``. The store then holds accumulators. ``approximate``: allow combining even if
+        the merge is not exact (floats, randomised sketches); the last digits then depend on commits."""
         made = grouped.aggregated(
             self._groups,
             init,
@@ -177,14 +179,15 @@ class KGroupedStream(Generic[K, V]):
         approximate: bool = False,
         **parts: Aggregator[Any, V] | Expression,
     ) -> KTable[K, A]:
-        """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``,
-        ``agg(mean=col("price").sum() / count())``. Values are dicts; of expressions alone also instances of the Struct or
-        dataclass that ``value`` names. An aggregate given for ``name`` or ``value`` is one of that name."""
+        """Compute several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"),
+        n=count())``, ``agg(mean=col("price").sum() / count())``. Values are dicts, or, for expressions only, instances
+        of the Struct or dataclass that ``value`` names. If an aggregate is given for ``name`` or ``value``, it is a
+        result of that name."""
         how = EmissionOptions(emission, late, combine)
         made = grouped.aggregated_parts(self._groups, value, name, how, parts, approximate=approximate)
         return KTable(made.table)
 
-    if not TYPE_CHECKING:  # type checkers see that only windowed streams have it
+    if not TYPE_CHECKING:  # type checkers see it on windowed streams only
 
         def triggered(self, trigger: object, **options: object) -> NoReturn:
             """Refuse a trigger without windows."""

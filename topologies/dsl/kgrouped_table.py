@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class KGroupedTable(Generic[K, V]):
-    """The rows of a table in groups. Every method adds one operator with one store, both called ``name``, and returns its
-    table. When a row changes, its old value is taken out of its old group, and its new value is added to its new group.
-    ``emission``: ``every_update`` or ``per_commit``; ``None``: the builder's."""
+    """Grouped rows of a table. Every method adds one operator with one store, both called ``name``, and returns its
+    table. If a row changes, its old value is subtracted from its old group, and its new value is added to its new
+    group. ``emission``: ``every_update`` or ``per_commit``; ``None``: the builder's."""
 
     def __init__(self, groups: RowGroups) -> None:
         self._groups = groups
 
     def with_ttl(self, ttl: int | str) -> KGroupedTable[K, V]:
-        """Groups live for ``ttl`` of stream time after their latest change, then are deleted: a tombstone goes downstream
-        and to the changelog."""
+        """Delete groups ``ttl`` of stream time after their latest change: a tombstone goes downstream and to the
+        changelog."""
         return KGroupedTable(self._groups.with_ttl(ttl))
 
     def count(self, *, name: str | None = None, emission: Emission | None = None) -> KTable[K, int]:
-        """The number of rows per group. Values are longs."""
+        """Count the rows per group. Values are longs."""
         return self._table(table_aggregates.counted(self._groups, name, emission))
 
     def reduce(
@@ -43,8 +43,8 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         emission: Emission | None = None,
     ) -> KTable[K, V]:
-        """``adder(aggregate, value)`` and ``subtractor(aggregate, value)`` over the values; a group's first value is its
-        first aggregate."""
+        """Fold the values with ``adder(aggregate, value)`` and ``subtractor(aggregate, value)``; a group's first value
+        is its first aggregate."""
         return self._table(table_aggregates.reduced(self._groups, adder, subtractor, name, emission))
 
     def aggregate(
@@ -57,10 +57,10 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         emission: Emission | None = None,
     ) -> KTable[K, A]:
-        """``adder(key, value, aggregate)`` and ``subtractor(key, value, aggregate)``, from ``init()``; ``None`` deletes the
-        group. ``value`` is the aggregate's serde, which must be named.
+        """Fold the rows with ``adder(key, value, aggregate)`` and ``subtractor(key, value, aggregate)``, from
+        ``init()``; ``None`` deletes the group. ``value`` is the aggregate's serde and is required.
 
-        Or a ready aggregate or an expression over aggregates alone, of those that can take a value out again:
+        Or give a ready aggregate, or an expression over aggregates only, if it can subtract values:
         ``aggregate(mean("price"))``, ``aggregate(col("price").sum())``. The store then holds accumulators."""
         made = table_aggregates.aggregated(
             self._groups, init, adder, subtractor, value=value, name=name, emission=emission
@@ -75,8 +75,9 @@ class KGroupedTable(Generic[K, V]):
         emission: Emission | None = None,
         **parts: Aggregator[Any, V] | Expression,
     ) -> KTable[K, A]:
-        """Several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"), n=count())``. Values
-        are dicts; of expressions alone also instances of the Struct or dataclass that ``value`` names."""
+        """Compute several ready aggregates at once, or expressions over aggregates: ``agg(total=sum_("price"),
+        n=count())``. Values are dicts, or, for expressions only, instances of the Struct or dataclass that ``value``
+        names."""
         return self._table(table_aggregates.aggregated_parts(self._groups, value, name, emission, parts))
 
     def _table(self, rows: TableFlow) -> KTable[K, Any]:

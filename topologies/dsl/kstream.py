@@ -1,10 +1,10 @@
-"""Streams in the DSL. ``KStream`` holds what Kafka Streams' users look for; its base ``KStreamExtras``
-(``penstock.topologies.dsl.kstream_extras``) holds what Kafka Streams has no counterpart for.
+"""Streams in the DSL. ``KStream`` has the methods of Kafka Streams; its base ``KStreamExtras``
+(``penstock.topologies.dsl.kstream_extras``) has those that Kafka Streams lacks.
 
-Every method adds operators to the graph and returns a handle on what leaves them; the functions that do it are in
-``internals``, one module a theme. Operators that may change the key mark their stream. Grouping or joining a marked stream
-first sends it through a repartition topic, as Kafka Streams does; ``keeps_key=True`` promises that a processor or batch
-function kept the keys.
+Every method adds operators to the graph and returns a handle on their output; the functions that do it are in
+``internals``, one module per theme. Operators that may change the key mark their stream. Grouping or joining a marked
+stream first sends it through a repartition topic, as Kafka Streams does; ``keeps_key=True`` promises that a processor
+or batch function keeps the keys.
 """
 
 from __future__ import annotations
@@ -37,40 +37,41 @@ OF_GROUPED = {
     "aggregate": "aggregate(init, adder, value=…)",
     "agg": "agg(total=…)",
 }
-"""Methods that Kafka Streams' users look for on a stream, and how grouped streams are asked for them."""
+"""Methods that Kafka Streams users look for on a stream → how to call them on a grouped stream."""
 
 
 class KStream(KStreamExtras[K, V]):
     """A handle on a stream of records with keys of type ``K`` and values of type ``V``."""
 
-    if not TYPE_CHECKING:  # type checkers see that there are no such methods
+    if not TYPE_CHECKING:  # type checkers see that these methods do not exist
 
         def __getattr__(self, name: str) -> Any:
-            """Point from methods of grouped streams to where they are."""
+            """For methods of grouped streams, raise an error that says where they are."""
             if name in OF_GROUPED:
                 raise AttributeError(
-                    f"a stream has no {name}: what is counted or windowed is of a key. Group it first: "
+                    f"a stream has no {name}(): it needs a key. Group the stream first: "
                     f"stream.group_by_key().{OF_GROUPED[name]}, or stream.group_by(fn)"
                 )
             if name == "to_stream":
                 raise AttributeError(
-                    "this is a stream already; leave to_stream() out (panes of triggered(…) come as a stream, under Windowed "
-                    "keys: name others by select_key(fn, key=…))"
+                    "this is a stream already; leave to_stream() out (panes of triggered(…) are a stream with Windowed "
+                    "keys: set others with select_key(fn, key=…))"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     # -- record by record, under the same key ----------------------------------------------------------------
 
     def filter(self, fn: Callable[[K, V], object] | Expression, *, name: str | None = None) -> KStream[K, V]:
-        """The records for which ``fn(key, value)`` is true."""
+        """Keep the records for which ``fn(key, value)`` is true."""
         return KStream(stateless.filtered(self._flow, fn, name))
 
     def filter_not(self, fn: Callable[[K, V], object] | Expression, *, name: str | None = None) -> KStream[K, V]:
-        """The records for which ``fn(key, value)`` is false; those for which an expression is null are dropped too."""
+        """Keep the records for which ``fn(key, value)`` is false. If an expression is null, the record is dropped
+        too."""
         return KStream(stateless.filtered_not(self._flow, fn, name))
 
     def filter_values(self, fn: Callable[[V], object] | Expression, *, name: str | None = None) -> KStream[K, V]:
-        """The records for which ``fn(value)`` is true."""
+        """Keep the records for which ``fn(value)`` is true."""
         return KStream(stateless.filtered_by_value(self._flow, fn, name))
 
     @overload
@@ -90,31 +91,30 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """The values ``fn(value)``, or ``fn(key, value)`` of a function that must be given two arguments. A ``struct(…)`` becomes
-        an instance of the Struct or dataclass that ``value`` names, and
-        leaves null values null."""
+        """Map values to ``fn(value)``, or to ``fn(key, value)`` if the function requires two arguments. A ``struct(…)``
+        becomes an instance of the Struct or dataclass that ``value`` names, and leaves null values null."""
         return KStream(stateless.mapped_values(self._flow, fn, value, name))
 
     def map_values_with_key(
         self, fn: Callable[[K, V], VR] | Expression, *, value: SerdeLike[VR] | None = None, name: str | None = None
     ) -> KStream[K, VR]:
-        """The values ``fn(key, value)``."""
+        """Map values to ``fn(key, value)``."""
         return KStream(stateless.mapped_values_with_key(self._flow, fn, value, name))
 
     def flat_map_values(
         self, fn: Callable[[V], Iterable[VR]], *, value: SerdeLike[VR] | None = None, name: str | None = None
     ) -> KStream[K, VR]:
-        """Each value of ``fn(value)``, under the same key."""
+        """Replace each value by the values of ``fn(value)``, under the same key."""
         return KStream(stateless.flat_mapped_values(self._flow, fn, value, name))
 
     def flat_map_values_with_key(
         self, fn: Callable[[K, V], Iterable[VR]], *, value: SerdeLike[VR] | None = None, name: str | None = None
     ) -> KStream[K, VR]:
-        """Each value of ``fn(key, value)``, under the same key."""
+        """Replace each value by the values of ``fn(key, value)``, under the same key."""
         return KStream(stateless.flat_mapped_values_with_key(self._flow, fn, value, name))
 
     def peek(self, fn: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
-        """The same records; ``fn(key, value)`` is called for its effect, which may repeat after a restart."""
+        """Call ``fn(key, value)`` for its effect, which may repeat after a restart, and pass the records on."""
         return KStream(stateless.peeked(self._flow, "peek", fn, name))
 
     def foreach(self, fn: Callable[[K, V], object], *, name: str | None = None) -> None:
@@ -131,7 +131,7 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """The records ``fn(key, value)``, pairs of key and value."""
+        """Map records to ``fn(key, value)``, a pair of key and value."""
         return KStream(stateless.mapped(self._flow, fn, key, value, name))
 
     def flat_map(
@@ -142,13 +142,13 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """Each pair of key and value of ``fn(key, value)``."""
+        """Replace each record by the pairs of key and value in ``fn(key, value)``."""
         return KStream(stateless.flat_mapped(self._flow, fn, key, value, name))
 
     def select_key(
         self, fn: Callable[[K, V], KR] | Expression, *, key: SerdeLike[KR] | None = None, name: str | None = None
     ) -> KStream[KR, V]:
-        """The same values under ``fn(key, value)``."""
+        """Set the key to ``fn(key, value)``."""
         return KStream(stateless.with_selected_key(self._flow, "select-key", fn, key, name))
 
     def map_batch(
@@ -160,7 +160,7 @@ class KStream(KStreamExtras[K, V]):
         keeps_key: bool = False,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """``fn(batch)`` of whole runs of records: see ``MapBatch`` for what it must keep to."""
+        """Apply ``fn(batch)`` to whole batches of records: see ``MapBatch`` for the rules."""
         return KStream(stateless.mapped_batches(self._flow, fn, key, value, name, keeps_key=keeps_key))
 
     # -- processors ------------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ class KStream(KStreamExtras[K, V]):
         keeps_key: bool = False,
         name: str | None = None,
     ) -> ProcessedStream[KR, VR]:
-        """What a ``Processor`` (the class, or a factory of instances) forwards. ``stores``: further ones than those that it
-        declares, such as a table's, which stay the table's to expire. The result is its first out port; ``port(name)``
+        """Run a ``Processor`` (the class, or a factory of instances). ``stores``: stores besides those that it
+        declares, such as a table's; a table still expires its own rows. Returns its first out port; ``port(name)``
         gives the others."""
         flow, ports = partitioning.processed(
             self._flow, factory, stores=stores, key=key, value=value, keeps_key=keeps_key, name=name
@@ -206,18 +206,18 @@ class KStream(KStreamExtras[K, V]):
         default: bool = False,
         name: str | None = None,
     ) -> tuple[KStream[K, V], ...] | dict[str, KStream[K, V]]:
-        """One stream per predicate ``fn(key, value)``, each record going to the first that is true; with
-        ``default`` one more for the rest, which is dropped otherwise. Given a mapping, its keys name the
-        branches (and ``default`` the rest) and a dict comes back."""
+        """Split into one stream per predicate ``fn(key, value)``. Each record goes to the first predicate that is true;
+        ``default`` adds a stream for the rest, which is dropped otherwise. Given a mapping, its keys name the branches
+        (``default`` names the rest), and the result is a dict."""
         flows = stateless.branched(self._flow, predicates, name, default=default)
         streams: dict[str, KStream[K, V]] = {port: KStream(flow) for port, flow in flows.items()}
         return streams if stateless.are_named(predicates) else tuple(streams.values())
 
     def merge(self, *others: KStream[K, V], name: str | None = None) -> KStream[K, V]:
-        """One stream of several, in the task's order. Serdes must agree."""
+        """Merge streams into one, in the task's order. The serdes must be equal."""
         return KStream(stateless.merged((self._flow, *(o._flow for o in others)), name))
 
-    # -- joins: the options of time are those of two streams -------------------------------------------------
+    # -- joins: time options are for two streams -------------------------------------------------
 
     def join(
         self,
@@ -233,14 +233,13 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """With a stream: ``joiner(left, right)`` for each pair of equal key whose right timestamp lies between the left
-        one's - ``before`` and + ``after``. ``within`` is short for equal ``before`` and ``after``. Negative bounds are fine
-        as long as the window is not empty: ``before=-1, after=3`` takes partners that come 1 to 3 ms later. ``grace``: for
-        how long after its window a record may still come. ``condition(left, right)``: pairs for which it is false do not
-        meet.
+        """With a stream: emit ``joiner(left, right)`` for each pair with equal keys whose right timestamp lies between
+        the left one's - ``before`` and + ``after``. ``within`` sets both to the same value. Negative bounds are allowed
+        if the window is not empty: ``before=-1, after=3`` takes partners that come 1 to 3 ms later. ``grace``: how long
+        after its window a record may still come. ``condition(left, right)``: pairs for which it is false do not match.
 
-        With a table: ``joiner(left, row)`` for each record that meets a row when it is processed. Of a table with a history
-        it is the row of the record's time, and ``grace`` is how long the stream waits for late updates."""
+        With a table: emit ``joiner(left, row)`` for each record that finds a row when it is processed. If the table has
+        a history, the row is that of the record's time, and ``grace`` is how long the stream waits for late updates."""
         bounds = JoinWindow(before, after, within, grace)
         flow = joined(
             self._flow,
@@ -270,8 +269,8 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """As ``join``, and ``joiner(left, None)`` for records of the left without a partner: with a stream once no partner
-        can come any more (``eager``: at once, and again with each partner), with a table at once."""
+        """As ``join``, and emit ``joiner(left, None)`` for left records without a partner: with a stream, once no
+        partner can come any more (``eager``: at once, and again with each partner); with a table, at once."""
         flow = joined(
             self._flow,
             other,
@@ -301,8 +300,8 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """As ``join``, and ``joiner(None, right)`` for records of the right without a partner, when ``left_join`` emits
-        those of the left."""
+        """As ``join``, and emit ``joiner(None, right)`` for right records without a partner, when ``left_join`` would
+        emit left ones."""
         flow = joined(
             self._flow,
             other,
@@ -332,7 +331,7 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """As ``left_join``, and ``joiner(None, right)`` for records of the right without a partner."""
+        """As ``left_join``, and emit ``joiner(None, right)`` for right records without a partner."""
         flow = joined(
             self._flow,
             other,
@@ -356,8 +355,8 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """``joiner(left, row)`` for each record that meets the row whose key is ``key_fn(key, value)``. Records that
-        name no key, and null values, are dropped and counted."""
+        """Emit ``joiner(left, row)`` for each record that finds the row whose key is ``key_fn(key, value)``. Records
+        with a null key there, and null values, are dropped and counted."""
         return KStream(joined_with_global(self._flow, "join-global", table, key_fn, joiner, value, name, left=False))
 
     def left_join_global(
@@ -369,7 +368,7 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """As ``join_global``, and ``joiner(left, None)`` for records that name no key or meet no row."""
+        """As ``join_global``, and emit ``joiner(left, None)`` for records that name no key or find no row."""
         return KStream(
             joined_with_global(self._flow, "left-join-global", table, key_fn, joiner, value, name, left=True)
         )
@@ -385,10 +384,10 @@ class KStream(KStreamExtras[K, V]):
         partitions: int | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """The same records through the topic ``<name>-repartition``. ``by``: the key (Kafka's murmur2); ``"shuffle"``: a
-        partition that follows from the whole record, for even load; ``"broadcast"``: every partition, so that every task
-        gets every record at a fixed place of its order; ``"one"``: a single partition; or ``fn(key, value, partitions)``.
-        ``partitions``: how many it gets (``None``: as many as the inputs it is used with)."""
+        """Send the records through the topic ``<name>-repartition``. ``by``: the key (Kafka's murmur2); ``"shuffle"``:
+        a partition computed from the whole record, for even load; ``"broadcast"``: every partition, so every task gets
+        every record at a fixed place in its order; ``"one"``: a single partition; or ``fn(key, value, partitions)``.
+        ``partitions``: the topic's number of partitions (``None``: as many as the inputs that it is used with)."""
         return KStream(
             partitioning.repartitioned(self._flow, by, key=key, value=value, partitions=partitions, name=name)
         )
@@ -405,7 +404,7 @@ class KStream(KStreamExtras[K, V]):
         return KGroupedStream(partitioning.grouped_by(self._flow, fn, key=key, partitions=partitions, name=name))
 
     def group_by_key(self) -> KGroupedStream[K, V]:
-        """Group by the key, through a repartition topic only where keys may have changed."""
+        """Group by the key, through a repartition topic only if keys may have changed."""
         return KGroupedStream(partitioning.grouped_by_key(self._flow))
 
     def to_table(
@@ -416,9 +415,9 @@ class KStream(KStreamExtras[K, V]):
         ttl: int | str | None = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """The last value per key as a table, in a store called ``name``: a null value deletes, null keys are dropped and
-        counted. Goes through a repartition topic where keys may have changed. ``ttl``: a row that was not updated for so
-        long, of stream time, is deleted: a tombstone goes downstream and to the changelog."""
+        """Turn the stream into a table, the last value per key, in a store called ``name``. A null value deletes; null
+        keys are dropped and counted. Goes through a repartition topic if keys may have changed. ``ttl``: a row that was
+        not updated for that much stream time is deleted: a tombstone goes downstream and to the changelog."""
         return KTable(table_of_stream(self._flow.with_serdes(key, value), ttl, name))
 
     # -- out -------------------------------------------------------------------------------------------------
@@ -434,11 +433,11 @@ class KStream(KStreamExtras[K, V]):
         retractions: bool = False,
         name: str | None = None,
     ) -> None:
-        """Write the records to a topic. Windowed keys are partitioned by their inner key. ``append_only``: the topic's
-        readers take every record as a fact, so that a table's changes are refused. ``retractions``: they understand
-        records that take back former ones (header ``penstock.retract``), which are refused otherwise.
-        ``topic`` may be a function of key and value that chooses among ``topics``; choosing another is the row's
-        error."""
+        """Write the records to a topic. Windowed keys are partitioned by their inner key. ``append_only``: readers of
+        the topic take every record as a fact, so a table's changes are refused. ``retractions``: readers understand
+        records that retract earlier ones (header ``penstock.retract``), which are refused otherwise. ``topic`` may be a
+        function of key and value that chooses among ``topics``; if it chooses another topic, that is an error of the
+        record."""
         partitioning.written(
             self._flow,
             topic,
@@ -452,7 +451,7 @@ class KStream(KStreamExtras[K, V]):
 
 
 class ProcessedStream(KStream[K, V]):
-    """What a processor forwards: itself the first out port."""
+    """The output of a processor; as a stream it is the first out port."""
 
     def __init__(self, flow: Flow, ports: tuple[str, ...]) -> None:
         super().__init__(flow)
@@ -461,6 +460,6 @@ class ProcessedStream(KStream[K, V]):
     def port(
         self, name: str, *, key: SerdeLike[KR] | None = None, value: SerdeLike[VR] | None = None
     ) -> KStream[KR, VR]:
-        """What is forwarded to this out port, under its own serdes if given. Raises ``TopologyError`` for a
-        port that the processor does not declare."""
+        """Return the stream of this out port, with its own serdes if given. Raises ``TopologyError`` if the processor
+        does not declare the port."""
         return KStream(partitioning.port_of(self._flow, self._ports, name, key, value))

@@ -1,5 +1,5 @@
-"""What a ``KStream`` has beyond Kafka Streams: columns, whole records, questions to the world outside, joins of several
-streams, patterns, samples, micro-batches and loops."""
+"""Methods of ``KStream`` beyond Kafka Streams: columns, whole records, external calls, joins of several streams,
+patterns, samples, micro-batches and loops."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(frozen=True)
 class PatternMatches(Generic[K, V, A]):
-    """What ``match`` gives: streams under the keys of the events.
+    """The result of ``match``: streams keyed like the events.
 
-    ``matches``: what was looked for. ``timeouts``: partial matches that were not completed in time, as events by stage.
-    ``late``: records that came after the watermark had passed them, as they came.
+    ``matches``: the matches. ``timeouts``: partial matches that were not completed in time, as events by stage.
+    ``late``: records that arrived after the watermark had passed them, unchanged.
     """
 
     matches: KStream[K, A]
@@ -50,18 +50,18 @@ class PatternMatches(Generic[K, V, A]):
 
 @dataclasses.dataclass(frozen=True)
 class Loop(Generic[K, V, KR, VR]):
-    """What comes out of a loop: ``done``, what the body gave as done; ``exhausted``, records that were to go around once
-    more than the bound allows."""
+    """The result of a loop. ``done``: what the body returned as done. ``exhausted``: records that exceeded the bound on
+    rounds."""
 
     done: KStream[KR, VR]
     exhausted: KStream[K, V]
 
 
 class KStreamExtras(Handle[K, V]):
-    """Methods of ``KStream``."""
+    """The extra methods of ``KStream``."""
 
     def _stream(self, flow: Flow) -> KStream[Any, Any]:
-        """A stream handle on a flow."""
+        """Wrap a flow in a stream handle."""
         return flow.wiring.handles.stream(flow)
 
     # -- columns ---------------------------------------------------------------------------------------------
@@ -87,12 +87,12 @@ class KStreamExtras(Handle[K, V]):
         name: str | Expression | None = None,
         **columns: object,
     ) -> KStream[K, VR] | KStream[K, dict[str, Any]]:
-        """Values of these columns alone: dicts, or instances of the Struct or dataclass that ``value`` names. A null
-        value stays null. Columns are expressions, positional ones under their own names, the others under the keywords'::
+        """Keep only these columns: as dicts, or as instances of the Struct or dataclass that ``value`` names. A null
+        value stays null. Columns are expressions: positional ones keep their own names, the others take the keywords'::
 
             bids.select(col("auction"), euros=col("price") * 0.908)
 
-        A column may be called ``name`` or ``value``: an expression given for either is a column."""
+        If an expression is given for ``name`` or ``value``, it is a column of that name."""
         return self._stream(of_columns.selected(self._flow, positional, value, name, columns))
 
     @overload
@@ -116,9 +116,8 @@ class KStreamExtras(Handle[K, V]):
         name: str | Expression | None = None,
         **columns: object,
     ) -> KStream[K, VR] | KStream[K, dict[str, Any]]:
-        """The values with columns added or replaced, which are named as those of ``select``: dicts, or instances of the
-        Struct or dataclass that ``value`` names, which needs the columns so far to be declared. A null value stays
-        null."""
+        """Add or replace columns, named as in ``select``. Values are dicts, or instances of the Struct or dataclass
+        that ``value`` names; then the present columns must be declared. A null value stays null."""
         return self._stream(of_columns.extended(self._flow, positional, value, name, columns))
 
     # -- whole records ---------------------------------------------------------------------------------------
@@ -132,18 +131,18 @@ class KStreamExtras(Handle[K, V]):
         keeps_key: bool = False,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """The records ``fn(record)``, with timestamp and headers; ``None`` drops one."""
+        """Replace each record by ``fn(record)``, with timestamp and headers; ``None`` drops it."""
         return self._stream(records.mapped_records(self._flow, fn, key, value, name, keeps_key=keeps_key))
 
     def with_headers(self, fn: Callable[[Record[K, V]], Headers], *, name: str | None = None) -> KStream[K, V]:
-        """The same records with the headers ``fn(record)``: pairs of a name and bytes."""
+        """Set the headers of each record to ``fn(record)``: pairs of a name and bytes."""
         return self._stream(records.with_headers(self._flow, fn, name))
 
     def with_timestamp(
         self, fn: Callable[[Record[K, V]], int] | Expression, *, name: str | None = None
     ) -> KStream[K, V]:
-        """The same records with the event time ``fn(record)``, in milliseconds, or that of an expression. Times may go
-        back; for operators with windows downstream such records may then be late."""
+        """Set the event time of each record to ``fn(record)``, in milliseconds, or to an expression. Times may go back;
+        records may then be late for windows downstream."""
         return self._stream(records.with_timestamp(self._flow, fn, name))
 
     def map_with_side(
@@ -153,7 +152,7 @@ class KStreamExtras(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """The values ``fn(key, value, side, …)``, each side being a view of a whole table: see ``SideView``. The stream
+        """Map to ``fn(key, value, side, …)``, where each side is a view of a whole table: see ``SideView``. The stream
         begins when the tables are loaded."""
         return self._stream(records.mapped_with_side(self._flow, fn, sides, value, name))
 
@@ -192,9 +191,9 @@ class KStreamExtras(Handle[K, V]):
         timeout_s: float = 10.0,
         name: str | None = None,
     ) -> KStream[K, VR] | KStream[K, A]:
-        """Ask a service outside about each record: ``fn(key, value)``, a plain function or ``async def``, at most
-        ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``; ``answer`` is the serde by
-        which answers are journaled, so that a replay asks nobody. See
+        """Call an external service for each record: ``fn(key, value)``, a plain function or ``async def``, at most
+        ``concurrency`` at a time. The value becomes the answer, or ``joiner(value, answer)``. ``answer`` is the serde
+        for journaling answers, so a replay makes no calls. See
         ``penstock.topologies.operators.records.external_lookup``."""
         flow = records.looked_up(
             self._flow,
@@ -209,20 +208,20 @@ class KStreamExtras(Handle[K, V]):
         return self._stream(flow)
 
     def as_global(self) -> GlobalKTable[K, V]:
-        """The stream as a table of which every task has all rows: the last value per key, null deleting."""
+        """Turn the stream into a table whose rows every task has: the last value per key; null deletes."""
         return GlobalKTable(self._flow)
 
     def through(self, topic: str, *, name: str | None = None) -> KStream[K, V]:
-        """The same records through a topic of the user's, which must be there: ``to(topic)`` and ``stream(topic)`` in
-        one. They are partitioned by their keys."""
+        """Send the records through an existing topic of the user's: ``to(topic)`` and ``stream(topic)`` in one. They
+        are partitioned by key."""
         self._stream(self._flow).to(topic, name=None if name is None else f"{name}-sink")
         return self._stream(records.read_back(self._flow, topic, name))
 
     def apply(
         self, name: str, transform: Callable[Concatenate[KStream[K, V], P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """``transform(stream, …)`` as a named part of the graph: operators that it adds without a name of their own, and
-        their stores and topics, are called ``<name>-<kind>``, so that the part can be used many times and read as one."""
+        """Apply ``transform(stream, …)`` as a named part of the graph. Operators that it adds without a name, and their
+        stores and topics, are called ``<name>-<kind>``, so the part can be used many times."""
         check_function(transform, name)
         with self._flow.wiring.part(name):
             return transform(self._stream(self._flow), *args, **kwargs)
@@ -241,8 +240,8 @@ class KStreamExtras(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """``joiner(left, right)`` of each record with the one of ``other`` that is nearest in time, at most ``tolerance``
-        away (``penstock.topologies.operators.joins.as_of_join``); ``left``: also with ``None`` when there is none."""
+        """Join each record with the record of ``other`` that is nearest in time, at most ``tolerance`` away
+        (``penstock.topologies.operators.joins.as_of_join``). ``left``: emit ``joiner(left, None)`` if there is none."""
         flow = stream_joins.joined_as_of(
             self._flow,
             other,
@@ -265,14 +264,14 @@ class KStreamExtras(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """``joiner(value, value, …)`` for every way to take one record of this stream and of each other, of equal key, all
-        within ``within`` of each other."""
+        """Emit ``joiner(value, value, …)`` for every combination of one record of this stream and of each other, with
+        equal keys and all within ``within`` of each other."""
         flow = stream_joins.joined_all(self._flow, others, joiner, within=within, grace=grace, value=value, name=name)
         return self._stream(flow)
 
     def late_of(self, joined: KStream[K, Any], *, name: str | None = None) -> KStream[K, V]:
-        """The records of either side that the stream–stream join behind ``joined`` dropped for their lateness (under
-        watermarks); their values are those of the inputs."""
+        """Return the records of either side that the stream–stream join of ``joined`` dropped as late (under
+        watermarks), with their input values."""
         return self._stream(dataclasses.replace(joined._flow, port="late", value=self._flow.value))
 
     # -- patterns --------------------------------------------------------------------------------------------
@@ -320,19 +319,19 @@ class KStreamExtras(Handle[K, V]):
     ) -> PatternMatches[K, V, A] | PatternMatches[K, V, dict[str, list[V]]]:
         """Look for a pattern among the records of each key, as FlinkCEP does.
 
-        A match's value is ``select(events)`` of a dict from stage to its events (the dict itself without ``select``);
-        ``value`` is its serde (by default JSON with ``select``, and that of events by stage without).
+        The value of a match is ``select(events)``, where events is a dict from stage to events; without ``select`` it
+        is the dict. ``value`` is its serde (default: JSON with ``select``, events by stage without).
 
         ``event_order``: ``"time"`` takes the records of a key by timestamp (equal ones by ``order_by(value)``, then
-        arrival), each when the watermark has reached it; ``"arrival"`` takes them as they come. Without a watermark
-        strategy at the source the watermark is the task's stream time - 1.
+        arrival), each when the watermark has reached it; ``"arrival"`` takes them as they arrive. If the source has no
+        watermark strategy, the watermark is the task's stream time - 1.
 
-        A pattern whose partial matches may wait for ever is refused unless ``unbounded=True`` accepts that its state
+        If partial matches may wait forever, the pattern is refused unless ``unbounded=True`` accepts that its state
         grows; ``within`` bounds it.
 
-        ``max_partial_matches``: how many partial matches a key may have. One more stops the application
-        (``when_full="shut_down"``), or those that began first are forgotten and counted as dropped (``"drop_oldest"``), so
-        that one busy key cannot hold up a task."""
+        ``max_partial_matches``: how many partial matches a key may have, so that one busy key cannot block a task. One
+        more stops the application (``when_full="shut_down"``), or drops and counts the oldest ones
+        (``"drop_oldest"``)."""
         found = matched(
             self._flow,
             pattern,
@@ -362,33 +361,33 @@ class KStreamExtras(Handle[K, V]):
         id_serde: SerdeLike[A] | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """The records of which no record with the same key, processed before, is less than ``within`` away in event
-        time, to either side. With ``key``, a function of key and value or an expression, its result takes the key's
-        place: such records travel through a repartition topic by it (``id_serde`` writes it; ``None``: texts) and keep
-        their own key. Records whose key, or whose result, is null pass.
+        """Drop a record if one with the same key, processed before, is less than ``within`` away in event time, to
+        either side. With ``key``, a function of key and value or an expression, its result replaces the key for this:
+        records are repartitioned by it (``id_serde`` is its serde; ``None``: strings) and keep their own key. Records
+        with a null key, or a null result, pass.
 
-        What came is remembered until stream time has gone on by ``within + grace`` (``grace``: by default ``within``):
-        a duplicate that is later than that passes."""
+        A record is remembered until stream time has advanced by ``within + grace`` (``grace``: by default ``within``).
+        A duplicate later than that passes."""
         ids = str if id_serde is None else id_serde
         return self._stream(sampling.deduplicated(self._flow, within, key, grace=grace, id_serde=ids, name=name))
 
     def sample(self, fraction: float, *, seed: int = 0, name: str | None = None) -> KStream[K, V]:
-        """All records of the share ``fraction`` of the keys, chosen by a stable hash: a larger fraction takes the same
-        keys and more. Another ``seed`` chooses others. Records without a key are dropped and counted."""
+        """Keep all records of the share ``fraction`` of the keys, chosen by a stable hash: a larger fraction keeps the
+        same keys and more. Another ``seed`` chooses others. Records without a key are dropped and counted."""
         return self._stream(sampling.sampled(self._flow, fraction, seed=seed, name=name))
 
     def sample_reservoir(
         self, n: int, window: TumblingWindows | int | str, *, name: str | None = None
     ) -> KStream[Windowed[K], list[V]]:
-        """Per key and tumbling window a list of ``n`` values chosen at random (all, if there are fewer), in order of
-        arrival, under a ``Windowed`` key when the watermark passes the window's end and grace. The choice depends on key,
-        window and the order of its records alone. ``window``: ``tumbling(…)``, or a size without grace."""
+        """Emit per key and tumbling window a list of ``n`` random values (all, if there are fewer), in order of
+        arrival, under a ``Windowed`` key when the watermark passes the window's end and grace. The choice depends only
+        on key, window and the order of its records. ``window``: ``tumbling(…)``, or a size without grace."""
         return self._stream(sampling.sampled_by_reservoir(self._flow, n, window, name=name))
 
     def shed(self, max_latency: int | str, *, settle: int | str = "1s", name: str | None = None) -> KStream[K, V]:
-        """All records while event time is at most ``max_latency`` behind the clock; else a sample of them, at a rate that
-        is halved as long as that goes on, and doubled when it is over, at most once per ``settle``. Each record carries
-        its rate (``rate_of(headers)``), and stands for one divided by it. See
+        """Keep all records while event time is at most ``max_latency`` behind the clock. Beyond that, keep a sample, at
+        a rate that is halved while the lag lasts and doubled when it is over, at most once per ``settle``. Each record
+        carries its rate (``rate_of(headers)``) and stands for 1 / rate records. See
         ``penstock.topologies.operators.records.load_shedding``."""
         return self._stream(shedding.shed(self._flow, max_latency, settle, name))
 
@@ -426,13 +425,13 @@ class KStreamExtras(Handle[K, V]):
         retention: int | str | None = None,
         name: str | None = None,
     ) -> KTable[str, A] | KTable[Windowed[str], A]:
-        """The aggregate of the whole stream, or of each window of it, whatever the keys: a table with the key ``"all"``
-        (``Windowed`` with windows). Every task sends its partial, at every record or with ``emission="per_commit"`` at
-        commits, through a repartition topic to one task, which merges the last one of each.
+        """Aggregate the whole stream, or each window of it, whatever the keys, into a table with the key ``"all"``
+        (``Windowed`` with windows). Every task sends its partial through a repartition topic to one task, at every
+        record, or at commits with ``emission="per_commit"``. That task merges the last partial of each.
 
-        The aggregate must merge exactly (declare ``number=int`` or ``Decimal``), unless ``approximate``: floats then
-        depend, in their last digits, on which partition a record is in. ``retention``: how long after its start a window
-        takes partials (by default a day more than it takes records)."""
+        The aggregate must merge exactly (declare ``number=int`` or ``Decimal``), unless ``approximate``: the last
+        digits of floats then depend on which partition a record is in. ``retention``: how long after its start a window
+        accepts partials (default: one day longer than it takes records)."""
         made = aggregated_all(
             self._flow,
             aggregator,
@@ -448,10 +447,10 @@ class KStreamExtras(Handle[K, V]):
     def micro_batches(
         self, interval: int | str, *, time: Literal["event", "processing"] = "event", grace: int | str = 0
     ) -> MicroBatches[K, V]:
-        """The stream cut into batches of an interval, with what Spark's DStreams do with them. A batch is run when the
-        watermark (of event time; for a source without a strategy, stream time) or the clock has passed its end by
-        ``grace``; what comes later in event time is dropped and counted. With several partitions give the source a
-        watermark strategy: then no task runs a batch that another one still has records of."""
+        """Cut the stream into batches of an interval, as Spark's DStreams do. A batch runs when the watermark (of event
+        time; without a strategy, stream time) or the clock has passed its end by ``grace``; records later than that in
+        event time are dropped and counted. If the source has several partitions, give it a watermark strategy: then no
+        task runs a batch while another still has records of it."""
         return MicroBatches(self._stream(self._flow), cut_into_batches(self._flow, interval, time, grace))
 
     # -- feedback --------------------------------------------------------------------------------------------
@@ -464,9 +463,9 @@ class KStreamExtras(Handle[K, V]):
         partitions: int | None = None,
         name: str | None = None,
     ) -> Loop[K, V, KR, VR]:
-        """``body(records)`` gives ``(again, done)``: ``again`` comes back among ``records``, by its key, at most
-        ``max_iterations`` times for each record; its serdes must be those of the stream. ``iteration_of(headers)`` tells
-        how often a record has gone around. Operators in the body that hold records back until the watermark delay what
-        goes around beyond it: records should keep their timestamps and go around at once."""
+        """Run a loop. ``body(records)`` returns ``(again, done)``: ``again`` comes back among ``records``, by its key,
+        at most ``max_iterations`` times per record; its serdes must be the stream's. ``iteration_of(headers)`` gives
+        the round of a record. If operators in the body hold records back until the watermark, they delay the loop
+        further: records should keep their timestamps and go around at once."""
         done, exhausted = looped(self._flow, body, max_iterations=max_iterations, partitions=partitions, name=name)
         return Loop(done, self._stream(exhausted))

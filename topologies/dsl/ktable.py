@@ -1,7 +1,7 @@
-"""Tables in the DSL: the last value per key of a topic, the result of an aggregation, or made of other tables.
+"""Tables in the DSL: the last value per key of a topic, the result of an aggregation, or derived from other tables.
 
-``name`` names the operator and gives its result a store of that name, in which the rows can be read. Without it the result
-of ``filter``, ``map_values`` or a join keeps no rows of its own.
+``name`` names the operator and gives its result a readable store of that name. Without it the result of ``filter``,
+``map_values`` or a join keeps no rows of its own.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class KTable(Handle[K, V]):
-    """A handle on a table with keys of type ``K`` and rows of type ``V``. Its changes flow on as upserts: the new value, or
-    null when the key is gone."""
+    """A handle on a table with keys of type ``K`` and rows of type ``V``. Its changes are upserts: the new value, or
+    null when the key is deleted."""
 
     def __init__(self, rows: TableFlow) -> None:
         super().__init__(rows.flow)
@@ -43,8 +43,8 @@ class KTable(Handle[K, V]):
 
     @property
     def store(self) -> StoreSpec:
-        """Where the rows are kept; give it to ``KStream.process(…, stores=…)`` to read them in a processor. Raises
-        ``TopologyError`` for a table that keeps none."""
+        """The store of the rows. To read it in a processor, pass it to ``KStream.process(…, stores=…)``. Raises
+        ``TopologyError`` if the table keeps no rows."""
         return self._rows.store
 
     @property
@@ -59,28 +59,28 @@ class KTable(Handle[K, V]):
 
     @property
     def history_ms(self) -> int | None:
-        """For how long it knows what its rows were; ``None`` for a table that is not versioned. A filtered or mapped
-        versioned table is versioned; one with a store of its own, joined or aggregated is not (Kafka Streams)."""
+        """How long it keeps former rows; ``None`` if the table is not versioned. A filtered or mapped versioned table
+        is versioned; a table with its own store, a joined or an aggregated one is not (Kafka Streams)."""
         return self._rows.history_ms
 
     def materialize(self, name: str | None = None) -> KTable[K, V]:
-        """The same table with its rows in a store called ``name``, which can be read by that name. Rows of windowed keys
-        stay as long after their timestamp as the windows are retained (for ever where nothing says how long)."""
+        """Keep the rows in a store called ``name``, which can be read by that name. Rows of windowed keys stay after
+        their timestamp for the windows' retention (forever if nothing sets one)."""
         return KTable(self._rows.materialize(name))
 
     def request_olds(self) -> None:
-        """Have the table's changes carry the old value with the new one. For operators that need it."""
+        """Make the table's changes carry the old value with the new one, for operators that need it."""
         self._rows.request_olds()
 
     # -- row by row ------------------------------------------------------------------------------------------
 
     def filter(self, fn: Callable[[K, V], object] | Expression, *, name: str | None = None) -> KTable[K, V]:
-        """The rows for which ``fn(key, value)`` is true. A row for which it no longer is gets deleted; where it is not known
-        whether there was one, a tombstone is sent all the same."""
+        """Keep the rows for which ``fn(key, value)`` is true. If it is no longer true for a row, the row is deleted. If
+        it is unknown whether the row existed, a tombstone is sent anyway."""
         return KTable(table_ops.filtered(self._rows, "filter", fn, name, negate=False))
 
     def filter_not(self, fn: Callable[[K, V], object] | Expression, *, name: str | None = None) -> KTable[K, V]:
-        """The rows for which ``fn(key, value)`` is false, as ``filter``."""
+        """Keep the rows for which ``fn(key, value)`` is false, as ``filter``."""
         return KTable(table_ops.filtered(self._rows, "filter-not", fn, name, negate=True))
 
     @overload
@@ -104,7 +104,7 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """The rows with ``fn(value)`` for value, or ``fn(key, value)`` of a function that must be given two arguments;
+        """Map the value of each row to ``fn(value)``, or to ``fn(key, value)`` if the function requires two arguments.
         ``None``: no row. Deletions pass without a call."""
         with_key = not isinstance(fn, Expression) and takes_two(fn)
         return KTable(table_ops.mapped(self._rows, "map-values", fn, value, name, with_key=with_key))
@@ -116,7 +116,7 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """The rows with ``fn(key, value)`` for value; ``None``: no row. Deletions pass without a call."""
+        """Map the value of each row to ``fn(key, value)``; ``None``: no row. Deletions pass without a call."""
         return KTable(table_ops.mapped(self._rows, "map-values-with-key", fn, value, name, with_key=True))
 
     def transform_values(
@@ -127,8 +127,8 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """The rows that a ``Processor`` forwards, for values that need stores, times or headers. It is given each change,
-        deletions too (a null value), and forwards under the key that it was given; null deletes."""
+        """Replace rows by what a ``Processor`` forwards, for values that need stores, times or headers. It gets each
+        change, deletions too (a null value), and forwards under the same key; null deletes."""
         return KTable(table_ops.transformed(self._rows, factory, stores, value, name))
 
     # -- joins: ``value`` is the serde of results (default: this table's) ------------------------------------
@@ -141,9 +141,10 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """A row ``joiner(left, right)`` for each key that has one in both tables, kept up to date by changes of either
-        side. The tables must be partitioned alike; nothing is copied. Rows of windows whose ``retention`` nobody named are
-        kept for a day of stream time after they closed, so that two tables meet whose windows close in turn."""
+        """Join into a row ``joiner(left, right)`` for each key that has a row in both tables, updated on changes of
+        either side. The tables must be co-partitioned; nothing is copied. If no ``retention`` is set, windowed rows are
+        kept for a day of stream time after their windows close, so tables match even if one closes its windows
+        later."""
         return KTable(table_joins.joined(self._rows, "join", other, joiner, value, name))
 
     def left_join(
@@ -154,7 +155,7 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """As ``join``, and ``joiner(left, None)`` where the other table has no row."""
+        """As ``join``, and ``joiner(left, None)`` if the other table has no row."""
         return KTable(table_joins.joined(self._rows, "left-join", other, joiner, value, name, keeps_left=True))
 
     def right_join(
@@ -165,7 +166,7 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """As ``join``, and ``joiner(None, right)`` where only the other table has a row."""
+        """As ``join``, and ``joiner(None, right)`` if only the other table has a row."""
         return KTable(table_joins.joined(self._rows, "right-join", other, joiner, value, name, keeps_right=True))
 
     def outer_join(
@@ -176,7 +177,7 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """As ``left_join``, and ``joiner(None, right)`` where only the other table has a row."""
+        """As ``left_join``, and ``joiner(None, right)`` if only the other table has a row."""
         made = table_joins.joined(
             self._rows, "outer-join", other, joiner, value, name, keeps_left=True, keeps_right=True
         )
@@ -191,9 +192,9 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """A row ``joiner(left, right)`` for each row of this table whose foreign key ``fn(key, value)`` has a row in the
-        other; ``None``: it names none, which is counted. Keys are this table's. The tables may be partitioned in any
-        way: their tasks exchange subscriptions and answers through two topics."""
+        """Join into a row ``joiner(left, right)`` for each row of this table whose foreign key ``fn(key, value)`` has a
+        row in the other table. ``None`` means no foreign key, which is counted. Keys are this table's. The tables need
+        not be co-partitioned: their tasks exchange subscriptions and answers through two topics."""
         return KTable(
             table_joins.joined_foreign(self._rows, "join-foreign", other, fn, joiner, value, name, left=False)
         )
@@ -207,7 +208,7 @@ class KTable(Handle[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """As ``join_foreign``, and ``joiner(left, None)`` for rows that name no row, or one that is not there."""
+        """As ``join_foreign``, and ``joiner(left, None)`` for rows without a foreign key or without a row behind it."""
         return KTable(
             table_joins.joined_foreign(self._rows, "left-join-foreign", other, fn, joiner, value, name, left=True)
         )
@@ -223,9 +224,9 @@ class KTable(Handle[K, V]):
         partitions: int | None = None,
         name: str | None = None,
     ) -> KGroupedTable[KR, VR]:
-        """Group rows by ``fn(key, value)``, which gives the group and what of the row is aggregated. ``None``, or a null in
-        either place: the row belongs to no group. Changes go through a repartition topic. ``key`` and ``value`` are the
-        serdes of what ``fn`` gives (default: this table's)."""
+        """Group rows by ``fn(key, value)``, which returns the group and the value to aggregate. If it returns ``None``,
+        or a null for either, the row is in no group. Changes go through a repartition topic. ``key`` and ``value`` are
+        the serdes of what ``fn`` returns (default: this table's)."""
         return KGroupedTable(regrouped(self._rows, fn, key=key, value=value, partitions=partitions, name=name))
 
     # -- changes ---------------------------------------------------------------------------------------------
@@ -239,10 +240,10 @@ class KTable(Handle[K, V]):
         when_full: WhenFull | None = None,
         name: str | None = None,
     ) -> KTable[K, V]:
-        """The table, of whose changes only the last ones go on: ``until_time_limit("10s")``, or for windowed tables
-        ``until_window_closes()``, which lets each window's result go once, when it is final. The buffer may be bounded by
-        keys and bytes; ``when_full`` is ``emit_early`` (default for a time limit) or ``shut_down`` (the only one for
-        window close, whose results would not be final otherwise). Buffer and operator are called ``name``. See
+        """Pass on only the last changes: with ``until_time_limit("10s")``, or for windowed tables with
+        ``until_window_closes()``, which emits each window's result once, when it is final. The buffer may be bounded by
+        keys and bytes. ``when_full`` is ``emit_early`` (default for a time limit) or ``shut_down`` (the only choice for
+        window close, whose results would otherwise not be final). Buffer and operator are called ``name``. See
         ``penstock.topologies.operators.tables.suppress``."""
         made = suppressed(
             self._rows, until, max_records=max_records, max_bytes=max_bytes, when_full=when_full, name=name
@@ -268,7 +269,7 @@ class KTable(Handle[K, V]):
         key: SerdeLike[KR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, V] | KStream[K, V]:
-        """The table's changes as a stream, under ``key_fn(key, value)`` if given, whose serde is ``key``."""
+        """Return the table's changes as a stream, keyed by ``key_fn(key, value)`` if given, with the serde ``key``."""
         stream: KStream[KR, V] = self._flow.wiring.handles.stream(table_ops.changes(self._rows, key_fn, key, name))
         return stream
 
@@ -283,16 +284,17 @@ class KTable(Handle[K, V]):
         """Write the table's changes to a topic: ``to_stream().to(topic)``."""
         self.to_stream().to(topic, key=key, value=value, name=name)
 
-    if not TYPE_CHECKING:  # type checkers see that only windowed tables have it
+    if not TYPE_CHECKING:  # type checkers see it on windowed tables only
 
         @property
         def late(self) -> KStream[Any, Any]:
-            """Of windowed tables: see ``WindowedTable``. Raises ``TopologyError`` for others."""
-            raise TopologyError(f"table {self.name!r} is not made over windows, so that nothing of it is late")
+            """For windowed tables: see ``WindowedTable``. Raises ``TopologyError`` for other tables."""
+            raise TopologyError(f"table {self.name!r} has no windows, so nothing of it is late")
 
 
 class WindowedTable(KTable[Windowed[K], V], Generic[K, V, VIn]):
-    """The table of an aggregation over windows, whose keys are ``Windowed``. ``VIn``: the type of the records' values."""
+    """The table of an aggregation over windows, whose keys are ``Windowed``. ``VIn``: the type of the records'
+    values."""
 
     def __init__(self, made: Aggregated, windows: Windows) -> None:
         super().__init__(made.table)
@@ -301,8 +303,8 @@ class WindowedTable(KTable[Windowed[K], V], Generic[K, V, VIn]):
 
     @property
     def late(self) -> KStream[K, VIn]:
-        """The records that came after all their windows had closed, as they were. Ask for them with ``late=True``, else
-        ``TopologyError``."""
+        """The records that arrived after all their windows had closed, unchanged. Request them with ``late=True``.
+        Raises ``TopologyError`` if they were not requested."""
         if self._late is None:
-            raise TopologyError(f"operator {self.name!r} only counts its late records; ask for them with late=True")
+            raise TopologyError(f"operator {self.name!r} only counts its late records; request them with late=True")
         return self._late.wiring.handles.stream(self._late)

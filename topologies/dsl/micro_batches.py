@@ -1,4 +1,4 @@
-"""Micro-batches in the DSL: what ``KStream.micro_batches`` gives."""
+"""Micro-batches in the DSL: the result of ``KStream.micro_batches``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class MicroBatches(Generic[K, V]):
     """A stream in batches: see ``KStream.micro_batches`` and
     ``penstock.topologies.operators.micro_batches.micro_batches``. Methods that work on batches return batches of their
-    results, at the interval's pace; those that work record by record (``map``…) keep the batches as they are.
-    ``stream`` is the stream that is cut."""
+    results, in the same intervals. Methods that work record by record (``map``…) keep the batches. ``stream`` is the
+    stream that is cut."""
 
     def __init__(self, stream: KStream[K, V], intervals: Intervals) -> None:
         self.stream = stream
@@ -69,7 +69,7 @@ class MicroBatches(Generic[K, V]):
         return MicroBatches(self.stream.filter(fn, name=name), self.intervals)
 
     def to_stream(self) -> KStream[K, V]:
-        """The records as a stream."""
+        """Return the records as a stream."""
         return self.stream
 
     def to(self, topic: str, **how: Any) -> None:
@@ -79,7 +79,8 @@ class MicroBatches(Generic[K, V]):
     # -- windows ---------------------------------------------------------------------------------------------------
 
     def window(self, length: int | str, slide: int | str | None = None) -> MicroBatches[K, V]:
-        """Batches of the last ``length``, every ``slide`` (``None``: every interval); both multiples of the interval."""
+        """Return batches of the last ``length``, every ``slide`` (``None``: every interval); both multiples of the
+        interval."""
         return MicroBatches(self.stream, micro_batches.windowed(self._batches, length, slide))
 
     # -- whole batches ---------------------------------------------------------------------------------------------
@@ -92,8 +93,8 @@ class MicroBatches(Generic[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> MicroBatches[KR, VR]:
-        """The pairs ``fn(pairs)`` of all pairs of key and value of a batch, in order of arrival in one task, to which
-        they go through a repartition topic."""
+        """Replace the pairs of a batch by ``fn(pairs)``. One task gets all pairs of key and value, in order of arrival,
+        through a repartition topic."""
         return self._made(micro_batches.transformed(self._batches, fn, key, value, name))
 
     def foreach(self, fn: Callable[[list[tuple[K, V]]], object], *, name: str | None = None) -> None:
@@ -101,7 +102,7 @@ class MicroBatches(Generic[K, V]):
         micro_batches.called(self._batches, fn, name)
 
     def print(self, n: int = 10, *, write: Callable[[str], object] | None = None, name: str | None = None) -> None:
-        """Print the time of every batch and its first ``n`` pairs (``write``: instead of to the standard output)."""
+        """Print the time of every batch and its first ``n`` pairs (``write``: instead of standard output)."""
         micro_batches.printed(self._batches, n, write or print, name)
 
     @overload
@@ -129,18 +130,19 @@ class MicroBatches(Generic[K, V]):
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> MicroBatches[K, VR] | MicroBatches[K, list[Any]]:
-        """``joiner(left, right)`` (by default both in a list) of all pairs with equal keys in batches of the same time.
-        With ``how`` left, right or outer, what has no partner is joined with ``None``."""
+        """Emit ``joiner(left, right)`` (default: a list of both) for all pairs with equal keys in batches of the same
+        time. With ``how`` left, right or outer, records without a partner are joined with ``None``."""
         return self._made(micro_batches.joined(self._batches, other, joiner, how=how, value=value, name=name))
 
     # -- aggregates ------------------------------------------------------------------------------------------------
 
     def count(self, *, name: str | None = None) -> MicroBatches[int, int]:
-        """The number of records of each batch that has any, under the batch's start in milliseconds."""
+        """Count the records of each non-empty batch, keyed by the batch's start in milliseconds."""
         return self._made(micro_batches.aggregated(self._batches, counting(), name, "batch-count"))
 
     def reduce(self, fn: Callable[[V, V], V], *, name: str | None = None) -> MicroBatches[int, V]:
-        """``fn(a, b)`` over the values of each batch, under its start; ``fn`` must be associative and commutative."""
+        """Fold the values of each batch with ``fn(a, b)``, keyed by its start; ``fn`` must be associative and
+        commutative."""
         reducing = micro_batches.reducing(self._batches, fn, None, name)
         return self._made(micro_batches.aggregated(self._batches, reducing, name, "batch-reduce"))
 
@@ -153,19 +155,20 @@ class MicroBatches(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> MicroBatches[int, V]:
-        """``window(window, slide).reduce(fn)``. With ``inv(total, x)``, which takes out what ``fn`` put in, each window is
-        made of the one before."""
+        """``window(window, slide).reduce(fn)``. With ``inv(total, x)``, which takes out what ``fn`` put in, each window
+        is computed from the one before."""
         windowed = self.window(window, slide)
         reducing = micro_batches.reducing(self._batches, fn, inv, name)
         return self._made(micro_batches.aggregated(windowed._batches, reducing, name, "batch-reduce"))
 
     def aggregate(self, aggregator: Aggregator[A, V], *, name: str | None = None) -> MicroBatches[int, A]:
-        """A ready aggregate of each batch, whatever the keys, under the batch's start: partials of every task, merged by
-        one. Without a watermark strategy a task that is behind the others makes a result come again, more complete."""
+        """Aggregate each batch, whatever the keys, keyed by the batch's start: every task computes a partial, and one
+        task merges them. Without a watermark strategy, if one task lags behind the others, a result is emitted again,
+        more complete."""
         return self._made(micro_batches.aggregated(self._batches, aggregator, name, "batch-aggregate"))
 
     def reduce_by_key(self, fn: Callable[[V, V], V], *, name: str | None = None) -> MicroBatches[K, V]:
-        """``fn(a, b)`` over the values of each key of a batch; ``fn`` must be associative."""
+        """Fold the values of each key of a batch with ``fn(a, b)``; ``fn`` must be associative."""
         reducing = micro_batches.reducing(self._batches, fn, None, name)
         return self._made(micro_batches.aggregated_by_key(self._batches, reducing, name, "batch-reduce-by-key"))
 
@@ -179,22 +182,22 @@ class MicroBatches(Generic[K, V]):
         name: str | None = None,
     ) -> MicroBatches[K, V]:
         """``window(window, slide).reduce_by_key(fn)``. With ``inv(total, x)``, which takes out what ``fn`` put in, each
-        window is made of the one before by what came and what left."""
+        window is computed from the one before and the values that entered and left."""
         reducing = micro_batches.reducing(self._batches, fn, inv, name)
         windowed = self.window(window, slide)
         return self._made(micro_batches.aggregated_by_key(windowed._batches, reducing, name, "batch-reduce-by-key"))
 
     def count_by_key(self, *, name: str | None = None) -> MicroBatches[K, int]:
-        """The number of records of each key of a batch."""
+        """Count the records of each key of a batch."""
         return self._made(micro_batches.aggregated_by_key(self._batches, counting(), name, "batch-count-by-key"))
 
     def count_by_value(self, *, name: str | None = None) -> MicroBatches[V, int]:
-        """How often each value is in a batch, under the value."""
+        """Count how often each value occurs in a batch, keyed by the value."""
         return self._made(micro_batches.counted_by_value(self._batches, name))
 
     def aggregate_by_key(self, aggregator: Aggregator[A, V], *, name: str | None = None) -> MicroBatches[K, A]:
-        """A ready aggregate of each key of a batch. One that can be subtracted exactly, or a reduce with an inverse, goes
-        from window to window by what came and what left."""
+        """Aggregate each key of a batch. If the aggregate can be subtracted exactly, or is a reduce with an inverse, a
+        window is computed from the one before and the values that entered and left."""
         made = micro_batches.aggregated_by_key(self._batches, aggregator, name, "batch-aggregate-by-key")
         return self._made(made)
 
@@ -207,8 +210,9 @@ class MicroBatches(Generic[K, V]):
         state: SerdeLike[A] | None = None,
         name: str | None = None,
     ) -> MicroBatches[K, A]:
-        """Per batch and key that has a state or new values: the state ``fn(values, state)``, ``None`` standing for no
-        state, before as after. It is called also for keys without new values. ``initial_state``: states of keys before
-        the first batch; the stream then goes through a repartition topic. ``timeout``: keys without values for so long
-        are dropped. ``state``: the serde of states (``None``: the stream's of values)."""
+        """Update per batch each key that has a state or new values: the new state is ``fn(values, state)``. ``None``
+        stands for no state, as argument and as result. It is called for keys without new values too. ``initial_state``:
+        states of keys before the first batch; the stream then goes through a repartition topic. ``timeout``: drop a
+        key's state if it got no values for that time. ``state``: the serde of states (``None``: the serde of the
+        stream's values)."""
         return self._made(micro_batches.with_states(self._batches, fn, initial_state, timeout, state=state, name=name))

@@ -1,4 +1,4 @@
-"""Panes: what windows with triggers emit."""
+"""Panes: the results of windows with triggers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.topologies.dsl.wiring import Flow
 
 
 class TriggeredStream(KStream[Windowed[K], V], Generic[K, V, VIn]):
-    """The panes: a stream whose keys are ``Windowed`` (sessions: ``[first, last + gap)``). ``VIn``: the type of the records'
-    values."""
+    """The panes: a stream whose keys are ``Windowed`` (sessions: ``[first, last + gap)``). ``VIn``: the type of the
+    records' values."""
 
     def __init__(self, flow: Flow, records: Flow) -> None:
         super().__init__(flow)
@@ -22,7 +22,7 @@ class TriggeredStream(KStream[Windowed[K], V], Generic[K, V, VIn]):
 
     @property
     def late(self) -> KStream[K, VIn]:
-        """The records that came after all their windows had closed, as they were."""
+        """The records that arrived after all their windows had closed, unchanged."""
         if self._late is None:
             self._late = KStream(late_records(self._records, self.name))
         return self._late

@@ -7,7 +7,7 @@
     panes.to("clicks-per-5m")
     panes.late.to("clicks-too-late")
 
-The records of a result are panes: ``pane_of(headers)`` says which. See
+Every emitted record is a pane, described by ``pane_of(headers)``. See
 ``penstock.topologies.operators.windows.triggered_windows`` for the semantics.
 """
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 class KTriggeredStream(Generic[K, V]):
     """A grouped stream in windows with a trigger. Every method adds one operator, with the stores ``name``,
-    ``name-event-timers`` and ``name-wall-timers``, and returns its panes. Records with a null key or value are dropped and
-    counted."""
+    ``name-event-timers`` and ``name-wall-timers``, and returns its panes. Records with a null key or value are dropped
+    and counted."""
 
     def __init__(self, flow: Flow, how: Triggering) -> None:
         self._flow = flow
         self._how = how
 
     def count(self, *, name: str | None = None) -> TriggeredStream[K, int, V]:
-        """The number of records. Values are longs."""
+        """Count the records. Values are longs."""
         return self._panes(triggering.counted(self._flow, self._how, name))
 
     def reduce(self, fn: Callable[[V, V], V | None], *, name: str | None = None) -> TriggeredStream[K, V, V]:
-        """``fn(aggregate, value)`` over the values; the first is the first aggregate. Of windows that merge: ``fn`` of
-        their aggregates. Empty panes are not emitted."""
+        """Fold the values with ``fn(aggregate, value)``; the first value is the first aggregate. ``fn`` also merges the
+        aggregates of windows that merge. Empty panes are not emitted."""
         return self._panes(triggering.reduced(self._flow, self._how, fn, name))
 
     def aggregate(
@@ -55,8 +55,8 @@ class KTriggeredStream(Generic[K, V]):
         merger: Callable[[K, A, A], A] | None = None,
         name: str | None = None,
     ) -> TriggeredStream[K, A, V]:
-        """``adder(key, value, aggregate)`` over the records, from ``init()``; ``value``: the serde of aggregates;
-        ``merger(key, a, b)``: of windows that merge. Or a ready aggregate or an expression over aggregates alone:
+        """Fold the records with ``adder(key, value, aggregate)``, from ``init()``; ``value``: the serde of aggregates;
+        ``merger(key, a, b)`` merges windows. Or give a ready aggregate, or an expression over aggregates only:
         ``aggregate(mean("price"))``, ``aggregate(col("price").sum())``."""
         flow = triggering.aggregated(self._flow, self._how, init, adder, value=value, merger=merger, name=name)
         return self._panes(flow)
@@ -68,15 +68,15 @@ class KTriggeredStream(Generic[K, V]):
         name: str | Aggregator[Any, V] | Expression | None = None,
         **parts: Aggregator[Any, V] | Expression,
     ) -> TriggeredStream[K, A, V]:
-        """Several ready aggregates at once, or expressions over aggregates; values are dicts:
+        """Compute several ready aggregates at once, or expressions over aggregates. Values are dicts:
         ``agg(total=sum_("price"), n=count())``."""
         return self._panes(triggering.aggregated_parts(self._flow, self._how, value, name, parts))
 
     def to_list(
         self, *, value: SerdeLike[list[V]] | None = None, name: str | None = None
     ) -> TriggeredStream[K, list[V], V]:
-        """The values, in order of arrival (of windows that merge: the earlier window's first). ``value``: the serde of
-        the lists, JSON unless given."""
+        """Collect the values in order of arrival (if windows merge: the earlier window's first). ``value``: the serde
+        of the lists (default: JSON)."""
         return self._panes(triggering.listed(self._flow, self._how, value, name))
 
     def _panes(self, flow: Flow) -> TriggeredStream[K, Any, V]:

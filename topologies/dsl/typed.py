@@ -1,8 +1,8 @@
 """Row functions of the DSL, given as functions or as expressions.
 
-An expression is typed against what the flow's serdes declare, when the operator is added, and names the serde of its
-result: int64, float64, string and bytes those of their types (a timestamp that of its milliseconds), a struct or list JSON,
-which refuses inf and nan where it may have such numbers.
+When the operator is added, an expression is typed against the types that the flow's serdes declare. Its type sets the
+serde of its result: int64, float64, string and bytes have their own (a timestamp that of its milliseconds); a struct or
+list is JSON, which refuses inf and nan if it may hold such numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORD = ("key", "value", "timestamp", "headers")
 
 
 def schema_of_serde(serde: Serde[Any]) -> DataType:
-    """What a serde declares of its values; unknown where it declares nothing."""
+    """Return the type that a serde declares for its values; unknown if it declares none."""
     if isinstance(serde, WindowedSerde):
         inner = schema_of_serde(serde.inner)
         return struct_of({"key": inner, "start_ms": TIMESTAMP, "end_ms": TIMESTAMP}, Windowed)
@@ -44,7 +44,7 @@ def _declares(serde: Serde[Any]) -> bool:
 
 
 def scope_of_flow(flow: Flow) -> ExpressionScope:
-    """What an expression on the flow's records is typed against."""
+    """Return the scope for typing an expression on the flow's records."""
     return ExpressionScope(schema_of_serde(flow.value), schema_of_serde(flow.key))
 
 
@@ -57,9 +57,9 @@ def row_function(
     condition: bool = False,
     record: bool = False,
 ) -> Callable[..., Any]:
-    """``fn`` as a function of these arguments: a callable as it is, an expression typed against the flow (a condition, if
-    it must be one). ``record``: the operator can give the record's time and headers too, to a function that has all of
-    ``RECORD`` for arguments. Raises ``TopologyError``."""
+    """Return ``fn`` as a function of these arguments. A callable stays as it is; an expression is typed against the
+    flow (as a condition, if it must be one). ``record``: the operator can pass the record's time and headers too, to a
+    function that takes all arguments of ``RECORD``. Raises ``TopologyError``."""
     if not isinstance(fn, Expression):
         return check_function(fn, name)
     if record and any(isinstance(n, Header) or (isinstance(n, Input) and n.which == "timestamp") for n in walk(fn)):
@@ -76,8 +76,8 @@ def join_function(
     condition: bool = False,
     into: Any = None,
 ) -> Callable[..., Any]:
-    """``fn(left, right)``: a callable as it is, an expression typed against both sides. ``nulls``: which of them may be
-    null. ``into``: a Struct or dataclass of which a ``struct(…)`` makes an instance. Raises ``TopologyError``."""
+    """Return ``fn(left, right)``: a callable as it is, an expression typed against both sides. ``nulls``: which sides
+    may be null. ``into``: the Struct or dataclass that a ``struct(…)`` creates. Raises ``TopologyError``."""
     if not isinstance(fn, Expression):
         return check_function(fn, name)
     if isinstance(fn, StructOf) and _is_class(into):
@@ -88,8 +88,8 @@ def join_function(
 
 
 def result_serde(fn: Any, name: str, given: Any) -> Any:
-    """What to name as the serde of a function's result: what was given, else that of an expression's type, else ``None``
-    (it stays). Raises ``TopologyError`` if an expression's result cannot be what was given."""
+    """Return what to use as the serde of a function's result: what was given, else what follows from an expression's
+    type, else ``None`` (unchanged). Raises ``TopologyError`` if an expression's result does not fit what was given."""
     if not isinstance(fn, ExpressionFunction):
         return given
     if given is None:
@@ -99,14 +99,14 @@ def result_serde(fn: Any, name: str, given: Any) -> Any:
     # a null result is the log's null, which every serde can write
     if not assignable(fn.result.not_null(), wanted.or_null()) and wanted.python is None:
         raise TopologyError(
-            f"operator {name!r}, expression {fn.expression.text()}: it is {fn.result}, and its serde is to be of {wanted}; "
+            f"operator {name!r}, expression {fn.expression.text()}: its type is {fn.result}, but its serde needs {wanted}; "
             "cast it, or name another serde"
         )
     return taking_dicts(serde) if fn.result.kind == "struct" and fn.result.python is None else given
 
 
 def serde_of_type(tp: DataType) -> Serde[Any] | None:
-    """The serde of an expression's result; ``None`` for a type that is unknown."""
+    """Return the serde of an expression's result; ``None`` if the type is unknown."""
     if tp.kind in ("unknown", "null"):
         return None
     plain = _PLAIN.get(tp.kind)
@@ -142,7 +142,7 @@ _ANNOTATIONS: dict[str, Any] = {
 
 
 def _is_json(tp: DataType) -> bool:
-    """Whether JSON alone brings values back as they were."""
+    """Whether plain JSON restores values unchanged."""
     if tp.kind in ("decimal", "bytes") or tp.python is not None:
         return False
     return all(map(_is_json, _parts(tp)))
@@ -157,7 +157,7 @@ def _parts(tp: DataType) -> list[DataType]:
 
 
 def _annotation(tp: DataType) -> Any:
-    """The type as msgspec reads it."""
+    """Return the type as a msgspec annotation."""
     made: Any
     if tp.kind == "list":
         assert tp.element is not None
@@ -171,8 +171,8 @@ def _annotation(tp: DataType) -> Any:
 
 
 def selection(fields: tuple[tuple[str, Expression], ...], into: Any) -> StructOf:
-    """The struct of these columns of a record, null where its value is: a dict, or an instance of the Struct or dataclass
-    that ``into`` names."""
+    """Return the struct of these columns of a record, null if its value is null: a dict, or an instance of the Struct
+    or dataclass that ``into`` names."""
     return StructOf(fields, into if _is_class(into) else None, Input("value"))
 
 
@@ -181,8 +181,8 @@ def _is_class(into: Any) -> bool:
 
 
 def options_and_parts(options: dict[str, Any], parts: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Options of a method whose keywords name aggregates too: one that is given an aggregate or an expression is a part of
-    that name, and the option ``None``. The options in order, and all parts."""
+    """Split keywords into options and aggregates. If an option got an aggregate or an expression, that is a part of the
+    option's name, and the option is ``None``. Returns the options in order, and all parts."""
     named = {n: o for n, o in options.items() if isinstance(o, (Aggregator, Expression))}
     return [None if n in named else o for n, o in options.items()], {**named, **parts}
 
@@ -190,8 +190,8 @@ def options_and_parts(options: dict[str, Any], parts: Mapping[str, Any]) -> tupl
 def aggregate_of(
     parts: Mapping[str, Aggregator | Expression], name: str, flow: Flow, value: Any
 ) -> tuple[Aggregator, Any]:
-    """One aggregate of several by name, ready ones and expressions, and what to name as the serde of its results. Raises
-    ``TopologyError``."""
+    """Combine several aggregates by name, ready ones and expressions, into one. Also returns what to use as the serde
+    of its results. Raises ``TopologyError``."""
     expressions = {n: p for n, p in parts.items() if isinstance(p, Expression)}
     others: dict[str, Any] = {n: p for n, p in parts.items() if not isinstance(p, Expression)}
     if others and _is_class(value):

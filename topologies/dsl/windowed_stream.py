@@ -1,4 +1,4 @@
-"""Grouped streams in windows: what ``KGroupedStream.windowed_by`` gives. Their tables have ``Windowed`` keys."""
+"""Grouped streams in windows: the result of ``KGroupedStream.windowed_by``. Their tables have ``Windowed`` keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.topologies.triggers import Trigger
 
 
 class WindowedKStream(Generic[K, V]):
-    """What windowed streams of every kind of windows have. Options as of ``KGroupedStream``."""
+    """The methods of windowed streams with any kind of windows. For the options see ``KGroupedStream``."""
 
     def __init__(self, groups: RecordGroups) -> None:
         self._groups = groups
@@ -34,7 +34,7 @@ class WindowedKStream(Generic[K, V]):
         late: bool = False,
         combine: bool | None = None,
     ) -> WindowedTable[K, int, V]:
-        """The number of records per key and window. Values are longs."""
+        """Count the records per key and window. Values are longs."""
         return self._table(grouped.counted(self._groups, name, EmissionOptions(emission, late, combine)))
 
     def reduce(
@@ -48,8 +48,8 @@ class WindowedKStream(Generic[K, V]):
         late: bool = False,
         combine: bool | None = None,
     ) -> WindowedTable[K, V, V]:
-        """``fn(aggregate, value)`` over the values; a window's first value is its first aggregate. ``inverse`` promises
-        that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
+        """Fold the values with ``fn(aggregate, value)``; a window's first value is its first aggregate. ``inverse``
+        promises that ``fn`` is its own ``merge`` (DStreams' reduceByWindow)."""
         return self._table(
             grouped.reduced(self._groups, fn, inverse, merge, name, EmissionOptions(emission, late, combine))
         )
@@ -99,9 +99,9 @@ class WindowedKStream(Generic[K, V]):
         combine: bool | None = None,
         approximate: bool = False,
     ) -> WindowedTable[K, A, V]:
-        """``adder(key, value, aggregate)`` over the records of each window, from ``init()``; ``value`` is the aggregate's
-        serde. ``merger(key, a, b)``: of two windows that merge, as sessions do when they meet. Or a ready aggregate, or an
-        expression over aggregates alone: see ``KGroupedStream.aggregate``."""
+        """Fold the records of each window with ``adder(key, value, aggregate)``, from ``init()``; ``value`` is the
+        aggregate's serde. ``merger(key, a, b)`` merges two windows, as when sessions meet. Or give a ready aggregate,
+        or an expression over aggregates only: see ``KGroupedStream.aggregate``."""
         made = grouped.aggregated(
             self._groups,
             init,
@@ -127,7 +127,7 @@ class WindowedKStream(Generic[K, V]):
         approximate: bool = False,
         **parts: Aggregator[Any, V] | Expression,
     ) -> WindowedTable[K, A, V]:
-        """Several ready aggregates at once, or expressions over aggregates: see ``KGroupedStream.agg``."""
+        """Compute several ready aggregates at once, or expressions over aggregates: see ``KGroupedStream.agg``."""
         how = EmissionOptions(emission, late, combine)
         return self._table(grouped.aggregated_parts(self._groups, value, name, how, parts, approximate=approximate))
 
@@ -142,13 +142,13 @@ class WindowedKStream(Generic[K, V]):
         late_by: Literal["merged", "record"] = "merged",
         tombstones: bool = True,
     ) -> KTriggeredStream[K, V]:
-        """Emit the windows' panes when a trigger says so, in event time by the watermark. ``accumulation``: what a later
-        pane of a window holds (``None``: accumulating, of a purging trigger discarding). ``allowed_lateness``: how long
-        after its end a window still takes records (``None``: the windows' grace; ``"unlimited"``).
-        ``timestamp_combiner``: the time of a pane (``None``: the end of the window; of windows without one the latest).
-        ``closing``: whether a window that closes emits what no pane has shown. ``late_by``: what decides that a record of
-        merging windows is late, the merged window or the record's own. ``tombstones``: accumulating panes of merged
-        windows delete those of their members."""
+        """Emit the windows' panes when a trigger fires, in event time by the watermark. ``accumulation``: what a later
+        pane of a window holds (``None``: accumulating; for a purging trigger discarding). ``allowed_lateness``: how
+        long after its end a window still takes records (``None``: the windows' grace; ``"unlimited"``).
+        ``timestamp_combiner``: the time of a pane (``None``: the end of the window; the latest time if it has no end).
+        ``closing``: whether a window emits, when it closes, what no pane has shown. ``late_by``: whether the merged
+        window or the record's own window decides that a record of merging windows is late. ``tombstones``: accumulating
+        panes of merged windows delete the panes of their members."""
         flow = self._groups.grouping.sent
         how = triggering(
             self._groups.windows,
@@ -167,28 +167,28 @@ class WindowedKStream(Generic[K, V]):
         assert self._groups.windows is not None
         return WindowedTable(made, self._groups.windows)
 
-    if not TYPE_CHECKING:  # type checkers see that there are no such methods
+    if not TYPE_CHECKING:  # type checkers see that these methods do not exist
 
         def windowed_by(self, *_: object, **__: object) -> NoReturn:
-            """Refuse a second time."""
+            """Refuse a second call."""
             raise TopologyError(
                 f"windowed_by on {self._groups.grouping.flow.out!r}: the stream is windowed already, or has a ttl; call "
-                "windowed_by once, alone"
+                "windowed_by once, without a ttl"
             )
 
         def with_ttl(self, *_: object, **__: object) -> NoReturn:
             """Refuse a ttl."""
             raise TopologyError(
-                f"with_ttl on {self._groups.grouping.flow.out!r}: windows end by themselves; leave ttl out"
+                f"with_ttl on {self._groups.grouping.flow.out!r}: windows expire by themselves; leave the ttl out"
             )
 
         def cogroup(self, adder: object) -> NoReturn:
-            """Refuse the wrong order."""
+            """Refuse: call cogroup before windowed_by."""
             cogrouping.begun(self._groups, adder)
 
 
 class TimeWindowedKStream(WindowedKStream[K, V]):
-    """A grouped stream in windows of time (tumbling, hopping, sliding, of the calendar), of counts, or of a user's own."""
+    """A grouped stream in windows of time (tumbling, hopping, sliding, calendar) or of counts, or in custom windows."""
 
     def split(self, ways: int) -> TimeWindowedKStream[K, V]:
         """Aggregate each key's records under ``ways`` sub-keys: see ``KGroupedStream.split``."""
@@ -209,7 +209,7 @@ class TimeWindowedKStream(WindowedKStream[K, V]):
         combine: bool | None = None,
         approximate: bool = False,
     ) -> WindowedTable[K, A, V]:
-        """As ``KGroupedStream.aggregate``, per key and window. ``merger(key, a, b)``: of two custom windows that merge."""
+        """As ``KGroupedStream.aggregate``, per key and window. ``merger(key, a, b)`` merges two custom windows."""
         made = grouped.aggregated(
             self._groups,
             init,
@@ -226,9 +226,9 @@ class TimeWindowedKStream(WindowedKStream[K, V]):
 
 
 class SessionWindowedKStream(WindowedKStream[K, V]):
-    """A grouped stream in sessions, which merge when a record falls between them."""
+    """A grouped stream in sessions, which merge when a record connects them."""
 
-    if not TYPE_CHECKING:  # type checkers see that sessions cannot be split
+    if not TYPE_CHECKING:  # type checkers see that ``split`` does not exist for sessions
 
         def split(self, ways):
             """Refused by the aggregation, with the reason."""

@@ -1,10 +1,10 @@
-"""What the handles of the DSL share: the graph under construction, the defaults, the classes of the handles, and the rules
+"""Shared by the DSL's handles: the graph under construction, the defaults, the classes of the handles, and the rules
 for names.
 
-Names are stable. An operator without a name of its own is called ``<root>-<kind>``, the root being the name
-of the source that its records come from (of the first one, after a join or a merge), with ``-2``, ``-3``… for
-repeats of the kind on that root. So an operator added elsewhere renames nothing. A store is called as its
-operator; a repartition topic as the operator whose records it carries, with ``-repartition`` behind it.
+Names are stable. If an operator has no name of its own, it is called ``<root>-<kind>``, where the root is the name of
+the source of its records (of the first one, after a join or a merge); repeats of the kind on that root get ``-2``,
+``-3``… So an operator added elsewhere renames nothing. A store has its operator's name. A repartition topic has the
+name of the operator whose records it carries, plus ``-repartition``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from penstock.topologies.dsl.panes import TriggeredStream
 
 Function = Callable[[Any, Any], Any]
-"""Of key and value, or of the values of two sides."""
+"""A function of key and value, or of the values of two sides."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Handles:
-    """The classes of the handles. A table makes streams and a stream makes tables: the builder, which knows both, names
-    them here, so that the modules of the handles import one way: streams, grouped streams, tables."""
+    """The classes of the handles. A table makes streams and a stream makes tables. The builder, which knows both,
+    registers them here, so the modules of the handles import one way: streams, grouped streams, tables."""
 
     stream: type[KStream]
     table: type[KTable]
@@ -45,12 +45,12 @@ class Handles:
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """The records that leave one out port, as the DSL knows them.
+    """The records of one out port, as the DSL tracks them.
 
-    ``port`` is ``None`` for the only one. ``rekeyed``: keys may have changed since the records were last
-    partitioned by key, so that equal keys may lie in different partitions. ``watermarked``: some source of
-    theirs has a watermark strategy, which then decides when what is open closes, instead of stream time. ``route``: how
-    they were sent to their partitions.
+    ``port`` is ``None`` if there is only one. ``rekeyed``: keys may have changed since the records were last
+    partitioned by key, so equal keys may lie in different partitions. ``watermarked``: one of their sources has a
+    watermark strategy, which then closes windows instead of stream time. ``route``: how they were sent to their
+    partitions.
     """
 
     wiring: Wiring
@@ -71,8 +71,8 @@ class Flow:
     def behind(
         self, name: str, *, port: str | None = None, key: Any = None, value: Any = None, rekeyed: bool = False
     ) -> Flow:
-        """The flow out of operator ``name``, which takes this one's records. ``key``, ``value``: serdes, where they are
-        no longer this one's. Raises ``TopologyError`` for what names no serde."""
+        """Return the flow of operator ``name``, which reads this flow. ``key``, ``value``: serdes, if they differ from
+        this flow's. Raises ``TopologyError`` if either does not name a serde."""
         return dataclasses.replace(
             self,
             operator=name,
@@ -83,11 +83,11 @@ class Flow:
         )
 
     def behind_source(self, name: str) -> Flow:
-        """The flow out of source ``name``, which reads what this one's records were written to."""
+        """Return the flow of source ``name``, which reads the topic that this flow was written to."""
         return dataclasses.replace(self, operator=name, port=None, root=name, rekeyed=False)
 
     def with_serdes(self, key: Any, value: Any) -> Flow:
-        """The same records under the serdes that are given."""
+        """Return the same records with the given serdes."""
         return self.behind(self.operator, port=self.port, key=key, value=value)
 
 
@@ -103,7 +103,7 @@ class Wiring:
         self.value = as_serde(value, f"the default value serde of topology {name!r}")
         self.emission = as_emission(emission, f"topology {name!r}")
         self.combines = combines
-        """Whether aggregations combine before repartition topics where nothing else is said."""
+        """Whether aggregations combine before repartition topics by default."""
         self.topics: dict[str, str] = {}
         self._sources: dict[str, SourceSpec] = {}
         """Topics that are read: topic → operator."""
@@ -121,9 +121,9 @@ class Wiring:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Operators added meanwhile are named after a part of the graph instead of their source. Parts may nest."""
+        """While inside, name operators after a part of the graph instead of their source. Parts may nest."""
         if name in self._all_parts:
-            raise TopologyError(f"two parts of the topology are named {name!r}; give each apply(…) a name of its own")
+            raise TopologyError(f"two parts of the topology are named {name!r}; give each apply(…) its own name")
         full = f"{self._parts[-1]}-{name}" if self._parts else name
         self._all_parts.add(name)
         self._parts.append(full)
@@ -155,11 +155,11 @@ class Wiring:
         return name
 
     def check_own(self, flow: Flow, name: str) -> None:
-        """Raises ``TopologyError`` for a handle of another builder."""
+        """Raise ``TopologyError`` for a handle of another builder."""
         if flow.wiring is not self:
             raise TopologyError(
-                f"operator {name!r} is given {flow.out!r} of topology {flow.wiring.graph.name!r}, but "
-                f"belongs to topology {self.graph.name!r}; make both with the same StreamsBuilder"
+                f"operator {name!r} got {flow.out!r} of topology {flow.wiring.graph.name!r}, but "
+                f"belongs to topology {self.graph.name!r}; create both with the same StreamsBuilder"
             )
 
     def add_source(self, name: str, spec: SourceSpec) -> None:
@@ -167,15 +167,15 @@ class Wiring:
         if spec.topic in self.topics:
             raise TopologyError(
                 f"topic {spec.topic!r} is already read by {self.topics[spec.topic]!r}; read it once and use "
-                "what stream() or table() returned as often as needed"
+                "the result of stream() or table() as often as needed"
             )
         self.graph.add_operator(name, spec)
         self.topics[spec.topic] = name
         self._sources[name] = spec
 
     def source(self, spec: SourceSpec, name: str | None) -> str:
-        """The operator that reads the topic in this way: a new one called ``name`` (``None``: as the topic), or the one
-        that is there, so that queries which know nothing of each other share its reading and decoding."""
+        """Return the operator that reads the topic in this way: a new one called ``name`` (``None``: as the topic), or
+        an existing one, so independent queries share its reading and decoding."""
         there = self.topics.get(spec.topic)
         if there is None or self._sources[there] != spec or name not in (None, there):
             there = name or spec.topic
@@ -183,8 +183,8 @@ class Wiring:
         return there
 
     def by_key(self, flow: Flow) -> Flow:
-        """The same records with equal keys in one partition: as they are, or through a repartition topic, one
-        for all that need it of these records."""
+        """Return the records with equal keys in one partition: unchanged, or through a repartition topic that all
+        consumers of these records share."""
         if not flow.rekeyed:
             return flow
         made = self._repartitioned.get((flow.out, flow.key.name, flow.value.name))
@@ -194,18 +194,19 @@ class Wiring:
         return made
 
     def check_together(self, flows: Sequence[Flow], name: str) -> None:
-        """Flows that an operator brings together by key must have been sent to their partitions by the same rule.
+        """Check that flows that an operator joins or merges by key were sent to their partitions by the same rule.
         Raises ``TopologyError``."""
         routes = {f.out: f.route for f in flows if f.route != "broadcast"}
         if len(set(routes.values())) > 1:
             listed = ", ".join(f"{out} by {getattr(r, '__name__', r)}" for out, r in routes.items())
             raise TopologyError(
-                f"operator {name!r} brings together records that lie in partitions by different rules ({listed}), so that "
-                "equal keys would not meet; repartition all of them by the same one"
+                f"operator {name!r} combines streams that are partitioned differently ({listed}), so "
+                "equal keys would not match; repartition all of them by the same rule"
             )
 
     def internal_sink(self, topic: str, flow: Flow, partitions: int | None, route: Route = "key") -> SinkSpec:
-        """What writes a flow's records to a repartition topic. Windowed keys are partitioned by their inner key."""
+        """Return the sink that writes a flow's records to a repartition topic. Windowed keys are partitioned by their
+        inner key."""
         return SinkSpec(
             topic=topic,
             key_serde=flow.key,
@@ -220,8 +221,7 @@ class Wiring:
     def repartition(
         self, flow: Flow, *, partitions: int | None = None, name: str | None = None, route: Route = "key"
     ) -> Flow:
-        """Send records through a repartition topic. Keys, values, timestamps and headers arrive as they
-        were."""
+        """Send records through a repartition topic. Keys, values, timestamps and headers arrive unchanged."""
         if name is None:
             base = flow.operator if flow.port is None else f"{flow.operator}-{flow.port}"
             topic = self._numbered(base, "repartition", f"{base}{{}}{REPARTITION}")
@@ -241,7 +241,7 @@ class Wiring:
 
 
 def as_serde(like: Any, what: str) -> Serde[Any]:
-    """``serde_of(like)``; an unknown one is a ``TopologyError`` that says where it was given."""
+    """Return ``serde_of(like)``. Raises ``TopologyError``, naming where it was given, if it is unknown."""
     try:
         return serde_of(like)
     except (SerdeError, TypeError) as exc:
@@ -249,7 +249,7 @@ def as_serde(like: Any, what: str) -> Serde[Any]:
 
 
 def as_emission(emission: Any, what: str) -> Emission:
-    """A known emission mode, or ``TopologyError``."""
+    """Return a known emission mode. Raises ``TopologyError`` for others."""
     if emission not in get_args(Emission):
         known = " or ".join(repr(e) for e in get_args(Emission))
         raise TopologyError(f"{what}: emission={emission!r} is unknown; use {known}")
@@ -257,12 +257,12 @@ def as_emission(emission: Any, what: str) -> Emission:
 
 
 def check_function(fn: Any, name: str, *, awaited: bool = False) -> Callable[..., Any]:
-    """``fn`` if it can be called, or ``TopologyError``; so too of an ``async`` one, unless it is ``awaited``."""
+    """Return ``fn``. Raises ``TopologyError`` if it is not callable, or is ``async`` and not ``awaited``."""
     if not callable(fn):
         raise TopologyError(f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda")
     if is_async(fn) and not awaited:
         raise TopologyError(
-            f"operator {name!r}: {getattr(fn, '__name__', fn)!s:.100} is async, and nothing awaits it here; ask the world "
-            "outside by lookup(fn, answer=…), or give a plain function"
+            f"operator {name!r}: {getattr(fn, '__name__', fn)!s:.100} is async, and nothing awaits it here; call a service "
+            "outside with lookup(fn, answer=…), or give a plain function"
         )
     return cast(Callable[..., Any], fn)

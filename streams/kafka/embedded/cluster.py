@@ -24,13 +24,12 @@ class EmbeddedKafka:
         with EmbeddedKafka() as kafka:
             producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
 
-    ``brokers`` are numbered from 0. ``port`` is the first broker's (the others follow), ``None`` takes random
-    free ports. ``data_dir`` is kept and may be used again; ``None`` is a temporary folder, removed by
-    :meth:`stop`. ``configs`` are broker settings that override ours (topics are never created by themselves
-    unless it says so). If the Python process dies without :meth:`stop`, its brokers are killed. Not safe for
-    use from several threads.
+    ``brokers`` are numbered from 0. ``port`` is the first broker's (the others follow); ``None`` takes random free
+    ports. ``data_dir`` is kept and can be used again; ``None`` is a temporary folder that :meth:`stop` removes.
+    ``configs`` are broker settings that override ours (topics are not auto-created unless they enable it). If the
+    Python process dies without :meth:`stop`, its brokers are killed. Not thread-safe.
 
-    :raises SettingsError: when constructed, for a value out of bounds.
+    Raises ``SettingsError`` when constructed with a value out of bounds.
     """
 
     def __init__(
@@ -50,10 +49,10 @@ class EmbeddedKafka:
         self._handles: dict[int, ProcessHandle] = {}
 
     def start(self) -> None:
-        """Start all brokers and return when they serve. :class:`EnvironmentFault` says what the machine
-        lacks; nothing is left running then."""
+        """Start all brokers and return when they serve. Raises ``EnvironmentFault``, saying what the machine lacks,
+        with nothing left running."""
         if self._layout is not None:
-            raise UserError("this cluster is started already; stop() it first or make another EmbeddedKafka")
+            raise UserError("this cluster is started already; stop() it first or create another EmbeddedKafka")
         self._layout = launch.prepare(self._settings)
         try:
             removed = [str(self._layout.data_dir)] if self._layout.temporary else []
@@ -109,12 +108,13 @@ class EmbeddedKafka:
         return self._running(broker).pid
 
     def kill_broker(self, broker: int) -> None:
-        """SIGKILL, as a crash would be; returns when the process is gone. Its data stay."""
+        """Kill a broker with SIGKILL, like a crash; return when the process is gone. Its data stay."""
         kill_processes([self._running(broker)])
         del self._handles[broker]
 
     def stop_broker(self, broker: int) -> None:
-        """SIGTERM (and SIGKILL if that takes too long); returns when the process is gone. Its data stay."""
+        """Stop a broker with SIGTERM (SIGKILL if that takes too long); return when the process is gone. Its data
+        stay."""
         stop_processes([self._running(broker)], timeout_s=STOP_TIMEOUT_S)
         del self._handles[broker]
 

@@ -1,7 +1,7 @@
 """Clusters that outlive the command that starts them, found again by name.
 
-Rules: one name, one cluster; the state file is written before the wait for the brokers, so that whatever is interrupted
-can still be stopped; ``start`` and ``stop`` of one name take turns.
+Rules: one name, one cluster. The state file is written before the wait for the brokers, so an interrupted start can
+still be stopped. ``start`` and ``stop`` of one name take turns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEFAULT_NAME = "default"
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """``running``: every broker runs; ``degraded``: some do; ``dead``: none does, and the state file is stale;
-    ``down``: there is no such cluster (``record`` is ``None``)."""
+    ``down``: the cluster does not exist (``record`` is ``None``)."""
 
     name: str
     state: Literal["running", "degraded", "dead", "down"]
@@ -42,7 +42,7 @@ class ClusterStatus:
 
 
 def status_of(name: str = DEFAULT_NAME) -> ClusterStatus:
-    """What runs under this name now."""
+    """Return what runs under this name now."""
     record = read_state(state_path(name))
     if record is None:
         return ClusterStatus(name, "down", None)
@@ -53,7 +53,7 @@ def status_of(name: str = DEFAULT_NAME) -> ClusterStatus:
 
 
 def running_bootstrap_servers(name: str = DEFAULT_NAME) -> str | None:
-    """``host:port`` of the brokers of a cluster of which at least one runs, else ``None``."""
+    """Return ``host:port`` of a cluster's brokers if at least one runs, else ``None``."""
     status = status_of(name)
     return status.record.bootstrap_servers if status.record and status.state in ("running", "degraded") else None
 
@@ -61,10 +61,10 @@ def running_bootstrap_servers(name: str = DEFAULT_NAME) -> str | None:
 def start_detached(settings: ClusterSettings, name: str = DEFAULT_NAME) -> ClusterRecord:
     """Start a cluster and return when it serves; it lives on when this process ends.
 
-    A stale state file, of a cluster whose brokers have all gone, is cleared away with its temporary data.
+    If all brokers of a former cluster are gone, its stale state file and temporary data are removed.
 
-    :raises UserError: a cluster of this name runs. :raises EnvironmentFault: what the machine lacks; nothing is left
-        running then.
+    Raises ``UserError`` if a cluster of this name runs, and ``EnvironmentFault`` if the machine lacks something;
+    nothing is left running then.
     """
     with _turn(name) as path:
         status = status_of(name)
@@ -92,7 +92,7 @@ def start_detached(settings: ClusterSettings, name: str = DEFAULT_NAME) -> Clust
 
 
 def stop_detached(name: str = DEFAULT_NAME) -> ClusterStatus:
-    """Stop the cluster, remove its temporary data and its state file. What it was before; ``down`` is no error."""
+    """Stop the cluster, remove its temporary data and its state file. Returns its former status; ``down`` is fine."""
     with _turn(name) as path:
         status = status_of(name)
         if status.record is not None:

@@ -1,22 +1,20 @@
 """Which jars make an embedded broker, and the SHA-256 sum that each of them must have. Pure: data only.
 
-The two coordinates are resolved with everything they need at run time; the sums make the result the same
-everywhere and for ever. After a change of a version, ``python -m penstock.streams.kafka.embedded.resolve``
-prints the new table.
+The two coordinates are resolved with all their runtime dependencies; the sums make the result the same everywhere.
+After a version change, ``python -m penstock.streams.kafka.embedded.resolve`` prints the new table.
 """
 
 from __future__ import annotations
 
 KAFKA_VERSION = "4.3.1"
 
-# (organisation, module, revision). Kafka logs through slf4j, whose backend its own dependencies leave to the
-# packager.
+# (organisation, module, revision). Kafka logs through slf4j, but its dependencies do not include a backend.
 COORDINATES: tuple[tuple[str, str, str], ...] = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
 )
 
-# In the words of sha256sum.
+# In the format of sha256sum.
 _SUMS = """\
 22d1d4316c4ec13a68b559e98c8256d69071593731da96136640f864fa14fad8  HdrHistogram-2.2.2.jar
 65ceb669d88f63306c680f8088bbf765bbca72d288a61a03703000076c3d3f56  argparse4j-0.7.0.jar

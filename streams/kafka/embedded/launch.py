@@ -1,7 +1,7 @@
-"""Starting the processes of one cluster: folders, storage format, Java, and the wait until it serves.
+"""Start the processes of one cluster: folders, storage format, Java, and the wait until it serves.
 
-Brokers are started in a session of their own and are nobody's children, so Ctrl-C at the terminal does not
-reach them and the command that started them may end. Whoever starts them holds their :class:`ProcessHandle`.
+Brokers start in a session of their own and are not child processes, so Ctrl-C at the terminal does not reach them and
+the command that started them may end. The caller that starts them holds their :class:`ProcessHandle`.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class BrokerLayout:
 def prepare(settings: ClusterSettings) -> BrokerLayout:
     """Find Java, fetch the jars if need be, choose ports, make and format the folders. Starts nothing.
 
-    :raises EnvironmentFault: Java, network, ports, disk. :raises SettingsError: data of another number of
-    brokers.
+    Raises ``EnvironmentFault`` for Java, network, ports and disk; raises ``SettingsError`` if the data are of another
+    number of brokers.
     """
     java = find_java()
     jars = kafka_jars(java.path)
@@ -111,7 +111,7 @@ def _lay_out(settings: ClusterSettings, java: Path, jars: Path, jvm_options: tup
 def spawn(layout: BrokerLayout, address: BrokerAddress) -> ProcessHandle:
     """Start one broker and return at once.
 
-    :raises EnvironmentFault: one of its ports is busy, or Java cannot be started.
+    Raises ``EnvironmentFault`` if one of its ports is busy, or Java cannot be started.
     """
     require_free(address.port, patience_s=_PORT_PATIENCE_S)
     require_free(address.controller_port, patience_s=_PORT_PATIENCE_S)
@@ -133,7 +133,7 @@ def spawn(layout: BrokerLayout, address: BrokerAddress) -> ProcessHandle:
     try:
         (folder / _PROCESS_FILE).write_text(f"{handle.pid}\t{handle.identity}")
     except OSError as exc:
-        kill_processes([handle])  # nobody else knows of it yet
+        kill_processes([handle])  # no caller holds its handle yet
         raise EnvironmentFault(
             f"cannot write to {folder}: {exc.strerror or exc}. Free some space or make it writable, or choose another "
             "folder: penstock up --data DIR"
@@ -144,7 +144,7 @@ def spawn(layout: BrokerLayout, address: BrokerAddress) -> ProcessHandle:
 def await_serving(layout: BrokerLayout, running: Sequence[tuple[BrokerAddress, ProcessHandle]]) -> None:
     """Return when every broker of ``running`` answers and is in the metadata of the first of them.
 
-    :raises EnvironmentFault: one of them ended, or ``start_timeout_s`` went by.
+    Raises ``EnvironmentFault`` if one of them ended, or ``start_timeout_s`` went by.
     """
     until = time.monotonic() + layout.settings.start_timeout_s
     wanted = {address.node_id for address, _ in running}
@@ -173,7 +173,7 @@ def _temporary_dir() -> Path:
 
 
 def _require_unused(layout: BrokerLayout) -> None:
-    """Kafka's own lock would stop the second broker too, but only after it has touched what the first one reads."""
+    """Refuse a second broker. Kafka's own lock would too, but only after changing files that the first one reads."""
     for path in layout.data_dir.glob(f"broker-*/{_PROCESS_FILE}"):
         pid, _, identity = path.read_text().partition("\t")
         if pid.isdigit() and ProcessHandle(int(pid), identity).is_running:
@@ -242,8 +242,8 @@ def _java(layout: BrokerLayout, folder: Path, *, heap: str, options: tuple[str, 
 
 
 def _class_archive(java: JavaRuntime, jars: Path, start_timeout_s: float) -> Path | None:
-    """An archive of the broker's classes as this Java has loaded them: it halves the processor time of every later
-    start. Made once, by a broker that is started and stopped for it; ``None`` if this Java cannot make one."""
+    """Return an archive of the broker's classes as this Java has loaded them, which makes later starts faster. It is
+    created once, by a broker that is started and stopped for it; ``None`` if this Java cannot create one."""
     archive = jars / f"classes-{java.build}.jsa"
     with exclusive_lock(jars.parent / f"{jars.name}.lock"):
         if not archive.is_file():
@@ -252,7 +252,7 @@ def _class_archive(java: JavaRuntime, jars: Path, start_timeout_s: float) -> Pat
             settings = ClusterSettings(start_timeout_s=start_timeout_s)
             try:
                 _run_once(_lay_out(settings, java.path, jars, (f"-XX:ArchiveClassesAtExit={part}",)))
-                part.touch()  # an empty one remembers that this Java has no archive to build upon
+                part.touch()  # an empty file records that this Java has no base archive
                 part.replace(archive)
             except OSError as exc:
                 raise EnvironmentFault(
@@ -279,7 +279,7 @@ def _run_once(layout: BrokerLayout) -> None:
 def _why(layout: BrokerLayout, address: BrokerAddress) -> str:
     folder = layout.broker_dir(address)
     why = diagnose("\n".join(_tails(folder)), address, folder)
-    # A temporary folder goes with the failed cluster; its log would be named in vain.
+    # A temporary folder is removed with the failed cluster, so do not point to its log.
     return why if layout.temporary else f"{why} (log: {folder / 'server.log'})"
 
 

@@ -1,4 +1,4 @@
-"""Where Penstock keeps what it can fetch or make again: jars and the state files of embedded clusters."""
+"""The cache of Penstock: jars and the state files of embedded clusters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cache_dir() -> Path:
 
 
 def ensure_dir(path: Path) -> Path:
-    """Make ``path`` (mode 0700) unless it exists; :class:`EnvironmentFault` if it cannot be made or written
+    """Create ``path`` (mode 0700) unless it exists. Raises ``EnvironmentFault`` if it cannot be created or written
     to."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,8 +39,8 @@ def ensure_dir(path: Path) -> Path:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path`` among processes, waiting for it. The file is left in place:
-    to remove it would let a third process lock a file that nobody else sees."""
+    """Hold an exclusive lock on the file ``path`` among processes, waiting for it. The file stays: if it were removed,
+    a third process could lock a file that no other process sees."""
     ensure_dir(path.parent)
     try:
         handle = path.open("a")

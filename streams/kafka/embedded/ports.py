@@ -1,4 +1,4 @@
-"""Choosing TCP ports on the loopback address."""
+"""Choose TCP ports on the loopback address."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import time
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.kafka.embedded.properties import HOST, BrokerAddress
 
-# Below every platform's range for outgoing connections: while a broker is down, a client that keeps
-# connecting could otherwise be given the broker's own port as its source port and so keep the broker from
-# coming back.
+# Below every platform's range for outgoing connections. Otherwise, while a broker is down, a reconnecting client could
+# get the broker's own port as its source port and keep the broker from starting.
 _RANDOM_FIRST, _RANDOM_LAST = 20_000, 32_000
 _TRIES_MAX = 500
 _POLL_S = 0.05
@@ -21,7 +20,7 @@ _POLL_S = 0.05
 def is_free(port: int) -> bool:
     """Whether ``port`` can be listened on now.
 
-    :raises EnvironmentFault: the system forbids it (ports below 1024).
+    Raises ``EnvironmentFault`` if the system forbids it (ports below 1024).
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT do not count
@@ -42,9 +41,9 @@ def is_free(port: int) -> bool:
 
 
 def choose_addresses(brokers: int, port: int | None) -> tuple[BrokerAddress, ...]:
-    """Addresses for ``brokers`` brokers: clients at ``port``, ``port + 1`` … or at random free ports.
+    """Choose addresses for ``brokers`` brokers: clients at ``port``, ``port + 1`` … or at random free ports.
 
-    :raises EnvironmentFault: a wished port is busy.
+    Raises ``EnvironmentFault`` if a requested port is busy.
     """
     taken: set[int] = set()
     addresses = []
@@ -59,7 +58,7 @@ def choose_addresses(brokers: int, port: int | None) -> tuple[BrokerAddress, ...
 
 
 def require_free(port: int, *, patience_s: float = 0.0) -> None:
-    """:raises EnvironmentFault: ``port`` is still busy after ``patience_s``."""
+    """Raise ``EnvironmentFault`` if ``port`` is still busy after ``patience_s``."""
     until = time.monotonic() + patience_s
     while not is_free(port):
         if time.monotonic() < until:

@@ -1,9 +1,9 @@
-"""Broker processes: told apart from later ones with the same id, and stopped by id.
+"""Broker processes: distinguished from later processes with the same id, and stopped by id.
 
-Run as a script this file is the guard of a library cluster: it reads one ``pid<TAB>identity`` per line from its
-standard input, and when that ends without the word ``done``, because the process that held the other end is gone, it
-kills what it was told of and removes the temporary folder that is its argument, if there is one. It therefore imports
-nothing but the standard library.
+Run as a script, this file is the guard of a library cluster. It reads one ``pid<TAB>identity`` per line from standard
+input. If the input ends without the word ``done``, because the process at the other end is gone, it kills those
+processes and removes the temporary folder given as its argument, if any. It therefore imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLL_S = 0.02
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessHandle:
-    """A process that was seen running. ``identity`` is what :func:`process_identity` said of it then."""
+    """A process that was seen running. ``identity`` is what :func:`process_identity` returned then."""
 
     pid: int
     identity: str
@@ -38,18 +38,18 @@ class ProcessHandle:
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:
-                return  # it ended between the two lines, which is what a signal to it was to bring about
+                return  # it ended between the two lines, which is the goal of the signal
 
 
 def process_identity(pid: int) -> str | None:
-    """A text that no other process, before or after, has: boot and start time. ``None`` if no such process
-    runs (one that has ended and waits for its parent counts as ended)."""
+    """Return a text that is unique to this process for all time: boot and start time. ``None`` if no such process runs
+    (a zombie counts as ended)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None if Path("/proc/self/stat").exists() else _identity_by_ps(pid)
     fields = stat.rpartition(")")[2].split()  # the name before it, in parentheses, may hold spaces
-    # Of a killed JVM the first thread is often a zombie while the others still hold ports and file locks.
+    # When a JVM is killed, its first thread is often a zombie while the others still hold ports and file locks.
     if fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1):
         return None
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -57,8 +57,8 @@ def process_identity(pid: int) -> str | None:
 
 
 def stop_processes(handles: Iterable[ProcessHandle], *, timeout_s: float) -> bool:
-    """SIGTERM to all, wait, SIGKILL to what is left after ``timeout_s``. Whether SIGTERM was enough. Returns
-    when none of them runs any more."""
+    """Send SIGTERM to all, wait, and send SIGKILL to those left after ``timeout_s``. Returns when none runs any more:
+    whether SIGTERM was enough."""
     running = [handle for handle in handles if handle.is_running]
     for handle in running:
         handle.send(signal.SIGTERM)
@@ -69,8 +69,7 @@ def stop_processes(handles: Iterable[ProcessHandle], *, timeout_s: float) -> boo
 
 
 def kill_processes(handles: Iterable[ProcessHandle]) -> None:
-    """SIGKILL to all; returns when none of them runs any more (or, for one stuck in the kernel, after 10
-    s)."""
+    """Send SIGKILL to all; return when none runs any more (if one is stuck in the kernel: after 10 s)."""
     running = list(handles)
     for handle in running:
         handle.send(signal.SIGKILL)

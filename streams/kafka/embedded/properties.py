@@ -11,8 +11,7 @@ from penstock.state.errors import SettingsError
 
 HOST = "127.0.0.1"
 BROKERS_MAX = 9  # more JVMs than any one machine wants
-# What addresses and identifies the brokers is ours: another value would make a cluster that we cannot find or
-# stop.
+# Settings that address and identify the brokers are ours: with other values we could not find or stop the cluster.
 _OURS = frozenset(
     {
         "node.id",
@@ -28,9 +27,8 @@ _OURS = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What a user may choose. ``port``: of the first broker, the others follow it; ``None``: random free
-    ports. ``data_dir``: kept and used again; ``None``: temporary. ``configs``: broker settings that override
-    ours."""
+    """The user's choices. ``port``: of the first broker; the others follow; ``None``: random free ports. ``data_dir``:
+    kept and used again; ``None``: temporary. ``configs``: broker settings that override ours."""
 
     brokers: int = 1
     port: int | None = None
@@ -55,7 +53,7 @@ class ClusterSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where one broker lives. ``node_id`` counts from 0."""
+    """The addresses of one broker. ``node_id`` counts from 0."""
 
     node_id: int
     port: int
@@ -87,7 +85,7 @@ def server_properties(
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
-        # Internal topics: as many copies as there are brokers, few partitions, because each costs files and start time.
+        # Internal topics: one replica per broker; few partitions, because each costs files and start time.
         "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": replicas,
@@ -114,7 +112,7 @@ def server_properties(
 
 
 def log4j_properties(log_file: Path) -> str:
-    """Warnings and worse, in two files of at most 10 MB, so that a broker left running cannot fill the disk."""
+    """Log warnings and errors into two files of at most 10 MB, so a broker left running cannot fill the disk."""
     return (
         "status=error\n"
         "appender.file.type=RollingFile\n"
@@ -134,7 +132,7 @@ def log4j_properties(log_file: Path) -> str:
 
 
 def diagnose(log: str, address: BrokerAddress, data_dir: Path) -> str:
-    """What a broker's log says about why it did not start, with what to do next."""
+    """Return why a broker did not start, from its log, and what to do next."""
     if "Address already in use" in log or "Failed to bind" in log:
         return (
             f"a port of broker {address.node_id} ({address.port} or {address.controller_port}) on {HOST} was taken "
@@ -149,7 +147,7 @@ def diagnose(log: str, address: BrokerAddress, data_dir: Path) -> str:
     if "Could not reserve enough space" in log or "OutOfMemoryError" in log or "insufficient memory" in log:
         return "not enough memory for the broker. Free some, or change the heap: penstock up --heap 512m"
     if match := re.search(r"(?:ConfigException|InvalidConfigurationException): (.+)", log):
-        return f"the broker refused its settings: {match[1].strip()}. Mend the --config options"
+        return f"the broker refused its settings: {match[1].strip()}. Correct the --config options"
     errors = [line for line in log.splitlines() if re.search(r"\b(ERROR|FATAL|Exception|Error)\b", line)]
     return errors[0].strip() if errors else "its log says nothing"
 

@@ -1,4 +1,4 @@
-"""Asking a broker whether it serves. The only place of this package that talks to Kafka."""
+"""Ask a broker whether it serves. The only place in this package that talks to Kafka."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _METADATA_TIMEOUT_S = 5.0
 
 
 def brokers_serving(bootstrap_server: str) -> set[int]:
-    """The node ids in the metadata that this broker gives; empty while it does not answer."""
+    """Return the node ids in this broker's metadata; empty while it does not answer."""
     host, _, port = bootstrap_server.rpartition(":")
     try:
-        # librdkafka complains about every refused connection; a bare one costs nothing and says nothing.
+        # librdkafka logs every refused connection; a bare connection attempt costs nothing and logs nothing.
         socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError:
         return set()
@@ -31,4 +31,4 @@ def brokers_serving(bootstrap_server: str) -> set[int]:
 
 
 def _unheard(error: object) -> None:
-    """A broker that is still starting is no news; the caller's own timeout is what counts."""
+    """Ignore errors: a broker may still be starting, and the caller has its own timeout."""

@@ -1,7 +1,7 @@
-"""From Maven coordinates to a folder of checked jars.
+"""Resolve Maven coordinates to a folder of verified jars.
 
-Rules: a complete folder needs no network; jars appear in the cache by one rename, after every sum was
-checked; two processes that resolve at once take turns; a jar whose sum differs is never handed to Java.
+Rules: a complete folder needs no network. Jars appear in the cache by one rename, after every sum was checked. Two
+processes that resolve at once take turns. A jar with a different sum is never passed to Java.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from penstock.streams.kafka.embedded.paths import cache_dir, ensure_dir, exclusi
 
 _RESOLVE_TIMEOUT_S = 900.0
 _CHECKED = ".checked"
-# Ivy's cache and the jars lie there side by side for a moment; the archive of classes comes after.
+# Ivy's cache and the jars are there at the same time for a moment; the class archive follows.
 FREE_MIN_BYTES = 160 * 1024 * 1024
 
 
 def kafka_jars(java: Path) -> Path:
-    """The folder with the broker's jars, fetched on first use (about 45 MB).
+    """Return the folder with the broker's jars, fetched on first use (about 45 MB).
 
-    Sizes are compared at every call, sums when the folder was made or a jar changed since.
+    Sizes are compared at every call, sums if the folder is new or a jar changed since.
 
-    :raises EnvironmentFault: no Ivy, no network, no space, or a jar with another sum than recorded.
+    Raises ``EnvironmentFault`` without Ivy, network or space, or if a jar's sum is not the recorded one.
     """
     folder = cache_dir() / f"kafka-{KAFKA_VERSION}"
     with exclusive_lock(cache_dir() / f"kafka-{KAFKA_VERSION}.lock"):
@@ -45,21 +45,21 @@ def kafka_jars(java: Path) -> Path:
 
 
 def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
-    """Every jar of ``expected`` is in ``folder`` with that SHA-256 sum, and no other jar is.
+    """Check that ``folder`` holds exactly the jars of ``expected``, with these SHA-256 sums.
 
-    :raises EnvironmentFault: with the first difference and the command that mends it.
+    Raises ``EnvironmentFault`` with the first difference and the command that fixes it.
     """
-    mend = f"Run: rm -r '{folder}' and try again; if it comes back, the repository served another file"
+    remedy = f"Run: rm -r '{folder}' and try again; if it comes back, the repository served another file"
     found = {path.name for path in folder.glob("*.jar")}
     if missing := sorted(expected.keys() - found):
-        raise EnvironmentFault(f"{folder} lacks {', '.join(missing)}. {mend}")
+        raise EnvironmentFault(f"{folder} lacks {', '.join(missing)}. {remedy}")
     if foreign := sorted(found - expected.keys()):
-        raise EnvironmentFault(f"{folder} holds jars that do not belong there: {', '.join(foreign)}. {mend}")
+        raise EnvironmentFault(f"{folder} holds jars that do not belong there: {', '.join(foreign)}. {remedy}")
     for name, wanted in sorted(expected.items()):
         with (folder / name).open("rb") as handle:
             seen = hashlib.file_digest(handle, "sha256").hexdigest()
         if seen != wanted:
-            raise EnvironmentFault(f"{folder / name} has the SHA-256 sum {seen}, not the recorded {wanted}. {mend}")
+            raise EnvironmentFault(f"{folder / name} has the SHA-256 sum {seen}, not the recorded {wanted}. {remedy}")
 
 
 def _fingerprint(folder: Path) -> str:
@@ -70,7 +70,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def _check_once(folder: Path) -> None:
-    """Hashing 45 MB at every start would cost a third of a second, so a marker remembers what was checked."""
+    """Check sums once: hashing all jars would slow every start, so a marker records what was checked."""
     marker = folder / _CHECKED
     fingerprint = _fingerprint(folder)
     if marker.is_file() and marker.read_text() == fingerprint:
@@ -106,7 +106,7 @@ def _fetch(java: Path, folder: Path) -> None:
 
 
 def _run_ivy(java: Path, scratch: Path, jars: Path) -> None:
-    """Ivy's caches and user folder lie in ``scratch``, so a broken download cannot poison a later run."""
+    """Run Ivy with its caches and user folder in ``scratch``, so a broken download cannot spoil a later run."""
     dependencies = "".join(
         f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'/>"
         for org, name, rev in COORDINATES
@@ -158,7 +158,7 @@ def _no_space() -> str:
 
 
 def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")  # found, not imported: only the jar beside it is wanted
+    spec = importlib.util.find_spec("pyspark")  # found, not imported: only the jar next to it is needed
     if spec is None or spec.origin is None:
         raise EnvironmentFault(
             "the first start fetches Kafka with the Ivy that ships inside pyspark, which is not installed. "
@@ -173,7 +173,7 @@ def _ivy_jar() -> Path:
 
 
 def _print_sums() -> None:
-    """Resolve afresh and print the table for ``jars.py``."""
+    """Resolve without the cache and print the table for ``jars.py``."""
     with tempfile.TemporaryDirectory(prefix="penstock-sums-") as scratch:
         jars = Path(scratch) / "jars"
         _run_ivy(find_java().path, Path(scratch), jars)

@@ -1,4 +1,4 @@
-"""The file by which ``down`` and ``status`` find a cluster that ``up`` left running. Text in, values out; one folder."""
+"""The state file, in which ``down`` and ``status`` find a cluster that ``up`` left running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BrokerRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """A cluster as it was started. ``temporary``: its data folder goes when it is stopped."""
+    """A cluster as it was started. ``temporary``: its data folder is removed when it is stopped."""
 
     data_dir: Path
     temporary: bool
@@ -41,12 +41,13 @@ class ClusterRecord:
 
     @property
     def running(self) -> tuple[BrokerRecord, ...]:
-        """The brokers that run now; a later process with the id of one does not count."""
+        """The brokers that run now; a later process with the same id does not count."""
         return tuple(broker for broker in self.brokers if broker.process.is_running)
 
 
 def state_path(name: str) -> Path:
-    """Where the state of the cluster ``name`` is kept. :raises SettingsError: a name that is no file name."""
+    """Return the path of the state file of the cluster ``name``. Raises ``SettingsError`` if the name is not a file
+    name."""
     if _NAME.fullmatch(name) is None:
         raise SettingsError(
             f"{name!r} cannot be a cluster's name; use at most 64 letters, digits, dots, dashes and underscores"
@@ -55,13 +56,13 @@ def state_path(name: str) -> Path:
 
 
 def write_state(path: Path, record: ClusterRecord) -> None:
-    """Replace the file by one rename."""
+    """Replace the file with one rename."""
     ensure_dir(path.parent)
     replace_file(path, encode(record))
 
 
 def read_state(path: Path) -> ClusterRecord | None:
-    """What the file says; ``None`` if there is none. :raises UserError: it cannot be understood."""
+    """Read the state file; ``None`` if it does not exist. Raises ``UserError`` if it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -76,7 +77,7 @@ def read_state(path: Path) -> ClusterRecord | None:
 
 
 def encode(record: ClusterRecord) -> bytes:
-    """The bytes of a state file."""
+    """Return the bytes of a state file."""
     brokers = [
         {
             "node_id": broker.node_id,
@@ -97,7 +98,7 @@ def encode(record: ClusterRecord) -> bytes:
 
 
 def decode(data: bytes) -> ClusterRecord:
-    """The opposite of :func:`encode`. :raises ValueError, KeyError, TypeError: anything else than what it writes."""
+    """Read the bytes of :func:`encode`. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for anything else."""
     value: Mapping[str, Any] = json.loads(data)
     if value["version"] != VERSION:
         raise ValueError(f"version {value['version']}, not {VERSION}")

@@ -1,7 +1,7 @@
 """An application's log and state as DataFrames.
 
-What is read is decided when a DataFrame is made: the offsets at which each partition begins and ends. So every action on it
-sees the same records, and two frames made of one savepoint belong together.
+What is read is decided when a DataFrame is made: the offsets at which each partition begins and ends. So every action
+on it sees the same records, and two frames made of one savepoint belong together.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from penstock.streams.spark.shipping import TopologyRef, ship, ship_value
 from penstock.streams.topology_loading import load_topology
 
 Point = datetime | Mapping[int, int] | str | None
-"""A place in a topic: a time (the first record of this time or later), an offset for each partition, ``committed`` (of a
-topic that the application reads), ``savepoint:NAME`` (``savepoint:latest``), a time in ISO's form; ``None``: the begin or
-the end."""
+"""A place in a topic: a time (the first record of this time or later), an offset for each partition, ``committed`` (of
+a topic that the application reads), ``savepoint:NAME`` (``savepoint:latest``), a time in ISO's form; ``None``: the
+begin or the end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +65,9 @@ class Application:
         """The records of a topic: ``key``, ``value`` (a struct of its fields, where it is typed JSON), ``timestamp``,
         ``partition``, ``offset``, ``headers``; windowed keys have ``window_start`` and ``window_end`` too.
 
-        ``key=``, ``value=``: serdes, as ``serde_of`` takes them, where the topology does not know the topic. ``since=``,
-        ``as_of=``: a ``Point`` each. ``partitions=``: only these. ``columns=``: only these, others are not decoded.
+        ``key=``, ``value=``: serdes, as ``serde_of`` takes them, where the topology does not know the topic.
+        ``since=``, ``as_of=``: a ``Point`` each. ``partitions=``: only these. ``columns=``: only these, others are not
+        decoded.
         """
         return self.frame(spark, self.topic_request(topic, **how))
 
@@ -76,13 +77,14 @@ class Application:
         return self.frame(spark, self.changelog_request(store, **how))
 
     def store(self, spark: SparkSession, store: str, **how: Any) -> DataFrame:
-        """A store's entries: ``key``, ``value``, ``timestamp``, ``partition``, and the windows, versions or places that its
-        kind has. ``as_of=``: ``committed`` (the default), ``end`` of the changelogs, or ``savepoint:NAME``. ``columns=``:
-        only these. Windows that a task has dropped as expired may still be there."""
+        """A store's entries: ``key``, ``value``, ``timestamp``, ``partition``, and the windows, versions or places that
+        its kind has. ``as_of=``: ``committed`` (the default), ``end`` of the changelogs, or ``savepoint:NAME``.
+        ``columns=``: only these. Windows that a task has dropped as expired may still be there."""
         return self.frame(spark, self.store_request(store, **how))
 
     def dead_letters(self, spark: SparkSession, topic: str, **how: Any) -> DataFrame:
-        """The records that policies have put aside in a dead-letter topic, as bytes, with the errors in their headers."""
+        """The records that policies have put aside in a dead-letter topic, as bytes, with the errors in their
+        headers."""
         return self.topic(spark, topic, key=bytes, value=bytes, **how)
 
     def journal(self, spark: SparkSession, subtopology: int, **how: Any) -> DataFrame:
@@ -162,8 +164,8 @@ class Application:
     def store_request(
         self, store: str, *, as_of: str = "committed", columns: Sequence[str] | None = None
     ) -> StoreRequest:
-        """What ``store`` reads. Raises ``SettingsError``, and ``IncompatibleError`` where the changelog no longer holds what
-        is needed."""
+        """What ``store`` reads. Raises ``SettingsError``, and ``IncompatibleError`` where the changelog no longer holds
+        what is needed."""
         return StoreRequest(
             cluster=self._reached(),
             store=store,
@@ -250,7 +252,7 @@ class Application:
             return self._offsets(cluster, asked, datetime.fromisoformat(point), name)
         except ValueError as exc:
             raise SettingsError(
-                f"{name}={point!r} is no place in a topic: give committed, {SAVEPOINT}NAME, a time in ISO's form, or offsets"
+                f"{name}={point!r} is not a position in a topic: give committed, {SAVEPOINT}NAME, a time in ISO's form, or offsets"
             ) from exc
 
 

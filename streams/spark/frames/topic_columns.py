@@ -24,7 +24,8 @@ _PLACE = [
 
 
 class TopicColumns:
-    """Chunks of a topic as record batches. ``only``: these columns (``None``: all); what is not asked for is not decoded."""
+    """Chunks of a topic as record batches. ``only``: these columns (``None``: all); what is not asked for is not
+    decoded."""
 
     def __init__(self, key: Serde[Any], value: Serde[Any], only: Collection[str] | None = None) -> None:
         self._key, self._value = SerdeColumns(key, "key"), SerdeColumns(value, "value")
@@ -67,8 +68,9 @@ def _headers(chunk: Chunk) -> pa.Array:
 
 
 def chosen(fields: Sequence[pa.Field], only: Collection[str] | None) -> pa.Schema:
-    """The schema of the fields that are asked for, in their order. Raises ``SettingsError`` for one that there is not."""
+    """The schema of the fields that are asked for, in their order. Raises ``SettingsError`` for one that there is
+    not."""
     names = [f.name for f in fields]
     if only is not None and (unknown := [n for n in only if n not in names]):
-        raise SettingsError(f"there is no column {', '.join(unknown)}; there are: {', '.join(names)}")
+        raise SettingsError(f"no column {', '.join(unknown)}; the columns are: {', '.join(names)}")
     return pa.schema([f for f in fields if only is None or f.name in only])

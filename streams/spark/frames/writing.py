@@ -1,10 +1,10 @@
 """A DataFrame into a topic, exactly once.
 
-Rows are put where the application's own producers would put them, each partition of the topic in a Spark partition of its
-own, in the order of their timestamps. It is written by one transaction, which also commits a marker: a position of the
-group ``penstock-write-<job>`` whose metadata names the job. A task that is repeated, or a job of the same name that is run
-again, finds the marker and leaves the partition alone; one that died has left nothing that readers of committed records
-see. Partitions become visible one by one. A frame that is written again under one name must give the same rows.
+Rows are put where the application's own producers would put them, each partition of the topic in a Spark partition of
+its own, in the order of their timestamps. It is written by one transaction, which also commits a marker: a position of
+the group ``penstock-write-<job>`` whose metadata names the job. A task that is repeated, or a job of the same name that
+is run again, finds the marker and leaves the partition alone; one that died has left nothing that readers of committed
+records see. Partitions become visible one by one. A frame that is written again under one name must give the same rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from penstock.streams.spark.shipping import TopologyRef, ship, ship_value
 from penstock.streams.spark.slots import spread
 
 _TRANSACTION_MS = 900_000
-"""The longest that brokers allow unless they are told otherwise: a partition is one transaction."""
+"""The brokers' default maximum: a partition is one transaction."""
 _TIMEOUT_S = 120.0
 _REPORT_SCHEMA = "place int, rows long, written boolean"
 _REPORT = pa.schema([("place", pa.int32()), ("rows", pa.int64()), ("written", pa.bool_())])

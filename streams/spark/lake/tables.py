@@ -1,11 +1,11 @@
 """A topic or a store as an Apache Iceberg table.
 
-A topic is appended: each run reads what follows the last one, and the snapshot that it adds to the table carries the next
-offsets in its own properties. Table and position change in one step, so a run that died is simply made again. A store
-replaces the rows of its table in one step, with the changelog offsets at which it stood.
+A topic is appended: each run reads what follows the last one, and the snapshot that it adds to the table carries the
+next offsets in its own properties. Table and position change in one step, so a run that died is simply made again. A
+store replaces the rows of its table in one step, with the changelog offsets at which it stood.
 
-Columns that the application's types have gained are added to the table. A second run at the same time would append the same
-records: it is found by the snapshot before its own, taken back, and told.
+Columns that the application's types have gained are added to the table. A second run at the same time would append the
+same records: it is found by the snapshot before its own, taken back, and told.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def lake_topic(
     progress: Say | None = None,
     **how: Any,
 ) -> LakeResult:
-    """Append to ``table`` (``catalog.schema.table``) what the topic has beyond it; the table is made when there is none,
-    by days of the records' timestamps. ``how``: ``key=`` and ``value=`` as for ``Application.topic``. ``keep``: how many
-    snapshots of the table stay.
+    """Append to ``table`` (``catalog.schema.table``) what the topic has beyond it; the table is made when there is
+    none, by days of the records' timestamps. ``how``: ``key=`` and ``value=`` as for ``Application.topic``. ``keep``:
+    how many snapshots of the table stay.
 
-    Raises ``SettingsError``, ``IncompatibleError`` where the topic is another one than the table holds, or has lost records
-    that the table lacks, ``EnvironmentFault``.
+    Raises ``SettingsError``, ``IncompatibleError`` where the topic is another one than the table holds, or has lost
+    records that the table lacks, ``EnvironmentFault``.
     """
     began = time.monotonic()
     with open_cluster(app.connection, app.application_id) as cluster:
@@ -153,7 +153,7 @@ def _since(held: Held | None, topic: str, topic_id: str, count: int, table: str)
     if (held.topic, held.topic_id) != (topic, topic_id):
         raise IncompatibleError(
             f"table {table} holds {held.topic} ({held.topic_id}), and this is {topic} ({topic_id}), another topic or one "
-            "that was made anew: its offsets mean other records. Begin another table"
+            "that was created again: its offsets mean other records. Begin another table"
         )
     return {p: held.offsets.get(p, 0) for p in range(count)}
 
@@ -210,8 +210,8 @@ def _current(spark: SparkSession, table: str) -> int | None:
 
 
 def _check_alone(spark: SparkSession, table: str, before: int, run: str) -> int:
-    """How many rows were appended. Raises ``RetriableError``, the append taken back, when another run appended since the
-    position was read; ``IncompatibleError`` where it can no longer be taken back."""
+    """How many rows were appended. Raises ``RetriableError``, the append taken back, when another run appended since
+    the position was read; ``IncompatibleError`` where it can no longer be taken back."""
     mine = _of_run(spark, table, run)
     if (mine["parent_id"] or 0) == before:
         return _added(mine)

@@ -133,7 +133,7 @@ def test_the_data_source_reads_by_its_options(
     )
     assert reader.load().agg(F.sum("value.amount")).first()[0] == sum(i / 2 for i in range(50))
     assert reader.option("columns", "key").load().distinct().count() == 5
-    with pytest.raises(Exception, match="there is no column"):
+    with pytest.raises(Exception, match="no column"):
         reader.option("columns", "colour").load().count()
 
 

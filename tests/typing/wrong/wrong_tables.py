@@ -38,7 +38,7 @@ print(groups.count().late)  # E: without windows nothing is late
 groups.triggered(ps.triggers.after_count(3))  # E: there are no windows
 groups.windowed_by("1m")  # E: a text for windows
 minutes.windowed_by(tumbling("1h", grace=0))  # E: they are windowed already
-minutes.with_ttl("1d")  # E: windows end by themselves
+minutes.with_ttl("1d")  # E: windows expire by themselves
 minutes.count().to_stream().map_values_with_key(lambda window, n: window.upper())  # E: the key is Windowed
 minutes.count().to_stream().map_values_with_key(lambda window, n: window.start)  # E: it is start_ms
 minutes.count().to_stream().map_values_with_key(lambda window, n: window.key.upper())  # E: the inner key is a number

@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Use, str]] = {
     ),
     "a table within a window": (
         lambda b: b.stream("in").join(b.table("rows"), max, within=1, grace=0),
-        "'in-join' joins .* within a window of time; that is between two streams",
+        "'in-join' joins .* within a window of time, which needs two streams",
     ),
     "merging other values": (
         lambda b: b.stream("in").merge(b.stream("x", value=str)),
@@ -72,11 +72,11 @@ REFUSED: dict[str, tuple[Use, str]] = {
     ),
     "another builder's stream": (
         lambda b: b.stream("in").merge(StreamsBuilder("other").stream("x")),
-        "'in-merge' is given 'x' of topology 'other'",
+        "'in-merge' got 'x' of topology 'other'",
     ),
     "another builder's table": (
         lambda b: b.stream("in").join(StreamsBuilder("other").table("x"), max),
-        "'in-join' is given 'x' of topology 'other'.*same StreamsBuilder",
+        "'in-join' got 'x' of topology 'other'.*same StreamsBuilder",
     ),
     "unknown emission": (
         lambda b: b.stream("in").group_by_key().count(emission="sometimes"),
@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[Use, str]] = {
     "nowhere to write": (lambda b: b.stream("in").to(""), "no topic"),
     "no windows": (
         lambda b: b.stream("in").group_by_key().windowed_by(10_000),
-        "windowed_by on 'in': 10000 is no window; use tumbling",
+        "windowed_by on 'in': 10000 is not a window; use tumbling",
     ),
     "windows twice": (
         lambda b: b.stream("in").group_by_key().windowed_by(WINDOWS).windowed_by(WINDOWS),

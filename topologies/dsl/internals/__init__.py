@@ -1,1 +1,1 @@
-"""How the methods of the handles add operators: functions by theme, which take flows (and tables' rows) and give them."""
+"""How the methods of the handles add operators: functions by theme that take and return flows (and tables)."""

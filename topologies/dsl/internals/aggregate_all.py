@@ -18,7 +18,7 @@ from penstock.topologies.operators.micro_batches.batch_aggregates import PARTIAL
 from penstock.topologies.windows import Windows, duration_ms
 
 DAY_MS = 86_400_000
-"""How long results of several tasks are kept beyond their window: tasks may be so far apart."""
+"""How long partials are accepted after their window: tasks may be this far apart."""
 
 
 def aggregated_all(
@@ -62,7 +62,7 @@ def aggregated_all(
 
 
 def _kept_ms(windows: Windows | None, retention: int | str | None, name: str) -> int | None:
-    """How long after its start a window takes partials."""
+    """Return how long after its start a window accepts partials."""
     if windows is None:
         return None
     if not isinstance(windows, Windows) or windows.length_ms is None or windows.time != "event":
@@ -81,8 +81,8 @@ def _check_merges(aggregator: Any, name: str, *, approximate: bool) -> None:
         )
     if aggregator.merge is None or aggregator.ordered:
         raise TopologyError(
-            f"operator {name!r}: {aggregator.name} depends on the order of all records, which tasks beside each other do "
-            "not have; send the stream through one partition first"
+            f"operator {name!r}: {aggregator.name} depends on the order of all records, which parallel tasks do "
+            "not know; send the stream through one partition first"
         )
     if not aggregator.exact_merge and not approximate:
         raise TopologyError(

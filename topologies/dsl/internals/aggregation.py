@@ -1,4 +1,4 @@
-"""Which operator an aggregation gets: by its kind of windows, one function ``(Aggregation) -> Made``."""
+"""Choose the operator of an aggregation: one function ``(Aggregation) -> Made`` per kind of windows."""
 
 from __future__ import annotations
 
@@ -49,20 +49,22 @@ MAKERS: Mapping[type[Windows], Maker] = {
     SlidingWindows: sliding_windows.build_operator,
     EvictingWindows: evicting_windows.build_operator,
 }
-"""By kind of windows: what makes the operator."""
+"""Kind of windows → the function that builds the operator."""
 
 
 class Aggregated(NamedTuple):
-    """The table of an aggregation, and the late records where they were asked for."""
+    """The table of an aggregation, and its late records if they were requested."""
 
     table: TableFlow
     late: Flow | None
 
 
 def checked_windows(windows: object, retention: int | str | None, what: str) -> tuple[Windows, int | None]:
-    """Windows that have an operator, and the retention in milliseconds. Raises ``TopologyError``."""
+    """Return windows that have an operator, and the retention in milliseconds. Raises ``TopologyError``."""
     if type(windows) not in MAKERS:
-        raise TopologyError(f"{what}: {windows!r:.100} is no window; use tumbling(size, grace=…), hopping, sliding, …")
+        raise TopologyError(
+            f"{what}: {windows!r:.100} is not a window; use tumbling(size, grace=…), hopping, sliding, …"
+        )
     known = cast(Windows, windows)
     if retention is None:
         return known, None
@@ -116,8 +118,8 @@ def add_aggregation(flows: Sequence[Flow], request: Aggregation) -> Aggregated:
 def _results(
     store: Callable[[], StoreSpec], value: Serde[Any], result: Callable[[Any], Any] | None, first: StoreSpec
 ) -> Callable[[], TableView] | None:
-    """What makes the view of a table that shows ``result`` of what its store holds, which is ``first`` for now: its
-    retention may change. ``None`` where the store is read as it is, or cannot be read."""
+    """Return what builds the view of a table that shows ``result`` of what its store holds. ``first`` is the store for
+    now: its retention may change. ``None`` if the store is read as it is, or cannot be read."""
     if result is None or view_of_results(first, value, result) is None:
         return None
 

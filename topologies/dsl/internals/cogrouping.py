@@ -1,4 +1,4 @@
-"""Several grouped streams, whose values may differ in type, folded into one table."""
+"""Cogrouping: fold several grouped streams, whose values may differ in type, into one table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.topologies.windows import Windows
 
 @dataclasses.dataclass(frozen=True)
 class Cogroups:
-    """Grouped streams with an adder each, cut into windows or not."""
+    """Grouped streams with one adder each, windowed or not."""
 
     parts: tuple[tuple[Flow, Adder], ...]
     windows: Windows | None = None
@@ -29,7 +29,7 @@ class Cogroups:
 
 
 def begun(groups: RecordGroups, adder: Any) -> Cogroups:
-    """The cogroup of one stream."""
+    """Start a cogroup with one stream."""
     flow = groups.grouping.sent
     if groups.windows is not None or groups.ttl_ms is not None:
         raise TopologyError(
@@ -39,7 +39,7 @@ def begun(groups: RecordGroups, adder: Any) -> Cogroups:
 
 
 def with_part(cogroups: Cogroups, other: object, adder: Any) -> Cogroups:
-    """With one grouped stream more."""
+    """Add one more grouped stream."""
     first = cogroups.first
     groups = getattr(other, "_groups", None)
     if not isinstance(groups, RecordGroups):
@@ -60,7 +60,7 @@ def with_part(cogroups: Cogroups, other: object, adder: Any) -> Cogroups:
 
 
 def windowed(cogroups: Cogroups, windows: object, retention: int | str | None) -> Cogroups:
-    """The same per window."""
+    """Aggregate per window."""
     what = f"windowed_by on the cogroup of {cogroups.first.out!r}"
     checked, retention_ms = checked_windows(windows, retention, what)
     if cogroups.windows is not None:
@@ -78,7 +78,7 @@ def aggregated(
     emission: Emission | None,
     late: bool,
 ) -> Aggregated:
-    """The table: each record goes to its stream's adder, from ``init()`` on."""
+    """Aggregate into a table: each record goes to its stream's adder, starting from ``init()``."""
     first, parts = cogroups.first, cogroups.parts
     name = first.wiring.name(first, "cogroup", name)
     if value is None:

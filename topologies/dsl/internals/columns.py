@@ -1,7 +1,7 @@
 """Columns of a stream: ``select`` and ``with_columns``.
 
-Columns are expressions, positional ones under their own names, the others under the keywords'. A column may be called
-``name`` or ``value``, as the operator and the serde are: an expression given for either is a column.
+Columns are expressions: positional ones keep their own names, the others take the keywords'. A column may be called
+``name`` or ``value``, like the options for operator and serde: if an expression is given for either, it is a column.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from penstock.topologies.operators.records.stateless import MapValuesSpec
 
 
 def selected(flow: Flow, positional: tuple[Expression, ...], value: Any, name: Any, columns: Mapping[str, Any]) -> Flow:
-    """Values of these columns alone."""
+    """Keep only these columns."""
     operator, into, found = _columns(flow, "select", positional, value, name, columns)
     return _mapped(flow, operator, selection(tuple(found.items()), into), into)
 
 
 def extended(flow: Flow, positional: tuple[Expression, ...], value: Any, name: Any, columns: Mapping[str, Any]) -> Flow:
-    """The values with columns added or replaced."""
+    """Add or replace columns."""
     operator, into, found = _columns(flow, "with-columns", positional, value, name, columns)
     if into is None or into is dict:
         return _mapped(flow, operator, Extend(Input("value"), tuple(found.items())), into)
     known = scope_of_flow(flow).value
     if known.kind != "struct":
         raise TopologyError(
-            f"operator {operator!r}: the columns of {flow.out!r} are not declared, so that {into!r:.100} cannot be "
-            "made of them; name them all: select(…, value=…)"
+            f"operator {operator!r}: the columns of {flow.out!r} are not declared, so {into!r:.100} cannot be "
+            "built from them; name all columns: select(…, value=…)"
         )
     kept: dict[str, Expression] = {n: Field(Input("value"), n) for n, _ in known.fields}
     return _mapped(flow, operator, selection(tuple({**kept, **found}.items()), into), into)
@@ -41,7 +41,7 @@ def extended(flow: Flow, positional: tuple[Expression, ...], value: Any, name: A
 def _columns(
     flow: Flow, kind: str, positional: tuple[Expression, ...], value: Any, name: Any, columns: Mapping[str, Any]
 ) -> tuple[str, Any, dict[str, Expression]]:
-    """The operator's name, the serde that was named, and the columns by name."""
+    """Return the operator's name, the given serde, and the columns by name."""
     if isinstance(value, Expression):
         columns, value = {**columns, "value": value}, None
     if isinstance(name, Expression):
@@ -56,7 +56,7 @@ def _columns(
             raise TopologyError(f"operator {operator!r}: {exc}") from exc
         label = default_name(expression) if label is None else label
         if label in found:
-            raise TopologyError(f"operator {operator!r} has two columns {label!r}; give one another name: alias(…)")
+            raise TopologyError(f"operator {operator!r} has two columns {label!r}; rename one: alias(…)")
         found[label] = expression
     if not found:
         raise TopologyError(f"operator {operator!r} has no columns; name at least one: {kind}(a=col('a'))")

@@ -1,4 +1,4 @@
-"""Which aggregations combine before their repartition topic, and how the DSL wires them: see
+"""Decide which aggregations combine before their repartition topic, and wire them: see
 ``penstock.topologies.operators.aggregates.combine``."""
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.topologies.operators.records.source_sink import SourceSpec, Split
 from penstock.topologies.windows import SpanWindows
 
 LEAST_GRACE_MS: Final = 10_000
-"""The grace from which windows that stream time closes are combined without being asked. Tasks that write one topic may lie
-a commit interval further apart than without combining, and what makes records late there must not be that."""
+"""From this grace on, windows that stream time closes are combined by default. With combining, tasks that write one
+topic may be one more commit interval apart, which must not make records late."""
 
 
 class Grouping:
-    """Records with their keys, sent through a repartition topic when, and as, somebody needs them: ``flow`` as they were
-    before, ``send`` sends all of them."""
+    """Records with their keys, sent through a repartition topic when an aggregation needs them: ``flow`` is the stream
+    before it; ``send`` sends all records."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Grouping:
     ) -> None:
         self.flow = flow
         self.ways = ways
-        """Over how many sub-keys each key's records are to be spread."""
+        """The number of sub-keys over which each key's records are spread."""
         self.partitions = partitions
         self.sends = sends
-        """Whether there is a topic between at all."""
+        """Whether there is a topic in between."""
         self._send = send
         self._sent: Flow | None = None
 
@@ -58,19 +58,20 @@ class Grouping:
         return self._sent
 
     def split(self, ways: int) -> Grouping:
-        """The same with each key's records spread over sub-keys."""
+        """Spread each key's records over sub-keys."""
         if type(ways) is not int or ways < 2:
-            raise TopologyError(f"group of {self.flow.out}: split({ways!r:.60}) splits nothing; give at least 2")
+            raise TopologyError(f"group of {self.flow.out}: split({ways!r:.60}) does not split; give at least 2")
         return Grouping(self.flow, self._send, partitions=self.partitions, sends=True, ways=ways)
 
 
 def input_of(
     grouping: Grouping, request: Aggregation, combine: bool | None, merge: Callable[[Any, Any], Any] | None
 ) -> tuple[Flow, Aggregation]:
-    """What an aggregation takes: the records, or partials of them, and then the request to merge those. ``combine``: as
-    the user said it, ``None`` for the default. ``merge``: of two partials, where it is exact enough for the user.
+    """Return the input of an aggregation: the records, or partials of them with the request to merge these.
+    ``combine``: what the user set, ``None`` for the default. ``merge``: merges two partials, if it is exact enough for
+    the user.
 
-    Raises ``TopologyError`` for ``combine=True`` where it cannot be."""
+    Raises ``TopologyError`` if ``combine=True`` is not possible."""
     why_not = _obstacle(grouping.flow, request, merge)
     if grouping.ways is not None:
         why_not = why_not or _obstacle_to_split(request, combine)
@@ -91,17 +92,17 @@ def input_of(
 
 
 def _obstacle_to_split(request: Aggregation, combine: bool | None) -> str | None:
-    """Why a key's records cannot be spread over tasks that lie apart."""
+    """Return why a key's records cannot be spread over several tasks."""
     windows = request.windows
     if combine is False:
-        return "combine=False: its parts are what combining merges"
+        return "combine=False: splitting needs combining to merge the parts"
     if windows is None or windows.horizon_ms is None or request.by_watermark:
         return None
     return "which records are late would depend on how tasks interleave (give the source a watermark strategy)"
 
 
 def _spread(grouping: Grouping, request: Aggregation, ways: int) -> Flow:
-    """The records by sub-keys."""
+    """Key the records by sub-keys."""
     flow = grouping.flow
     return flow.wiring.repartition(
         flow, partitions=grouping.partitions, name=f"{request.name}-split", route=Split(ways)
@@ -109,7 +110,7 @@ def _spread(grouping: Grouping, request: Aggregation, ways: int) -> Flow:
 
 
 def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any] | None) -> str | None:
-    """Why records cannot be combined."""
+    """Return why records cannot be combined."""
     windows = request.windows
     if merge is None:
         return (
@@ -119,9 +120,9 @@ def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
     if request.emission == "every_update":
         return "emission='every_update' shows every record's update; use 'per_commit' or 'on_close'"
     if request.late:
-        return "late records are wanted as they were"
+        return "late=True needs the original records"
     if request.ttl_ms is not None:
-        return "what lives for a time depends on every record's"
+        return "a ttl depends on the time of every record"
     if windows is not None and not windows.ordered:
         return f"{windows.describe()} do not follow from the timestamp alone"
     if windows is not None and windows.time == "processing":
@@ -134,7 +135,7 @@ def _obstacle(flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
 
 
 def _by_default(request: Aggregation, *, combines: bool) -> bool:
-    """Whether an aggregation is combined without being asked."""
+    """Whether an aggregation is combined by default."""
     windows = request.windows
     if request.emission != "per_commit" or not combines:
         return False
@@ -144,7 +145,7 @@ def _by_default(request: Aggregation, *, combines: bool) -> bool:
 def _combined(
     grouping: Grouping, flow: Flow, request: Aggregation, merge: Callable[[Any, Any], Any]
 ) -> tuple[Flow, Aggregation]:
-    """Wire the combining operator behind a flow of the records, and the topic of partials."""
+    """Wire the combining operator after a flow of records, and the topic of partials."""
     wiring = flow.wiring
     assert request.windows is None or isinstance(request.windows, SpanWindows)
     topic = f"{request.name}-partials{REPARTITION}"
@@ -180,7 +181,7 @@ def _combined(
 
 
 def _of_partials(fold: Fold, merge: Callable[[Any, Any], Any]) -> Fold:
-    """The fold of partials of a fold."""
+    """Return the fold that merges partials of this fold."""
     return dataclasses.replace(
         fold,
         adders=(lambda key, partial, aggregate: merge(aggregate, partial),),

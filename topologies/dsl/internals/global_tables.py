@@ -1,4 +1,4 @@
-"""Joins of a stream with a global table, and the copy of the table that each needs."""
+"""Join a stream with a global table, and copy the table for each join."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.topologies.operators.records.source_sink import SinkSpec, TableSou
 def joined_with_global(
     flow: Flow, kind: str, table: object, key_fn: Any, joiner: Any, value: Any, name: str | None, *, left: bool
 ) -> Flow:
-    """``joiner(value, row)`` of each record with the row whose key is ``key_fn(key, value)``."""
+    """Emit ``joiner(value, row)`` for each record with the row whose key is ``key_fn(key, value)``."""
     wiring = flow.wiring
     name = wiring.name(flow, kind, name)
     if not isinstance(table, GlobalKTable):
@@ -33,7 +33,7 @@ def joined_with_global(
 
 
 def global_rows(table: Flow, name: str) -> StoreSpec:
-    """Copy a global table to every task of the sub-topology that uses the store that comes back, called ``name``."""
+    """Copy a global table to every task of the sub-topology that uses the returned store, which is called ``name``."""
     wiring = table.wiring
     topic = f"{name}{REPARTITION}"
     wiring.add(

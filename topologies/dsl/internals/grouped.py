@@ -22,7 +22,7 @@ from penstock.topologies.windows import Windows
 
 @dataclasses.dataclass(frozen=True)
 class RecordGroups:
-    """Records in groups, cut into windows or not."""
+    """Grouped records, windowed or not."""
 
     grouping: Grouping
     windows: Windows | None = None
@@ -34,13 +34,13 @@ class RecordGroups:
         return self.grouping.flow.wiring.name(self.grouping.flow, kind, name)
 
     def split(self, ways: int) -> RecordGroups:
-        """The same with each key's records spread over sub-keys."""
+        """Spread each key's records over sub-keys."""
         return dataclasses.replace(self, grouping=self.grouping.split(ways))
 
 
 @dataclasses.dataclass(frozen=True)
 class EmissionOptions:
-    """How results are emitted, as the user says it: see ``KGroupedStream``."""
+    """The user's options for emitting results: see ``KGroupedStream``."""
 
     emission: Emission | None
     late: bool
@@ -48,14 +48,14 @@ class EmissionOptions:
 
 
 def counted(groups: RecordGroups, name: str | None, how: EmissionOptions) -> Aggregated:
-    """The number of records."""
+    """Count the records."""
     return _folded(groups, groups.name("count", name), INT, how, COUNTING)
 
 
 def reduced(
     groups: RecordGroups, fn: Any, inverse: Any, merge: Any, name: str | None, how: EmissionOptions
 ) -> Aggregated:
-    """``fn(aggregate, value)`` over the values."""
+    """Fold the values with ``fn(aggregate, value)``."""
     name = groups.name("reduce", name)
     _check_functions(name, fn, inverse, merge)
     fold = Fold(
@@ -80,7 +80,7 @@ def aggregated(
     how: EmissionOptions,
     approximate: bool,
 ) -> Aggregated:
-    """``adder(key, value, aggregate)`` over the records, or a ready aggregate."""
+    """Fold the records with ``adder(key, value, aggregate)`` or a ready aggregate."""
     name = groups.name("aggregate", name)
     if isinstance(init, Expression):
         init, tp = aggregator_of_one(init, scope_of_flow(groups.grouping.flow), operator=name)
@@ -106,7 +106,7 @@ def aggregated(
 def aggregated_parts(
     groups: RecordGroups, value: Any, name: Any, how: EmissionOptions, parts: Mapping[str, Any], *, approximate: bool
 ) -> Aggregated:
-    """Several ready aggregates at once."""
+    """Compute several ready aggregates at once."""
     (name, value), named = options_and_parts({"name": name, "value": value}, parts)
     name = groups.name("agg", name)
     made, shown = aggregate_of(named, name, groups.grouping.flow, value)

@@ -1,8 +1,8 @@
-"""Feedback: records that go around through a topic until they are done.
+"""Loops: records go around through a topic until they are done.
 
-The topic is a repartition topic of the application, so that what goes around is in the log like everything else: exactly
-once, replayable, at the price of a commit per round under exactly-once. Each record counts its rounds in a header; the
-bound on them is what lets watermarks go around too: behind the bound's last round nothing older can come.
+The topic is a repartition topic of the application, so what goes around is in the log like everything else: exactly
+once and replayable, at the price of a commit per round under exactly-once. Each record counts its rounds in a header.
+The bound on rounds lets watermarks go around too: after the last round nothing older can come.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.topologies.operators.records.stateless import MergeSpec
 def looped(
     flow: Flow, body: Callable[[Any], Any], *, max_iterations: int, partitions: int | None, name: str | None
 ) -> tuple[Any, Flow]:
-    """What the body gives as done, and the records that were to go around once more than the bound allows."""
+    """Return what the body is done with, and the records that exceeded the bound on rounds."""
     wiring = flow.wiring
     name = wiring.name(flow, "loop", name)
     if max_iterations < 1:
-        raise TopologyError(f"operator {name!r}: max_iterations={max_iterations}; let records go around at least once")
+        raise TopologyError(f"operator {name!r}: max_iterations={max_iterations}; give at least 1")
     check_function(body, name)
     topic = f"{name}{REPARTITION}"
     source = SourceSpec(
@@ -56,6 +56,6 @@ def looped(
 def _check_serdes(flow: Flow, again: Flow, name: str) -> None:
     if (again.key.name, again.value.name) != (flow.key.name, flow.value.name):
         raise TopologyError(
-            f"operator {name!r}: what goes around has serdes {again.key.name} and {again.value.name}, the stream has "
-            f"{flow.key.name} and {flow.value.name}; map one to the other's types"
+            f"operator {name!r}: the records to repeat have serdes {again.key.name} and {again.value.name}, the stream has "
+            f"{flow.key.name} and {flow.value.name}; map one to the types of the other"
         )

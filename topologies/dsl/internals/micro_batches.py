@@ -55,7 +55,7 @@ class Batches(NamedTuple):
 
 
 def cut_into_batches(flow: Flow, interval: int | str, time: str, grace: int | str) -> Intervals:
-    """The intervals that ``KStream.micro_batches`` asks for. Raises ``TopologyError``."""
+    """Return the intervals for ``KStream.micro_batches``. Raises ``TopologyError``."""
     what = f"micro_batches on {flow.out!r}"
     pane_ms = duration_ms(interval)
     if pane_ms < 1:
@@ -66,7 +66,7 @@ def cut_into_batches(flow: Flow, interval: int | str, time: str, grace: int | st
 
 
 def windowed(batches: Batches, length: int | str, slide: int | str | None) -> Intervals:
-    """Intervals of the last ``length``, every ``slide``."""
+    """Return intervals of the last ``length``, every ``slide``."""
     cut = batches.intervals
     size_ms, slide_ms = duration_ms(length), cut.slide_ms if slide is None else duration_ms(slide)
     what = f"window({length!r}, {slide!r}) on {batches.flow.out!r}"
@@ -81,7 +81,7 @@ def windowed(batches: Batches, length: int | str, slide: int | str | None) -> In
 
 
 def transformed(batches: Batches, fn: Any, key: Any, value: Any, name: str | None) -> Batches:
-    """The pairs ``fn(pairs)`` of all pairs of a batch."""
+    """Replace all pairs of a batch by ``fn(pairs)``."""
     flow, name = _gathered(batches, "transform", name)
     check_function(fn, name)
     flow.wiring.add(name, _transforming(batches, flow, name, lambda end, pairs: fn(pairs)), flow)
@@ -108,7 +108,7 @@ def printed(batches: Batches, n: int, write: Callable[[str], object], name: str 
 
 
 def joined(batches: Batches, other: object, joiner: Any, *, how: str, value: Any, name: str | None) -> Batches:
-    """All pairs with equal keys in batches of the same time. ``other``: a ``MicroBatches``."""
+    """Join all pairs with equal keys in batches of the same time. ``other``: a ``MicroBatches``."""
     mine, wiring = batches.flow, batches.flow.wiring
     name = wiring.name(mine, "batch-join", name)
     found = getattr(other, "_batches", None)
@@ -125,8 +125,8 @@ def joined(batches: Batches, other: object, joiner: Any, *, how: str, value: Any
         raise TopologyError(f"operator {name!r}: how={how!r} is unknown; use {', '.join(_OUTER)}")
     if mine.key.name != theirs.key.name:
         raise TopologyError(
-            f"operator {name!r}: keys are {mine.key.name} and {theirs.key.name}, and would "
-            "never meet; map one to the other's type"
+            f"operator {name!r}: keys are {mine.key.name} and {theirs.key.name}, so they would "
+            "never match; map one to the type of the other"
         )
     wiring.check_own(theirs, name)
     left, right = wiring.by_key(mine), wiring.by_key(theirs)
@@ -146,7 +146,7 @@ def joined(batches: Batches, other: object, joiner: Any, *, how: str, value: Any
 
 
 def aggregated(batches: Batches, aggregator: Aggregator, name: str | None, kind: str) -> Batches:
-    """A ready aggregate of each batch, whatever the keys."""
+    """Aggregate each batch as a whole."""
     flow = batches.flow
     wiring, cut = flow.wiring, _cut(batches, flow)
     name = wiring.name(flow, kind, name)
@@ -169,7 +169,7 @@ def aggregated(batches: Batches, aggregator: Aggregator, name: str | None, kind:
 
 
 def aggregated_by_key(batches: Batches, aggregator: Aggregator, name: str | None, kind: str) -> Batches:
-    """A ready aggregate of each key of a batch."""
+    """Aggregate each key of a batch."""
     wiring = batches.flow.wiring
     name = wiring.name(batches.flow, kind, name)
     if not isinstance(aggregator, Aggregator):
@@ -188,7 +188,7 @@ def aggregated_by_key(batches: Batches, aggregator: Aggregator, name: str | None
 
 
 def counted_by_value(batches: Batches, name: str | None) -> Batches:
-    """How often each value is in a batch, under the value."""
+    """Count how often each value occurs in a batch, keyed by the value."""
     flow = batches.flow
     name = flow.wiring.name(flow, "batch-count-by-value", name)
     flow.wiring.add(f"{name}-value", SelectKeySpec(fn=lambda _, v: v), flow)
@@ -197,7 +197,7 @@ def counted_by_value(batches: Batches, name: str | None) -> Batches:
 
 
 def reducing(batches: Batches, fn: Any, inverse: Any, name: str | None) -> Aggregator:
-    """``fn(a, b)`` over the values as a ready aggregate."""
+    """Return ``fn(a, b)`` over the values as a ready aggregate."""
     what = name or f"reduce on {batches.flow.out}"
     check_function(fn, what)
     undo = None if inverse is None else check_function(inverse, what)
@@ -216,7 +216,7 @@ def with_states(
     state: Any,
     name: str | None,
 ) -> Batches:
-    """Per batch and key the state ``fn(values, state)``."""
+    """Update the state of each key per batch with ``fn(values, state)``."""
     mine, wiring = batches.flow, batches.flow.wiring
     name = wiring.name(mine, "batch-state", name)
     check_function(fn, name)
@@ -241,8 +241,8 @@ def with_states(
 
 
 def _seeded(flow: Flow, name: str, states: Mapping[Any, Any], serde: Serde[Any]) -> Flow:
-    """The stream behind first states, through a repartition topic that takes each to its key's task."""
-    # as bytes, so that what one task changes in place no other one sees
+    """Send initial states ahead of the stream, through a repartition topic that takes each to its key's task."""
+    # as bytes, so a task that changes one in place changes nothing for the others
     given = {flow.key.serialize(k): serde.serialize(v) for k, v in states.items()}
 
     def seeds() -> Iterable[KeyValuePair]:
@@ -258,15 +258,15 @@ def _seeded(flow: Flow, name: str, states: Mapping[Any, Any], serde: Serde[Any])
 
 
 def _cut(batches: Batches, flow: Flow) -> Intervals:
-    """The intervals of an operator that is fed by ``flow``. Results of batches that travel through a topic arrive, by
-    the clock, after the end of their batch: they are waited for."""
+    """Return the intervals of an operator that reads ``flow``. If results of batches in processing time travel through
+    a topic, they arrive after their batch's end, so the operator waits for them."""
     cut = batches.intervals
     travelled = flow.operator != batches.flow.operator
     return dataclasses.replace(cut, grace_ms=cut.pane_ms) if cut.wall and cut.by_timestamp and travelled else cut
 
 
 def _gathered(batches: Batches, kind: str, name: str | None) -> tuple[Flow, str]:
-    """All records in one task, as pairs under one key."""
+    """Collect all records in one task, as pairs under one key."""
     flow = batches.flow
     name = flow.wiring.name(flow, f"batch-{kind}", name)
     flow.wiring.add(f"{name}-gather", MapSpec(fn=_as_pair), flow)
@@ -290,7 +290,7 @@ def _transforming(
 
 
 def _after(batches: Batches, name: str, flow: Flow, key: Any, value: Any, *, rekeyed: bool = False) -> Batches:
-    """Batches of the results of operator ``name``, which is fed by ``flow``."""
+    """Return batches of the results of operator ``name``, which reads ``flow``."""
     cut = batches.intervals
     slide = cut.slide_ms
     made = flow.behind(name, key=key, value=value, rekeyed=rekeyed)
@@ -298,7 +298,7 @@ def _after(batches: Batches, name: str, flow: Flow, key: Any, value: Any, *, rek
 
 
 def _subtracts(aggregator: Aggregator) -> bool:
-    """Whether windows are made of the ones before: exactly, or because the user gave an inverse."""
+    """Whether a window is computed from the one before: exactly, or because the user gave an inverse."""
     return aggregator.subtract is not None and (aggregator.exact_merge or aggregator.name == "reduce")
 
 

@@ -1,4 +1,4 @@
-"""Where records go: repartition topics, topics of the user's, and processors behind which keys may have changed."""
+"""Where records go: repartition topics, the user's topics, and processors, after which keys may have changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.topologies.operators.records.source_sink import Route, SinkSpec
 
 
 def repartitioned(flow: Flow, by: Any, *, key: Any, value: Any, partitions: int | None, name: str | None) -> Flow:
-    """The same records through a repartition topic."""
+    """Send the records through a repartition topic."""
     flow = flow.with_serdes(key, value)
     if not (by in ("key", "shuffle", "broadcast", "one") or callable(by)):
         raise TopologyError(
@@ -32,14 +32,14 @@ def repartitioned(flow: Flow, by: Any, *, key: Any, value: Any, partitions: int 
 
 
 def grouped_by(flow: Flow, fn: Any, *, key: Any, partitions: int | None, name: str | None) -> Grouping:
-    """Groups by ``fn(key, value)``, always through a repartition topic."""
+    """Group by ``fn(key, value)``, always through a repartition topic."""
     keyed = with_selected_key(flow, "group-by", fn, key, name)
     send = partial(keyed.wiring.repartition, keyed, partitions=partitions)
     return Grouping(keyed, send, partitions=partitions, sends=True)
 
 
 def grouped_by_key(flow: Flow) -> Grouping:
-    """Groups by the key, through a repartition topic only where keys may have changed."""
+    """Group by the key, through a repartition topic only if keys may have changed."""
     return Grouping(flow, partial(flow.wiring.by_key, flow), partitions=None, sends=flow.rekeyed)
 
 
@@ -54,12 +54,12 @@ def written(
     retractions: bool,
     name: str | None,
 ) -> None:
-    """Write the records to a topic, or to those that a function chooses."""
+    """Write the records to a topic, or to topics that a function chooses."""
     name = flow.wiring.name(flow, "to", name)
     if callable(topic) != bool(topics):
         raise TopologyError(
-            f"operator {name!r}: a function that chooses the topic needs topics=, all that it may choose, and only "
-            "such a function does"
+            f"operator {name!r}: if a function chooses the topic, topics= must list all that it may choose; only "
+            "then is it allowed"
         )
     flow = flow.with_serdes(key, value)
     inner = flow.key.inner if isinstance(flow.key, WindowedSerde) else None
@@ -86,7 +86,7 @@ def processed(
     keeps_key: bool,
     name: str | None,
 ) -> tuple[Flow, tuple[str, ...]]:
-    """What a processor forwards to its first out port, and all its ports."""
+    """Add a processor; return the flow of its first out port, and the names of all its ports."""
     wiring = flow.wiring
     name = wiring.name(flow, "process", name)
     spec = processor_spec(check_function(factory, name), stores=stores, name=name)
@@ -102,7 +102,7 @@ def processed(
 
 
 def port_of(flow: Flow, ports: tuple[str, ...], name: str, key: Any, value: Any) -> Flow:
-    """What a processor, of which ``flow`` is a port, forwards to the port of that name."""
+    """Return the flow of the named out port of the processor that ``flow`` comes from."""
     if name not in ports:
         raise TopologyError(
             f"operator {flow.operator!r} has no out port {name!r}; it declares: {', '.join(ports) or 'none'}"

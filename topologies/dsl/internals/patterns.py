@@ -1,4 +1,4 @@
-"""Pattern matching, and the serde of the events that a match holds."""
+"""Pattern matching, and the serde of the events in a match."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EventOrder = Literal["time", "arrival"]
 
 
 class Matched(NamedTuple):
-    """The flows that leave the operator."""
+    """The flows of the operator's out ports."""
 
     matches: Flow
     timeouts: Flow
@@ -43,20 +43,20 @@ def matched(
     wiring = flow.wiring
     name = wiring.name(flow, "match", name)
     if not isinstance(pattern, Pattern):
-        raise TopologyError(f"operator {name!r}: match takes a pattern, such as pattern('a'), not {pattern!r:.100}")
+        raise TopologyError(f"operator {name!r}: match needs a pattern, such as pattern('a'), not {pattern!r:.100}")
     pattern.check(name)
     if event_order not in ("time", "arrival"):
-        raise TopologyError(f"operator {name!r}: event_order is 'time' or 'arrival', not {event_order!r}")
+        raise TopologyError(f"operator {name!r}: event_order must be 'time' or 'arrival', not {event_order!r}")
     if event_order == "arrival" and order_by is not None:
-        raise TopologyError(f"operator {name!r}: order_by sorts events of one time; in order of arrival none waits")
+        raise TopologyError(f"operator {name!r}: order_by needs event_order='time'; leave order_by out")
     if not pattern.bounded and not unbounded:
         raise TopologyError(
-            f"operator {name!r}: partial matches of this pattern may wait for ever, so its state would only grow; add "
-            ".within(…) to the pattern, or accept it by match(…, unbounded=True)"
+            f"operator {name!r}: partial matches of this pattern may wait forever, so its state would only grow; add "
+            ".within(…) to the pattern, or accept this with match(…, unbounded=True)"
         )
     if max_partial_matches is not None and (type(max_partial_matches) is not int or max_partial_matches < 1):
         raise TopologyError(
-            f"operator {name!r}: max_partial_matches={max_partial_matches!r} is no bound; give a number from 1 on, or "
+            f"operator {name!r}: max_partial_matches={max_partial_matches!r} is not a bound; give at least 1, or "
             "leave it out"
         )
     if when_full not in get_args(WhenFull):
@@ -89,8 +89,8 @@ def matched(
 
 
 def events_by_stage(event: Serde[Any]) -> Serde[Any]:
-    """The serde of a dict from stage to a list of events. Where events are JSON it is a JSON object of arrays; else it is
-    msgpack, with the bytes of each event."""
+    """Return the serde of a dict from stage to a list of events: a JSON object of arrays if events are JSON, else
+    msgpack with the bytes of each event."""
     write, read = event.serialize, event.deserialize
     if event.name == "json" or event.name.startswith("json:"):
         texts = msgspec.json.Decoder(dict[str, list[msgspec.Raw]])

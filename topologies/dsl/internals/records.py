@@ -1,4 +1,4 @@
-"""Whole records, side inputs, questions to the world outside, and topics on the way."""
+"""Whole records, side inputs, external calls, and intermediate topics."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from penstock.topologies.operators.records.source_sink import SourceSpec
 
 
 def mapped_records(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, *, keeps_key: bool) -> Flow:
-    """The records ``fn(record)``."""
+    """Replace each record by ``fn(record)``."""
     return then(
         flow, "map-records", name, lambda f: MapRecordsSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
     )
 
 
 def with_headers(flow: Flow, fn: Any, name: str | None) -> Flow:
-    """The same records with the headers ``fn(record)``."""
+    """Set the headers of each record to ``fn(record)``."""
     checked = check_function(fn, name or "with-headers")
     return then(
         flow, "with-headers", name, lambda f: MapRecordsSpec(fn=f), lambda r: r._replace(headers=tuple(checked(r)))
@@ -36,7 +36,7 @@ def with_headers(flow: Flow, fn: Any, name: str | None) -> Flow:
 
 
 def with_timestamp(flow: Flow, fn: Any, name: str | None) -> Flow:
-    """The same records with the event time ``fn(record)``, or that of an expression."""
+    """Set the event time of each record to ``fn(record)``, or to an expression."""
     if isinstance(fn, Expression):
         of_record = to_function(fn, RECORD, scope_of_flow(flow), operator=name or "with-timestamp")
         fn = lambda r: of_record(r.key, r.value, r.timestamp_ms, r.headers)  # noqa: E731  # stands for a function
@@ -47,7 +47,7 @@ def with_timestamp(flow: Flow, fn: Any, name: str | None) -> Flow:
 
 
 def mapped_with_side(flow: Flow, fn: Any, sides: Sequence[object], value: Any, name: str | None) -> Flow:
-    """The values ``fn(key, value, side, …)``, each side being a view of a whole table."""
+    """Map to ``fn(key, value, side, …)``, where each side is a view of a whole table."""
     wiring = flow.wiring
     name = wiring.name(flow, "map-with-side", name)
     tables = [s._flow for s in sides if isinstance(s, GlobalKTable)]
@@ -73,7 +73,7 @@ def looked_up(
     timeout_s: float,
     name: str | None,
 ) -> Flow:
-    """The answers to ``fn(key, value)``, or ``joiner(value, answer)``."""
+    """Map to the answer of ``fn(key, value)``, or to ``joiner(value, answer)``."""
     name = flow.wiring.name(flow, "lookup", name)
     if concurrency < 1 or timeout_s <= 0:
         raise TopologyError(f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0")
@@ -87,7 +87,7 @@ def looked_up(
 
 
 def read_back(flow: Flow, topic: str, name: str | None) -> Flow:
-    """What was written to a topic of the user's, as a new source."""
+    """Read what was written to the user's topic, as a new source."""
     source = topic if name is None else name
     flow.wiring.add_source(source, SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value))
     return flow.behind_source(source)

@@ -19,7 +19,7 @@ from penstock.topologies.windows import TumblingWindows, duration_ms
 def deduplicated(
     flow: Flow, within: int | str, key: Any, *, grace: int | str | None, id_serde: Any, name: str | None
 ) -> Flow:
-    """The records of which no record with the same key, or the same ``key(key, value)``, is near in time."""
+    """Drop records if one with the same key, or the same ``key(key, value)``, is near in time."""
     mine, wiring = flow, flow.wiring
     name = wiring.name(flow, "deduplicate", name)
     within_ms = duration_ms(within)
@@ -43,7 +43,7 @@ def deduplicated(
 
 
 def sampled(flow: Flow, fraction: float, *, seed: int, name: str | None) -> Flow:
-    """All records of a share of the keys."""
+    """Keep all records of a share of the keys."""
     name = flow.wiring.name(flow, "sample", name)
     if not 0 <= fraction <= 1:
         raise TopologyError(f"operator {name!r}: fraction={fraction}; it must be from 0 to 1")
@@ -54,14 +54,14 @@ def sampled(flow: Flow, fraction: float, *, seed: int, name: str | None) -> Flow
 
 
 def sampled_by_reservoir(flow: Flow, n: int, window: TumblingWindows | int | str, *, name: str | None) -> Flow:
-    """Per key and window ``n`` values chosen at random."""
+    """Choose ``n`` values at random per key and window."""
     wiring = flow.wiring
     name = wiring.name(flow, "sample-reservoir", name)
     if n < 1:
         raise TopologyError(f"operator {name!r}: n={n}; a reservoir holds at least 1 value")
     windows = window if isinstance(window, TumblingWindows) else TumblingWindows(duration_ms(window), 0)
     if windows.offset_ms or windows.time != "event":
-        raise TopologyError(f"operator {name!r}: reservoirs have windows of event time without offset")
+        raise TopologyError(f"operator {name!r}: use event-time windows without an offset for reservoirs")
     flow = wiring.by_key(flow)
     spec = SampleReservoirSpec(
         stores=(reservoir_store(name, flow.key),),

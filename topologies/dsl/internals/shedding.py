@@ -9,7 +9,7 @@ from penstock.topologies.windows import duration_ms
 
 
 def shed(flow: Flow, max_latency: int | str, settle: int | str, name: str | None) -> Flow:
-    """All records while event time is near the clock, else a sample of them."""
+    """Keep all records while event time is near the clock, else a sample of them."""
     wiring = flow.wiring
     name = wiring.name(flow, "shed", name)
     max_latency_ms, settle_ms = duration_ms(max_latency), duration_ms(settle)

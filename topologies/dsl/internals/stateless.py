@@ -1,4 +1,4 @@
-"""What a stream can do without state: per record, per batch, and splitting and merging streams.
+"""Stateless operators of a stream: per record, per batch, and splitting and merging streams.
 
 Operators that may change the key mark their flow: grouping or joining it first sends it through a repartition topic.
 """
@@ -32,8 +32,8 @@ def then(
     condition: bool = False,
     gives: Literal["key", "value"] | None = None,
 ) -> Flow:
-    """The flow behind a new operator, which ``make`` makes of the checked function. With ``condition`` or ``gives`` an
-    expression can stand for the function: a condition, or what gives the new key or value and so its serde."""
+    """Add an operator that ``make`` builds from the checked function. ``condition`` and ``gives`` allow an expression:
+    as a condition, or for the new key or value, whose serde then follows from its type."""
     name = flow.wiring.name(flow, kind, name)
     if condition or gives is not None:
         made = row_function(fn, name, flow, condition=condition, record=True)
@@ -49,19 +49,19 @@ def then(
 
 
 def filtered(flow: Flow, fn: Any, name: str | None) -> Flow:
-    """The records for which ``fn(key, value)`` is true."""
+    """Keep the records for which ``fn(key, value)`` is true."""
     return then(flow, "filter", name, lambda f: stateless.FilterSpec(fn=f), fn, condition=True)
 
 
 def filtered_not(flow: Flow, fn: Any, name: str | None) -> Flow:
-    """The records for which ``fn(key, value)`` is false; those for which an expression is null are dropped too."""
+    """Keep the records for which ``fn(key, value)`` is false. If an expression is null, the record is dropped too."""
     if isinstance(fn, Expression):
         return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f), ~fn, condition=True)
     return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn)
 
 
 def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
-    """The records for which ``fn(value)`` is true."""
+    """Keep the records for which ``fn(value)`` is true."""
     return then(
         flow,
         "filter-values",
@@ -73,7 +73,7 @@ def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
 
 
 def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
-    """The values ``fn(value)``, or ``fn(key, value)`` of a function that must be given two arguments."""
+    """Map values to ``fn(value)``, or to ``fn(key, value)`` if the function requires two arguments."""
     if isinstance(fn, StructOf):
         fn = selection(fn.fields, value)
     return then(
@@ -88,7 +88,7 @@ def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
 
 
 def mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
-    """The values ``fn(key, value)``."""
+    """Map values to ``fn(key, value)``."""
     return then(
         flow,
         "map-values-with-key",
@@ -101,12 +101,12 @@ def mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) ->
 
 
 def flat_mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
-    """Each value of ``fn(value)``."""
+    """Replace each value by the values of ``fn(value)``."""
     return then(flow, "flat-map-values", name, lambda f: stateless.FlatMapSpec(fn=f, values_only=True), fn, value=value)
 
 
 def flat_mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
-    """Each value of ``fn(key, value)``."""
+    """Replace each value by the values of ``fn(key, value)``."""
     return then(
         flow,
         "flat-map-values-with-key",
@@ -118,7 +118,7 @@ def flat_mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | Non
 
 
 def peeked(flow: Flow, kind: str, fn: Any, name: str | None) -> Flow:
-    """The same records; ``fn(key, value)`` is called for its effect."""
+    """Call ``fn(key, value)`` for its effect and pass the records on."""
     return then(flow, kind, name, lambda f: stateless.PeekSpec(fn=f), fn)
 
 
@@ -126,22 +126,22 @@ def peeked(flow: Flow, kind: str, fn: Any, name: str | None) -> Flow:
 
 
 def mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
-    """The records ``fn(key, value)``."""
+    """Map records to ``fn(key, value)``."""
     return then(flow, "map", name, lambda f: stateless.MapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
 
 
 def flat_mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
-    """Each pair of ``fn(key, value)``."""
+    """Replace each record by the pairs of ``fn(key, value)``."""
     return then(flow, "flat-map", name, lambda f: stateless.FlatMapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
 
 
 def with_selected_key(flow: Flow, kind: str, fn: Any, key: Any, name: str | None) -> Flow:
-    """The same values under ``fn(key, value)``."""
+    """Set the key to ``fn(key, value)``."""
     return then(flow, kind, name, lambda f: stateless.SelectKeySpec(fn=f), fn, key=key, rekeyed=True, gives="key")
 
 
 def mapped_batches(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, *, keeps_key: bool) -> Flow:
-    """``fn(batch)`` of whole runs of records."""
+    """Apply ``fn(batch)`` to whole batches of records."""
     return then(
         flow, "map-batch", name, lambda f: stateless.MapBatchSpec(fn=f), fn, key=key, value=value, rekeyed=not keeps_key
     )
@@ -151,7 +151,7 @@ def mapped_batches(flow: Flow, fn: Any, key: Any, value: Any, name: str | None, 
 
 
 def branched(flow: Flow, predicates: tuple[Any, ...], name: str | None, *, default: bool) -> dict[str, Flow]:
-    """One flow per predicate, by the names of the branches: those of a mapping, else ``"1"``, ``"2"`` …"""
+    """Return one flow per predicate, by branch name: the mapping's keys, else ``"1"``, ``"2"`` …"""
     wiring = flow.wiring
     name = wiring.name(flow, "branch", name)
     mapped = are_named(predicates)
@@ -160,7 +160,7 @@ def branched(flow: Flow, predicates: tuple[Any, ...], name: str | None, *, defau
     if not named or len(set(ports)) < len(ports) or any(not p.isidentifier() for p in ports if mapped):
         raise TopologyError(
             f"operator {name!r}: branches {', '.join(ports) or 'none'}; give at least one predicate, and "
-            "each branch a name of its own of letters, digits and '_'"
+            "each branch its own name of letters, digits and '_'"
         )
     checked = tuple(row_function(p, name, flow, condition=True) for p in named.values())
     wiring.add(name, stateless.BranchSpec(predicates=checked, out_ports=ports), flow)
@@ -168,12 +168,12 @@ def branched(flow: Flow, predicates: tuple[Any, ...], name: str | None, *, defau
 
 
 def are_named(predicates: tuple[Any, ...]) -> bool:
-    """Whether ``branch`` was given a mapping from names to predicates."""
+    """Whether ``branch`` got a mapping from names to predicates."""
     return len(predicates) == 1 and isinstance(predicates[0], Mapping)
 
 
 def merged(flows: Sequence[Flow], name: str | None) -> Flow:
-    """One flow of several."""
+    """Merge several flows into one."""
     first = flows[0]
     wiring = first.wiring
     name = wiring.name(first, "merge", name)
@@ -183,7 +183,7 @@ def merged(flows: Sequence[Flow], name: str | None) -> Flow:
             if mine.name != theirs.name:
                 raise TopologyError(
                     f"operator {name!r} merges streams with different {what} serdes: {first.out!r} has "
-                    f"{mine.name}, {flow.out!r} has {theirs.name}; map one to the other's type first"
+                    f"{mine.name}, {flow.out!r} has {theirs.name}; map one to the type of the other first"
                 )
         if flow.out in {f.out for f in flows[:i]}:
             raise TopologyError(

@@ -1,4 +1,4 @@
-"""Joins of a stream with a table (``stream_table_joins``), and with other streams within a window of time."""
+"""Join a stream with a table (``stream_table_joins``), or with other streams within a window of time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.topologies.windows import duration_ms
 
 @dataclasses.dataclass(frozen=True)
 class JoinWindow:
-    """How far apart partners may be."""
+    """How far apart in time partners may be."""
 
     before: int | str | None
     after: int | str | None
@@ -35,13 +35,13 @@ class JoinWindow:
 
     @property
     def given(self) -> bool:
-        """Whether anything says how far."""
+        """Whether the user gave any bound."""
         return any(x is not None for x in (self.before, self.after, self.within))
 
 
 @dataclasses.dataclass(frozen=True)
 class JoinKind:
-    """``keeps``: whether records of the left, and of the right, that meet no partner are joined with null."""
+    """``keeps``: whether left records, and right records, without a partner are joined with null."""
 
     name: str
     keeps: tuple[bool, bool]
@@ -66,7 +66,7 @@ def joined(
     name: str | None,
     eager: bool = False,
 ) -> Flow:
-    """A join with what the user gave: a stream, or a table."""
+    """Join with ``other``: a stream or a table."""
     wiring, handles = flow.wiring, flow.wiring.handles
     name = wiring.name(flow, kind.name, name)
     if isinstance(other, handles.stream):
@@ -75,7 +75,7 @@ def joined(
         )
     if bounds.given or condition is not None or kind.keeps[1] or eager:
         raise TopologyError(
-            f"operator {name!r} joins {other!r:.100} within a window of time; that is between two streams: "
+            f"operator {name!r} joins {other!r:.100} within a window of time, which needs two streams: "
             "give a KStream, or leave out before, after, within and condition for a table"
         )
     if not isinstance(other, handles.table):
@@ -135,7 +135,7 @@ def joined_as_of(
     value: Any,
     name: str | None,
 ) -> Flow:
-    """``joiner(left, right)`` of each record with the one of ``other`` that is nearest in time."""
+    """Join each record with the record of ``other`` that is nearest in time."""
     wiring = flow.wiring
     name = wiring.name(flow, "join-as-of", name)
     if direction not in get_args(Direction):
@@ -169,7 +169,7 @@ def joined_all(
     value: Any,
     name: str | None,
 ) -> Flow:
-    """``joiner(value, value, …)`` for every way to take one record of each stream, of equal key and near in time."""
+    """Join every combination of one record per stream with equal keys and near in time."""
     wiring = flow.wiring
     name = wiring.name(flow, "join-all", name)
     if not others:
@@ -209,17 +209,17 @@ def _bounds(bounds: JoinWindow, name: str) -> tuple[int, int, int]:
     after_ms = within_ms if bounds.after is None else _signed_ms(bounds.after)
     if before_ms is None or after_ms is None:
         raise TopologyError(
-            f"operator {name!r} joins two streams without a bound, which would keep both for ever; give within=, or "
+            f"operator {name!r} joins two streams without a bound, which would keep both forever; give within=, or "
             "before= and after="
         )
     if bounds.grace is None:
         raise TopologyError(
-            f"operator {name!r} joins two streams and needs grace=: for how long after its window a record may still "
+            f"operator {name!r} joins two streams and needs grace=: how long after its window a record may still "
             "come; every choice loses either late records or memory (grace=0 takes none)"
         )
     if before_ms + after_ms < 0:
         raise TopologyError(
-            f"operator {name!r}: the window from {-before_ms} to {after_ms} ms is empty; no pair can ever meet in it"
+            f"operator {name!r}: the window from {-before_ms} to {after_ms} ms is empty; no pair can ever match in it"
         )
     return before_ms, after_ms, duration_ms(bounds.grace)
 
@@ -232,5 +232,5 @@ def _check_keys(left: Flow, right: Flow, name: str) -> None:
     if left.key.name != right.key.name:
         raise TopologyError(
             f"operator {name!r}: keys of {left.out!r} are {left.key.name}, those of {right.out!r} are {right.key.name}, "
-            "and would never meet; bring one to the other's with select_key(…, key=…)"
+            "so they would never match; convert one with select_key(…, key=…)"
         )

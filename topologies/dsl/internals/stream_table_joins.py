@@ -1,4 +1,4 @@
-"""Joins of a stream with a table."""
+"""Join a stream with a table."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from penstock.topologies.windows import duration_ms
 def joined_with_table(
     flow: Flow, table: TableFlow, joiner: Any, value: Any, name: str, *, left: bool, grace: int | str | None
 ) -> Flow:
-    """``joiner(left, row)`` for each record that meets a row of the table when it is processed (``left``: also for those
-    that meet none, or have no key). The table's own updates emit nothing. Null values, and null keys of an inner join,
-    are dropped and counted."""
+    """Emit ``joiner(left, row)`` for each record that finds a row of the table when it is processed; with ``left`` also
+    for records that find none or have no key. The table's own updates emit nothing. Null values, and null keys of an
+    inner join, are dropped and counted."""
     wiring = flow.wiring
     rows = table.flow
     wiring.check_own(rows, name)
     if table.windowed:
         raise TopologyError(
-            f"operator {name!r} joins the windowed table {table.name!r}, whose rows no stream key can "
+            f"operator {name!r} joins the windowed table {table.name!r}, whose rows a stream key cannot "
             "name; join a table per key, or read the store in a processor"
         )
     if flow.key.name != rows.key.name:
         raise TopologyError(
             f"operator {name!r}: keys of {flow.out!r} are {flow.key.name}, those of table "
-            f"{table.name!r} are {rows.key.name}, and would never meet; bring the stream to the "
-            "table's with select_key(…, key=…)"
+            f"{table.name!r} are {rows.key.name}, so they would never match; convert the stream to the "
+            "table's key with select_key(…, key=…)"
         )
     flow = wiring.by_key(flow)
     checked = join_function(joiner, name, (flow, rows), nulls=(False, left), into=value)
@@ -45,7 +45,7 @@ def joined_with_table(
         return _joined_with_versions(flow, table, checked, value, name, left=left, grace=grace)
     if grace is not None:
         raise TopologyError(
-            f"operator {name!r} has grace={grace!r} for a table without history, whose rows are read as they stand; "
+            f"operator {name!r} has grace={grace!r}, but its table has no history, so current rows are joined; "
             "give the table a history (table(topic, history=…)), or leave grace out"
         )
     wiring.check_together((flow, rows), name)
@@ -56,8 +56,8 @@ def joined_with_table(
 def _joined_with_versions(
     flow: Flow, table: TableFlow, joiner: Function, value: Any, name: str, *, left: bool, grace: int | str | None
 ) -> Flow:
-    """The row as it was at each record's time; with ``grace`` the stream waits so long for late updates (under
-    watermarks: for the watermark)."""
+    """Join the row that was valid at each record's time. With ``grace`` the stream waits that long for late updates
+    (under watermarks: until the watermark has passed)."""
     wiring = flow.wiring
     wiring.check_together((flow, table.flow), name)
     assert table.history_ms is not None
@@ -66,7 +66,7 @@ def _joined_with_versions(
         if hold_ms > table.history_ms:
             raise TopologyError(
                 f"operator {name!r} waits {hold_ms} ms, longer than the {table.history_ms} ms for which table "
-                f"{table.name!r} knows its history; give less grace or more history"
+                f"{table.name!r} keeps history; give less grace or more history"
             )
         held = f"{name}-hold"
         spec = GraceBufferSpec(
@@ -85,7 +85,7 @@ def _joined_with_versions(
 
 
 def _join_of_rows(table: TableFlow, joiner: Function, *, left: bool) -> OperatorSpec:
-    """The operator for a table with rows of its own, or for one whose rows are computed."""
+    """Return the operator for a table with stored rows, or for one whose rows are computed."""
     view = table.view
     if isinstance(view, StoreView):
         return StreamTableJoinSpec(stores=(view.store,), joiner=joiner, left=left)

@@ -1,4 +1,4 @@
-"""Holding back a table's changes."""
+"""Suppress: hold back a table's changes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def suppressed(
     when_full: WhenFull | None,
     name: str | None,
 ) -> TableFlow:
-    """The table, of whose changes only the last ones go on: see ``KTable.suppress``."""
+    """Pass on only the last changes of the table: see ``KTable.suppress``."""
     flow = table.flow
     name = flow.wiring.name(flow, "suppress", name)
     if not isinstance(until, Until):
         raise TopologyError(
-            f"operator {name!r}: {until!r:.100} does not say until when; use until_time_limit or until_window_closes"
+            f"operator {name!r}: {until!r:.100} is not a limit; use until_time_limit or until_window_closes"
         )
     if table.history_ms is not None:
-        raise TopologyError(f"operator {name!r} cannot hold back changes of a versioned table; leave history out")
+        raise TopologyError(f"operator {name!r} cannot suppress changes of a versioned table; leave history out")
     limit_ms, clock = until.limit_ms, _STREAM_TIME
     if until.closes:
         limit_ms, clock = _closing(table, name, until)
@@ -56,7 +56,7 @@ def suppressed(
 
 
 def _closing(table: TableFlow, name: str, until: Until) -> tuple[int, ClosingTime]:
-    """How long after a window's end it is final, and by what time."""
+    """Return how long after its end a window is final, and in which time."""
     flow = table.flow
     if not table.windowed:
         raise TopologyError(
@@ -71,8 +71,8 @@ def _closing(table: TableFlow, name: str, until: Until) -> tuple[int, ClosingTim
         return until.limit_ms, clock
     if not made:
         raise TopologyError(
-            f"operator {name!r} does not know when the windows of {flow.out!r} close, as this topology does not make "
-            "them; say it: until_window_closes(grace=…)"
+            f"operator {name!r} does not know when the windows of {flow.out!r} close, because this topology does not create "
+            "them; set it: until_window_closes(grace=…)"
         )
     return max(_closes_after_ms(w, name) for w in made), clock
 
@@ -81,7 +81,7 @@ _STREAM_TIME: ClosingTime = "stream_time"
 
 
 def _windows_behind(graph: GraphBuilder, operator: str) -> Iterable[Windows]:
-    """The windows of the aggregations that an operator's records come from, the nearest on each way."""
+    """Yield the windows of the nearest upstream aggregations of an operator."""
     windows = getattr(graph.operator(operator), "windows", None)
     if isinstance(windows, Windows):
         yield windows
@@ -91,11 +91,11 @@ def _windows_behind(graph: GraphBuilder, operator: str) -> Iterable[Windows]:
 
 
 def _closes_after_ms(windows: Windows, name: str) -> int:
-    """How long after its end a window is final."""
+    """Return how long after its end a window is final."""
     if windows.horizon_ms is None:
         raise TopologyError(
-            f"operator {name!r} waits for windows to close, but when those of {windows.describe()} do, their keys do not "
-            "tell; use emission='on_close' in the aggregation, or until_time_limit"
+            f"operator {name!r} waits for windows to close, but the keys of {windows.describe()} do not "
+            "show when they close; use emission='on_close' in the aggregation, or until_time_limit"
         )
     if isinstance(windows, SessionWindows) and windows.bounds == "records":
         return windows.grace_ms + windows.gap_ms
@@ -104,9 +104,7 @@ def _closes_after_ms(windows: Windows, name: str) -> int:
 
 def _bound(bound: int | None, what: str, name: str) -> int | None:
     if bound is not None and (not isinstance(bound, int) or bound < 0):
-        raise TopologyError(
-            f"operator {name!r}: {what}={bound!r} is no bound; give a number from 0 on, or leave it out"
-        )
+        raise TopologyError(f"operator {name!r}: {what}={bound!r} is not a bound; give at least 0, or leave it out")
     return bound
 
 
@@ -118,6 +116,6 @@ def _when_full(when_full: WhenFull | None, until: Until, name: str) -> WhenFull:
         raise TopologyError(f"operator {name!r}: when_full={when_full!r} is unknown; use {known}")
     if until.closes and when_full == "emit_early":
         raise TopologyError(
-            f"operator {name!r}: what leaves early is not final; use when_full='shut_down', or until_time_limit"
+            f"operator {name!r}: results that leave early are not final; use when_full='shut_down', or until_time_limit"
         )
     return when_full

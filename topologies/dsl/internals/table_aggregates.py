@@ -1,4 +1,4 @@
-"""Aggregations of a table's rows by another key."""
+"""Aggregate a table's rows by another key."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from penstock.topologies.operators.tables.table_views import view_of_results
 
 @dataclasses.dataclass(frozen=True)
 class RowGroups:
-    """The changes of a table's rows in groups. ``value``: the serde of what is aggregated of a row."""
+    """The grouped changes of a table's rows. ``value``: the serde of what is aggregated."""
 
     changes: Flow
     value: Serde[Any]
     ttl_ms: int | None = None
 
     def with_ttl(self, ttl: int | str) -> RowGroups:
-        """Groups that live for ``ttl`` after their latest change."""
+        """Delete groups ``ttl`` after their latest change."""
         return dataclasses.replace(self, ttl_ms=checked_ttl(ttl, f"group of {self.changes.out}"))
 
     def name(self, kind: str, name: str | None) -> str:
@@ -59,12 +59,12 @@ def regrouped(
 
 
 def counted(groups: RowGroups, name: str | None, emission: Emission | None) -> TableFlow:
-    """The number of rows per group."""
+    """Count the rows per group."""
     return _folded(groups, groups.name("count", name), INT, emission, int, _plus_one, _minus_one)
 
 
 def reduced(groups: RowGroups, adder: Any, subtractor: Any, name: str | None, emission: Emission | None) -> TableFlow:
-    """``adder(aggregate, value)`` and ``subtractor(aggregate, value)`` over the values."""
+    """Fold the values with ``adder(aggregate, value)`` and ``subtractor(aggregate, value)``."""
     name = groups.name("reduce", name)
     return _folded(groups, name, groups.value, emission, None, _of_values(adder, name), _of_values(subtractor, name))
 
@@ -79,7 +79,7 @@ def aggregated(
     name: str | None,
     emission: Emission | None,
 ) -> TableFlow:
-    """``adder`` and ``subtractor`` of ``(key, value, aggregate)``, or a ready aggregate that can take values out."""
+    """Fold with ``adder`` and ``subtractor`` of ``(key, value, aggregate)``, or a subtractable ready aggregate."""
     name = groups.name("aggregate", name)
     if isinstance(init, Expression):
         init, tp = aggregator_of_one(init, scope_of_flow(groups.rows), operator=name)
@@ -98,7 +98,7 @@ def aggregated(
 def aggregated_parts(
     groups: RowGroups, value: Any, name: str | None, emission: Emission | None, parts: Mapping[str, Any]
 ) -> TableFlow:
-    """Several ready aggregates at once."""
+    """Compute several ready aggregates at once."""
     name = groups.name("agg", name)
     made, shown = aggregate_of(parts, name, groups.rows, value)
     return _ready(groups, name, made, shown, emission)
@@ -108,11 +108,11 @@ def _ready(groups: RowGroups, name: str, of: Aggregator, value: Any, emission: E
     add, inverse = of.add, of.inverse
     if inverse is None or of.ordered:
         raise TopologyError(
-            f"operator {name!r}: {of.name} cannot take out a row that has changed; use an aggregate that can (count, "
+            f"operator {name!r}: {of.name} cannot subtract the old value of a changed row; use an aggregate that can (count, "
             "sum, mean, variance…), or aggregate(init, adder, subtractor) over a collection"
         )
     shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
-    # what does not depend on the order of values does not look at their times either
+    # if the order of values does not matter, their times do not either
     return _folded(
         groups,
         name,
@@ -147,7 +147,7 @@ def _folded(
         )
     if emission == "per_commit" and ttl_ms is not None:
         raise TopologyError(
-            f"operator {name!r}: emission='per_commit' would hide that a group was gone in between; with a ttl use "
+            f"operator {name!r}: emission='per_commit' would hide that a group expired in between; with a ttl use "
             "emission='every_update'"
         )
     store = StoreSpec(name, "key_value", changes.key, value)
@@ -176,7 +176,7 @@ def _minus_one(key: Any, value: Any, aggregate: int) -> int:
 
 
 def _of_values(fn: Any, name: str) -> Callable[[Any, Any, Any], Any]:
-    """A function of aggregate and value as one of key, value and aggregate."""
+    """Adapt a function of aggregate and value to key, value and aggregate."""
     checked = check_function(fn, name)
 
     def of_key(key: Any, value: Any, aggregate: Any) -> Any:

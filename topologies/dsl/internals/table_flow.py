@@ -1,7 +1,7 @@
-"""What every table of the DSL has: its changes, a way to read its rows, and old values for the operators that need them.
+"""A table in the DSL: its changes, a way to read its rows, and old values for the operators that need them.
 
-A table of a topic or of an aggregation has a store. A filtered, mapped or joined one keeps no rows unless it is named or
-materialized: an operator that must look its rows up computes them from the stores behind it
+A table of a topic or of an aggregation has a store. If a filtered, mapped or joined table is not named or materialized,
+it keeps no rows: an operator that must look its rows up computes them from upstream stores
 (``penstock.topologies.operators.tables.table_views``).
 """
 
@@ -20,13 +20,13 @@ from penstock.topologies.operators.tables.table_views import TableView, view_of_
 from penstock.topologies.windows import Windows, duration_ms
 
 JOINED_RETENTION_MS = duration_ms("1d")
-"""For how long joined tables keep windows that take no more records."""
+"""How long joined tables keep closed windows."""
 
 
 class TableFlow:
-    """A table's changes (``flow``) and rows. ``store`` holds the rows. Without one, ``view`` makes the way to read them, and
-    ``inputs`` are the tables that must send old values if this one is to. ``windows``: those of the aggregation that the
-    table is the result of; ``retention_named``: the user said for how long its rows can be read."""
+    """A table's changes (``flow``) and rows. ``store`` holds the rows. Without a store, ``view`` builds the way to read
+    them, and ``inputs`` are the tables that must send old values if this one does. ``windows``: those of the
+    aggregation that produced the table. ``retention_named``: the user set how long its rows can be read."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class TableFlow:
 
     @property
     def name(self) -> str:
-        """The operator whose changes these are."""
+        """The name of the operator that emits the changes."""
         return self.flow.operator
 
     # -- rows ------------------------------------------------------------------------------------------------
 
     @property
     def store(self) -> StoreSpec:
-        """Where the rows are kept. Raises ``TopologyError`` for a table that keeps none."""
+        """The store of the rows. Raises ``TopologyError`` if the table keeps none."""
         self._fill_place()
         if self._store is None:
             raise TopologyError(
@@ -74,21 +74,21 @@ class TableFlow:
 
     @property
     def history_ms(self) -> int | None:
-        """For how long it knows what its rows were: see ``KTable.history_ms``."""
+        """How long it keeps former rows: see ``KTable.history_ms``."""
         if self._store is not None:
             return self._store.retention_ms if self._store.kind == "versioned" else None
         return self._inputs[0].history_ms if len(self._inputs) == 1 else None
 
     def materialize(self, name: str | None = None) -> TableFlow:
-        """The same table with its rows in a store called ``name``."""
+        """Keep the rows in a store called ``name``."""
         return self.kept(self.flow.wiring.name(self.flow, "materialize", name))
 
     def named(self, name: str | None) -> TableFlow:
-        """The table as it is, or materialized under the name that the user gave."""
+        """Return the table unchanged, or materialized under the user's name."""
         return self if name is None else self.materialize(name)
 
     def kept(self, name: str, *, quiet: bool = False) -> TableFlow:
-        """The same table with its rows in a store of that name. ``quiet``: only changes of rows go on."""
+        """Keep the rows in a store of that name. ``quiet``: pass on only changes of rows."""
         flow = self.flow
         store = StoreSpec(name, "key_value", flow.key, flow.value)
         spec = MaterializeSpec(stores=(store,), quiet=quiet)
@@ -101,8 +101,8 @@ class TableFlow:
         return made
 
     def retain_for_lookups(self) -> None:
-        """Have rows of windows kept until the other side of a join looks them up. It may be behind, or close its windows
-        later than this table's aggregation does, which by default forgets them then. A retention that the user named
+        """Keep rows of windows until the other side of a join has looked them up. It may be behind, or close its
+        windows later than this table's aggregation, which by default drops them then. A retention that the user set
         stays."""
         for table in self._inputs:
             table.retain_for_lookups()
@@ -128,14 +128,14 @@ class TableFlow:
 
     @property
     def versioned(self) -> TableFlow:
-        """Of a table with a history: the one whose stream time says how far it reaches."""
+        """The upstream table whose stream time bounds this table's history."""
         table = self
         while table._inputs:
             (table,) = table._inputs
         return table
 
     def _retained_ms(self) -> int | None:
-        """How long the windows are kept that the rows are of."""
+        """How long the windows of the rows are kept."""
         spec = self.flow.wiring.graph.operator(self.name)
         if isinstance(spec, MaterializeSpec):
             return spec.ttl_ms
@@ -146,12 +146,12 @@ class TableFlow:
         return max(known) if known and len(known) == len(found) else None
 
     def with_store(self) -> TableFlow:
-        """This table if it has a store, else a materialized one, the same for all who ask."""
+        """Return this table if it has a store, else its one materialized version."""
         self._fill_place()
         return self if self._store is not None else self._copied()
 
     def readable(self) -> TableFlow:
-        """This table, or a materialized one where its rows can be read in no other way."""
+        """Return this table, or a materialized one if its rows cannot be read otherwise."""
         self._fill_place()
         if self._make_view is not None or view_of_store(self._store, self.flow.value) is not None:
             return self
@@ -159,7 +159,7 @@ class TableFlow:
 
     @property
     def view(self) -> TableView:
-        """How to read the rows; of a table that ``readable`` gave."""
+        """How to read the rows. Call it on what ``readable`` returned."""
         if self._make_view is not None:
             return self._make_view()
         view = view_of_store(self._store, self.flow.value)
@@ -172,7 +172,7 @@ class TableFlow:
         return self._copy
 
     def _fill_place(self) -> None:
-        """Give a table that only passes changes on the store for which it has the place."""
+        """Add the deferred store to a table that so far only passes changes on."""
         graph = self.flow.wiring.graph
         spec = graph.operator(self.name)
         if isinstance(spec, MaterializeSpec) and spec.store is None:
@@ -182,7 +182,7 @@ class TableFlow:
     # -- old values ------------------------------------------------------------------------------------------
 
     def request_olds(self) -> None:
-        """Have the table's changes carry the old value beside the new one."""
+        """Make the table's changes carry the old value with the new one."""
         self._fill_place()
         graph = self.flow.wiring.graph
         spec = graph.operator(self.name)
@@ -193,8 +193,8 @@ class TableFlow:
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
 
     def silence_refused(self) -> None:
-        """Have a filtered table say nothing of rows that the filter refuses and refused, which it knows by old values: for
-        operators that such a change would move (Kafka Streams asks for old values there too)."""
+        """Make a filtered table drop changes if the filter rejects both the old and the new row, which needs old
+        values: for operators that such a change would trigger (Kafka Streams requests old values there too)."""
         if self._filtered_before():
             self.request_olds()
 
@@ -205,7 +205,7 @@ class TableFlow:
 
 
 def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
-    """The operator that keeps a table's rows in a store. Raises ``TopologyError`` for a ttl that keeps none."""
+    """Return the operator that stores a table's rows. Raises ``TopologyError`` if the ttl would keep none."""
     if ttl is None:
         return MaterializeSpec(stores=(store,))
     return MaterializeSpec(
@@ -214,7 +214,7 @@ def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
 
 
 def table_of_stream(flow: Flow, ttl: int | str | None, name: str | None) -> TableFlow:
-    """The last value per key of a stream."""
+    """Turn a stream into a table: the last value per key."""
     wiring = flow.wiring
     name = wiring.name(flow, "to-table", name)
     flow = wiring.by_key(flow)

@@ -1,4 +1,4 @@
-"""Joins of a table with another one: by key, and by a foreign key that its rows name."""
+"""Join two tables: by key, or by a foreign key in the rows."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def joined(
     keeps_left: bool = False,
     keeps_right: bool = False,
 ) -> TableFlow:
-    """A row ``joiner(left, right)`` for each key: ``keeps_left``, also of rows of the left alone; ``keeps_right``, of the
-    right."""
+    """Emit a row ``joiner(left, right)`` for each key. ``keeps_left``: also for left rows without a right one;
+    ``keeps_right``: also for right rows without a left one."""
     wiring = table.flow.wiring
     own = wiring.name(table.flow, kind, None if name is None else f"{name}-{kind}")
     left, right = table.readable(), _with_same_keys(table, other, own).readable()
@@ -66,7 +66,7 @@ def joined(
 
 
 def _other_table(table: TableFlow, other: object, name: str) -> TableFlow:
-    """The other side, if it is a table of the same builder."""
+    """Return the other side, or raise if it is not a table of the same builder."""
     wiring = table.flow.wiring
     if not isinstance(other, wiring.handles.table):
         raise TopologyError(f"operator {name!r} joins {other!r:.100}; the other side must be a KTable")
@@ -76,12 +76,12 @@ def _other_table(table: TableFlow, other: object, name: str) -> TableFlow:
 
 
 def _with_same_keys(table: TableFlow, other: object, name: str) -> TableFlow:
-    """The other side, if its keys can meet the table's."""
+    """Return the other side, or raise if its keys cannot match the table's."""
     rows = _other_table(table, other, name)
     if table.flow.key.name != rows.flow.key.name:
         raise TopologyError(
             f"operator {name!r}: keys of {table.flow.out!r} are {table.flow.key.name}, those of {rows.flow.out!r} are "
-            f"{rows.flow.key.name}, and would never meet; give both tables the same key serde, or join by "
+            f"{rows.flow.key.name}, so they would never match; give both tables the same key serde, or join by "
             "foreign key (join_foreign)"
         )
     return rows
@@ -93,13 +93,13 @@ def _with_same_keys(table: TableFlow, other: object, name: str) -> TableFlow:
 def joined_foreign(
     table: TableFlow, kind: str, other: object, fn: Any, joiner: Any, value: Any, name: str | None, *, left: bool
 ) -> TableFlow:
-    """A row ``joiner(left, right)`` for each row whose foreign key ``fn(key, value)`` has a row in the other table."""
+    """Join each row with the row of the other table that its foreign key ``fn(key, value)`` names."""
     wiring = table.flow.wiring
     own = wiring.name(table.flow, kind, name)
     rows = _other_table(table, other, own)
     if rows.windowed:
         raise TopologyError(
-            f"operator {own!r}: rows of the windowed table {rows.name!r} cannot be named by a foreign key; join a "
+            f"operator {own!r}: rows of the windowed table {rows.name!r} cannot be reached by a foreign key; join a "
             "table per key"
         )
     asking, asked = table.readable(), rows.readable()
@@ -117,7 +117,7 @@ def joined_foreign(
     )
     wiring.add(f"{own}-subscribe", subscribe, asking.flow)
     answers = _exchange(own, asking, asked)
-    # a store of results knows which there are; a left join has one for every left row
+    # a store of results knows which results exist; a left join has one per left row
     marks = None if left or name else StoreSpec(f"{own}-joined", "key_value", keys, BYTES)
     join = ForeignKeyJoinSpec(
         stores=asking.view.stores if marks is None else (*asking.view.stores, marks),
@@ -137,7 +137,7 @@ def joined_foreign(
 
 
 def _exchange(own: str, asking: TableFlow, asked: TableFlow) -> Flow:
-    """The two topics with what answers between them: from the operator ``<own>-subscribe`` to the answers."""
+    """Wire the two topics and the responder between them: from ``<own>-subscribe`` to the answers."""
     wiring, root = asking.flow.wiring, asking.flow.root
     subscriptions = Flow(wiring, root, f"{own}-subscribe", None, asked.flow.key, SUBSCRIPTION, rekeyed=True)
     wiring.check_together((subscriptions, asked.flow), own)
@@ -161,9 +161,9 @@ def _through(
     read_key: Serde[Any] | None = None,
     route: Route = "key",
 ) -> Flow:
-    """The same records behind an internal topic. ``read_key``: the serde by which keys are read there. Where the writer
-    chooses partitions, the topic carries no watermarks: it brings answers to what its readers have sent, so that they
-    would wait for themselves."""
+    """Send the records through an internal topic. ``read_key``: the serde for reading keys. If the writer chooses
+    partitions, the topic carries no watermarks: it returns answers to what its readers have sent, so they would wait
+    for themselves."""
     wiring = flow.wiring
     key = flow.key if read_key is None else read_key
     sink = SinkSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, internal=True, route=route)

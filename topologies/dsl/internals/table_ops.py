@@ -1,4 +1,4 @@
-"""What a table can do row by row."""
+"""Row-by-row operators of a table."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from penstock.topologies.operators.tables.table_views import ComputedView
 
 
 def filtered(table: TableFlow, kind: str, fn: Any, name: str | None, *, negate: bool) -> TableFlow:
-    """The rows for which ``fn(key, value)`` is true (``negate``: false)."""
+    """Keep the rows for which ``fn(key, value)`` is true (``negate``: false)."""
     own = _operator_name(table, kind, name)
     if negate and isinstance(fn, Expression):
-        fn, negate = ~fn, False  # of what is null neither a condition nor its opposite is true
+        fn, negate = ~fn, False  # if a condition is null, neither it nor its negation is true
     checked = row_function(fn, own, table.flow, condition=True)
     return _derived(table, own, TableFilterSpec(fn=checked, negate=negate), None, name)
 
 
 def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> TableFlow:
-    """The rows with ``fn(value)``, or ``fn(key, value)``, for value."""
+    """Map the value of each row to ``fn(value)`` or ``fn(key, value)``."""
     own = _operator_name(table, kind, name)
     if isinstance(fn, StructOf):
         fn = selection(fn.fields, value)
@@ -39,7 +39,7 @@ def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *
 def transformed(
     table: TableFlow, factory: Any, stores: tuple[StoreSpec, ...], value: Any, name: str | None
 ) -> TableFlow:
-    """The rows that a processor forwards."""
+    """Replace rows by what a processor forwards."""
     own = _operator_name(table, "transform-values", name)
     flow, _ = processed(table.flow, factory, stores=stores, key=None, value=value, keeps_key=True, name=own)
     rows = f"{own}-rows"
@@ -48,7 +48,7 @@ def transformed(
 
 
 def changes(table: TableFlow, key_fn: Any, key: Any, name: str | None) -> Flow:
-    """The table's changes as a stream, under ``key_fn(key, value)`` if given."""
+    """Return the table's changes as a stream, keyed by ``key_fn(key, value)`` if given."""
     flow = table.flow
     if key_fn is None:
         return flow if key is None else dataclasses.replace(flow, key=as_serde(key, f"{flow.out!r}"))

@@ -48,7 +48,7 @@ _EMITS: dict[str, Emits] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Triggering:
-    """How panes are made: see ``WindowedKStream.triggered``."""
+    """How panes are emitted: see ``WindowedKStream.triggered``."""
 
     windows: Windows
     trigger: Trigger
@@ -61,7 +61,7 @@ class Triggering:
 
 
 def triggering(windows: Windows | None, trigger: object, what: str, **options: Any) -> Triggering:
-    """The options of ``triggered``, checked. Raises ``TopologyError`` that begins with ``what``."""
+    """Check the options of ``triggered``. Raises ``TopologyError`` that begins with ``what``."""
     if not isinstance(windows, (SpanWindows, SessionWindows, CustomWindows)):
         seen = "no windows" if windows is None else windows.describe()
         raise TopologyError(
@@ -69,7 +69,7 @@ def triggering(windows: Windows | None, trigger: object, what: str, **options: A
             "or global windows"
         )
     if not isinstance(trigger, Trigger):
-        raise TopologyError(f"{what}: {trigger!r:.100} is no trigger; use after_watermark(), after_count(100), …")
+        raise TopologyError(f"{what}: {trigger!r:.100} is not a trigger; use after_watermark(), after_count(100), …")
     for name, known in (
         ("accumulation", Accumulation),
         ("closing", Closing),
@@ -105,18 +105,18 @@ def refuse_trigger(flow: Flow, trigger: object, *, has_ttl: bool) -> NoReturn:
     """Raise ``TopologyError`` for a trigger on records without windows."""
     what = f"triggered on {flow.out!r}"
     if has_ttl:
-        raise TopologyError(f"{what}: what triggers decide about takes no ttl; leave it out")
+        raise TopologyError(f"{what}: triggers and a ttl exclude each other; leave the ttl out")
     triggering(None, trigger, what)
     raise AssertionError("no windows are refused")
 
 
 def counted(flow: Flow, how: Triggering, name: str | None) -> Flow:
-    """The number of records."""
+    """Count the records."""
     return _add(flow, how, flow.wiring.name(flow, "count", name), COUNTING, INT, INT)
 
 
 def reduced(flow: Flow, how: Triggering, fn: Any, name: str | None) -> Flow:
-    """``fn(aggregate, value)`` over the values."""
+    """Fold the values with ``fn(aggregate, value)``."""
     name = flow.wiring.name(flow, "reduce", name)
     check_function(fn, name)
     fold = Fold(adders=(lambda key, value, aggregate: fn(aggregate, value),), merger=lambda key, a, b: fn(a, b))
@@ -126,7 +126,7 @@ def reduced(flow: Flow, how: Triggering, fn: Any, name: str | None) -> Flow:
 def aggregated(
     flow: Flow, how: Triggering, init: Any, adder: Any, *, value: Any, merger: Any, name: str | None
 ) -> Flow:
-    """``adder(key, value, aggregate)`` over the records, or a ready aggregate."""
+    """Fold the records with ``adder(key, value, aggregate)`` or a ready aggregate."""
     name = flow.wiring.name(flow, "aggregate", name)
     if isinstance(init, Expression):
         init, tp = aggregator_of_one(init, scope_of_flow(flow), operator=name)
@@ -145,7 +145,7 @@ def aggregated(
 
 
 def aggregated_parts(flow: Flow, how: Triggering, value: Any, name: Any, parts: Mapping[str, Any]) -> Flow:
-    """Several ready aggregates at once."""
+    """Compute several ready aggregates at once."""
     (name, value), named = options_and_parts({"name": name, "value": value}, parts)
     name = flow.wiring.name(flow, "agg", name)
     made, shown = aggregate_of(named, name, flow, value)
@@ -153,7 +153,7 @@ def aggregated_parts(flow: Flow, how: Triggering, value: Any, name: Any, parts: 
 
 
 def listed(flow: Flow, how: Triggering, value: Any, name: str | None) -> Flow:
-    """The values, in order of arrival."""
+    """Collect the values in order of arrival."""
     name = flow.wiring.name(flow, "to-list", name)
     write, read = flow.value.serialize, flow.value.deserialize
 
@@ -172,9 +172,9 @@ def listed(flow: Flow, how: Triggering, value: Any, name: str | None) -> Flow:
 
 
 def late_records(records: Flow, panes: str) -> Flow:
-    """The late records of the operator called ``panes``, which takes ``records``."""
+    """Return the late records of the operator ``panes``, which reads ``records``."""
     name = f"{panes}-late"
-    # they are facts, whatever panes are
+    # late records are facts, whatever the panes are
     spec = dataclasses.replace(stateless.MergeSpec(), emits="insert", accepts=ANY_KIND)
     late = dataclasses.replace(records, operator=panes, port="late")
     late.wiring.add(name, spec, late)
@@ -198,7 +198,7 @@ def _add(flow: Flow, how: Triggering, name: str, fold: Fold, value: Serde[Any], 
     windows = how.windows
     if windows.merging and fold.merger is None:
         raise TopologyError(
-            f"operator {name!r}: windows of {windows.describe()} merge, and nothing says how their aggregates do; "
+            f"operator {name!r}: windows of {windows.describe()} merge, but their aggregates have no merge; "
             "give merger(key, a, b), or an aggregate that has a merge"
         )
     clocked = windows.time == "processing" or how.trigger.uses_wall_time

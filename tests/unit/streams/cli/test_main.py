@@ -83,7 +83,7 @@ def test_one_static_membership_is_not_for_several_processes(
     monkeypatch.setenv("PENSTOCK_GROUP_INSTANCE_ID", "one")
     topology = "penstock.topologies.examples.word_count:build"
     assert main(["worker", topology, "--application-id", "a", "--processes", "2"]) == 2
-    assert "group_instance_id='one' is of one process and --processes 2" in capsys.readouterr().err
+    assert "group_instance_id='one' identifies one process; with --processes 2" in capsys.readouterr().err
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_values_may_be_any_bytes_or_none(cluster: Cluster, mode: str) -> None:
 def test_the_client_is_not_asked_for_what_ends_it(name: str) -> None:
     records = Outgoing("t", [b"k"] * 3, [b"v"] * 3, [1, 0, 3], [(), (("a", b"1"),), (("b", None), (name, b"1"))], 0)
     assert records.listed(0, 2).headers == [None, [("a", b"1"), ("penstock.ts", b"0")], None][:2]
-    with pytest.raises(SerdeError, match="record 2 of 3 that are sent to t has the header"):
+    with pytest.raises(SerdeError, match="record 2 of 3 sent to t has the header"):
         records.listed(1, 3)
 
 

@@ -30,7 +30,7 @@ def test_a_retention_is_a_number_and_its_unit(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "d", "1.5d", "-1d", "1 day", "1D", "1d2h"])
 def test_anything_else_is_no_retention(text: str) -> None:
-    with pytest.raises(SettingsError, match="is no retention; write a number and its unit"):
+    with pytest.raises(SettingsError, match="write a number and its unit"):
         parse_retention_ms(text)
 
 
@@ -75,5 +75,5 @@ def test_a_refused_client_setting_is_named_without_its_value(config: dict[str, s
 
 @pytest.mark.parametrize(("partitions", "copies"), [(0, 1), (1, 0), (-1, 1)])
 def test_a_topic_without_partitions_or_copies_is_refused(partitions: int, copies: int) -> None:
-    with pytest.raises(SettingsError, match="ask for at least one of each"):
+    with pytest.raises(SettingsError, match="give at least 1 for each"):
         Topics("127.0.0.1:1", {}).create("t", partitions=partitions, replication_factor=copies, configs={})

@@ -136,5 +136,5 @@ def test_one_port_is_not_for_several_processes() -> None:
     worker.register(parser.add_subparsers())
     command = "worker penstock.topologies.examples.word_count:build --application-id a --bootstrap-server 127.0.0.1:1"
     args = parser.parse_args([*command.split(), "--processes", "2", "--metrics-port", "9400"])
-    with pytest.raises(SettingsError, match="metrics_port=9400 is of one process and --processes 2"):
+    with pytest.raises(SettingsError, match="metrics_port=9400 serves one process, but there are --processes 2"):
         worker.run(args)

@@ -67,7 +67,7 @@ def test_late_records_must_be_asked_for() -> None:
     builder = StreamsBuilder("t", value=int)
     grouped = builder.stream("in").group_by_key()
     windowed: Any = grouped.windowed_by(w.tumbling(5, grace=0)).count(name="n")
-    with pytest.raises(TopologyError, match="only counts its late records; ask for them with late=True"):
+    with pytest.raises(TopologyError, match="only counts its late records; request them with late=True"):
         _ = windowed.late
     with pytest.raises(TopologyError, match="without windows nothing is late"):
         grouped.count(late=True)

@@ -16,7 +16,7 @@ def stream() -> KStream:
 
 @pytest.mark.parametrize("name", sorted(OF_GROUPED))
 def test_a_stream_says_that_it_is_to_be_grouped(name: str, stream: KStream) -> None:
-    with pytest.raises(AttributeError, match=rf"Group it first: stream\.group_by_key\(\)\.{name}\("):
+    with pytest.raises(AttributeError, match=rf"Group the stream first: stream\.group_by_key\(\)\.{name}\("):
         getattr(stream, name)
     assert not hasattr(stream, name)
     assert callable(getattr(KGroupedStream, name))

@@ -42,7 +42,7 @@ def stream(**how: Any) -> KStream:
         (lambda s: s.micro_batches("1s").join(stream().micro_batches("1s")), "same StreamsBuilder"),
         (
             lambda s: s.micro_batches("1s").join(s.map(lambda k, v: (v, v), key=int).micro_batches("1s")),
-            "never meet",
+            "never match",
         ),
         (lambda s: s.aggregate_all(len), "ready aggregate"),
         (lambda s: s.aggregate_all(first()), "order of all records"),
@@ -56,7 +56,7 @@ def stream(**how: Any) -> KStream:
         (lambda s: s.sample(1.1), "from 0 to 1"),
         (lambda s: s.sample(0.5, seed=-1), "seed"),
         (lambda s: s.sample_reservoir(0, "1s"), "at least 1 value"),
-        (lambda s: s.sample_reservoir(3, tumbling("1s", time="processing")), "event time"),
+        (lambda s: s.sample_reservoir(3, tumbling("1s", time="processing")), "event-time windows"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_reason(call: Callable[[KStream], Any], why: str) -> None:

@@ -44,8 +44,8 @@ def test_windows_close_after_their_own_grace(windows: Windows, limit: int) -> No
     ("windows", "until", "options", "problem"),
     [
         (None, until_window_closes(), {}, "have none"),
-        (None, "10s", {}, "until when"),
-        (unlimited(), until_window_closes(), {}, "their keys do not tell"),
+        (None, "10s", {}, "is not a limit"),
+        (unlimited(), until_window_closes(), {}, "do not show when they close"),
         (tumbling(10, grace=0), until_window_closes(), {"max_records": 5, "when_full": "emit_early"}, "not final"),
         (None, until_time_limit(5), {"when_full": "explode"}, "when_full='explode'"),
         (None, until_time_limit(5), {"max_bytes": -1}, "max_bytes=-1"),

@@ -24,7 +24,7 @@ def grouped() -> Any:
     [
         (lambda g: g.triggered(t.count(1)), "windowed_by"),
         (lambda g: g.windowed_by(sliding(5, grace=0)).triggered(t.count(1)), "sliding"),
-        (lambda g: g.windowed_by(TEN).triggered("at the end"), "'at the end' is no trigger"),
+        (lambda g: g.windowed_by(TEN).triggered("at the end"), "'at the end' is not a trigger"),
         (lambda g: g.windowed_by(TEN).triggered(t.count(1), accumulation="summing"), "accumulation='summing'"),
         (lambda g: g.windowed_by(TEN).triggered(t.count(1), closing="slam"), "closing='slam'"),
         (lambda g: g.windowed_by(TEN).triggered(t.count(1), late_by="me"), "late_by='me'"),

@@ -210,10 +210,10 @@ def test_a_stream_with_new_keys_is_partitioned_by_them_first() -> None:
 @pytest.mark.parametrize(
     ("looked_for", "options", "says"),
     [
-        ("a b", {}, "match takes a pattern"),
-        (pattern("a").followed_by("b"), {}, "wait for ever"),
+        ("a b", {}, "match needs a pattern"),
+        (pattern("a").followed_by("b"), {}, "wait forever"),
         (A_THEN_B, {"event_order": "any"}, "'time' or 'arrival'"),
-        (A_THEN_B, {"event_order": "arrival", "order_by": len}, "in order of arrival none waits"),
+        (A_THEN_B, {"event_order": "arrival", "order_by": len}, "order_by needs event_order"),
         (pattern("a").next("a").within(3), {}, "named twice"),
         (A_THEN_B, {"order_by": 3}, "needs a function"),
     ],

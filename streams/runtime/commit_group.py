@@ -9,11 +9,14 @@ A task whose stores are found damaged is opened anew after such an abort: its st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId
+from penstock.streams.events.facts import AbortDelayed, CommitAborted, CommitRetried, Committed, TaskReopened
+from penstock.streams.events.measurements import RecordsVisible
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
 from penstock.streams.task.task import Task
 
@@ -35,13 +38,19 @@ class CommitGroup:
     """See the module. ``reopen`` is given each task whose stores lack a commit that did take place, or are damaged.
     ``broken``: an abort waits to be done, and nothing may be processed or committed."""
 
-    def __init__(self, committer: Committer, clock: Clock, reopen: Callable[[Task], None]) -> None:
+    def __init__(
+        self, committer: Committer, clock: Clock, reopen: Callable[[Task], None], events: EventSink = NO_EVENTS
+    ) -> None:
         self.committer = committer
+        committer.on_committed = self._committed
         self.tasks: dict[TaskId, Task] = {}
         self._clock = clock
         self._reopen = reopen
+        self._events = events
+        self._begun_s = 0.0
         self._aborts = 0
         self._broken_s: float | None = None
+        self._abort_delayed = False
 
     @property
     def broken(self) -> bool:
@@ -63,25 +72,42 @@ class CommitGroup:
                 self._aborts += 1
                 if self._aborts > ABORTS_MAX:
                     raise
+                self._events.emit(CommitRetried(exc, self._aborts))
         self.reopen_stale()
 
     def commit_now(self) -> None:
         """Commit; raises whatever keeps it from that."""
-        now_ms = self._clock.now_ms()
+        now_ms, self._begun_s = self._clock.now_ms(), self._clock.monotonic_s()
         if self.committer.guarantee == "at_most_once":
+            busy = [task for task in self.tasks.values() if task.uncommitted_records]
+            records = sum(task.uncommitted_records for task in busy)
             self.committer.finish_ahead(list(self.tasks.values()), now_ms)
             self._aborts = 0
+            if busy:
+                self._report(busy, records)
             return
         for task in self._damaged():  # the error may have been kept by a function of the user's
             raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
         if self.committer.commit(list(self.tasks.values()), now_ms):
             self._aborts = 0
 
+    def _committed(self, tasks: Sequence[Task]) -> None:
+        """The log has a commit."""
+        self._report(tasks, sum(task.uncommitted_records for task in tasks))
+
+    def _report(self, tasks: Sequence[Task], records: int) -> None:
+        seconds = self._clock.monotonic_s() - self._begun_s
+        self._events.emit(Committed(tuple(task.id for task in tasks), records, seconds))
+        now_ms = self._clock.now_ms()
+        for task in tasks:
+            if task.stream_time_ms >= 0:
+                self._events.measure(RecordsVisible(task.id, max(now_ms - task.stream_time_ms, 0) / 1000))
+
     def reopen_stale(self) -> None:
         """Open those tasks anew whose stores lack a commit that took place; raises what keeps it from that."""
         for task in self.committer.take_stale():
             if self.tasks.get(task.id) is task:
-                self._reopen(task)
+                self._reopen_task(task, "its stores lack a commit that took place")
 
     def abort(self, cause: PenstockError) -> None:
         """Everything of this producer since the last commit is undone and done again. Raises the cause when that is no
@@ -91,6 +117,7 @@ class CommitGroup:
         self._aborts += 1
         if self._aborts > ABORTS_MAX or self.committer.guarantee == "at_most_once":
             raise cause
+        self._events.emit(CommitAborted(cause))
         self.roll_back()
 
     def roll_back(self) -> None:
@@ -109,10 +136,19 @@ class CommitGroup:
             known = isinstance(exc, RetriableError) or len(self._damaged()) > len(damaged)
             if not known or self._clock.monotonic_s() - self._broken_s > MEND_MAX_S:
                 raise
+            if not self._abort_delayed:
+                self._events.emit(AbortDelayed(exc))
+            self._abort_delayed = True
             return
-        self._broken_s = None
-        for task in [*behind, *damaged]:
-            self._reopen(task)
+        self._broken_s, self._abort_delayed = None, False
+        for task in behind:
+            self._reopen_task(task, "its stores lack a commit that took place")
+        for task in damaged:
+            self._reopen_task(task, f"its stores are damaged: {task.backend.damaged}")
+
+    def _reopen_task(self, task: Task, reason: str) -> None:
+        self._events.emit(TaskReopened(task.id, reason))
+        self._reopen(task)
 
     def _damaged(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.backend.damaged is not None]

@@ -23,12 +23,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal
 
 from penstock.state.errors import PenstockError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
+from penstock.streams.events.facts import ProducerRetired, TransactionInDoubt
+from penstock.streams.events.measurements import RecordsProduced
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import (
     AbortableError,
     Committed,
@@ -37,6 +39,7 @@ from penstock.streams.ports.log import (
     ProducerRetiredError,
     UnknownOutcomeError,
 )
+from penstock.streams.record_sizes import size_of
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -78,7 +81,10 @@ class Committer:
         on_step: Callable[[CommitStep], None] | None = None,
         *,
         yields: bool = False,
+        events: EventSink = NO_EVENTS,
     ) -> None:
+        self.on_committed: Callable[[Sequence[Task]], None] = lambda tasks: None
+        """Called with the tasks of a commit once the log has it, before their stores are written."""
         self.guarantee = guarantee
         self.consumer = consumer
         self._open_producer = open_producer
@@ -87,6 +93,7 @@ class Committer:
         self._timeouts = timeouts or CommitTimeouts()
         self._yields = yields
         self._on_step = on_step or (lambda step: None)
+        self._events = events
         self._producer: LogProducer | None = None
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
@@ -107,10 +114,12 @@ class Committer:
             self._producer = producer
             self._in_transaction = False
 
-    def retire(self) -> None:
-        """Give the producer up; what it has open ends by fencing or by its time-out."""
+    def retire(self, cause: PenstockError | None = None) -> None:
+        """Give the producer up; what it has open ends by fencing or by its time-out. ``cause``: reported if there is one."""
         if self._producer is not None:
             self._producer.close()
+            if cause is not None:
+                self._events.emit(ProducerRetired(cause))
         self._producer = None
         self._in_transaction = False
 
@@ -120,9 +129,9 @@ class Committer:
         if self.guarantee == "exactly_once" and not self._in_transaction:
             try:
                 self._producer.begin()
-            except ProducerRetiredError:
+            except ProducerRetiredError as exc:
                 # retired after its last commit, with nothing sent since: nothing is lost with it
-                self.retire()
+                self.retire(exc)
                 self.open()
                 self._producer.begin()
             self._in_transaction = True
@@ -140,6 +149,7 @@ class Committer:
         keys = o.keys if o.key_column is None else o.key_column
         values = o.values if o.value_column is None else o.value_column
         self._ready().send(o.topic, keys, values, o.times, o.headers, partition=o.partition)
+        self._events.measure(RecordsProduced(o.topic, len(o), size_of(o)))
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
@@ -160,12 +170,13 @@ class Committer:
         self._in_doubt.append(offsets)
         try:
             self._commit_log(offsets)
-        except UnknownOutcomeError:
-            if not self._happened(offsets):
+        except UnknownOutcomeError as exc:
+            if not self._happened(offsets, exc):
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
         self._on_step("committed")
+        self.on_committed(busy)
         damage: StateCorruptedError | None = None
         for task, work in works:
             try:
@@ -251,12 +262,14 @@ class Committer:
 
     # -- when it goes wrong --------------------------------------------------------------------------------------
 
-    def _happened(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+    def _happened(self, offsets: Mapping[TopicPartition, Committed], cause: UnknownOutcomeError) -> bool:
         """Whether a commit of unknown outcome took place: fence its producer, then read what is committed."""
-        self.retire()
+        self.retire(cause)
         self.open()
         found = self.consumer.committed(list(offsets))
-        return all(found[tp] == c for tp, c in offsets.items())
+        happened = all(found[tp] == c for tp, c in offsets.items())
+        self._events.emit(TransactionInDoubt("committed" if happened else "not_committed"))
+        return happened
 
     def abort(self, tasks: Sequence[Task]) -> list[Task]:
         """Abort: drop what every task did since the last commit, retire the producer, and read again from the committed
@@ -265,17 +278,17 @@ class Committer:
         ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: it was
         fenced, and gives way.
         """
-        ended = True
+        failure: PenstockError | None = None
         if self._producer is not None and self._in_transaction:
             try:
                 self._producer.abort(self._timeouts.transaction_s)
             except PenstockError as exc:
                 if self._yields and isinstance(exc, TaskMigratedError):
-                    self.retire()
+                    self.retire(exc)
                     raise
-                ended = False
-        self.retire()
-        if not ended:
+                failure = exc
+        self.retire(failure)
+        if failure is not None:
             self.open()  # ends the transaction, for which whoever gets the tasks would wait
         return self._restart_tasks(tasks)
 
@@ -308,10 +321,13 @@ class Committer:
 
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""
+        failure: PenstockError | None = None
         if self._producer is not None and self._in_transaction:
-            with suppress(PenstockError):  # closing anyway; the transaction's time-out ends it
+            try:
                 self._producer.abort(self._timeouts.transaction_s)
-        self.retire()
+            except PenstockError as exc:  # closing anyway; the transaction's time-out ends it
+                failure = exc
+        self.retire(failure)
 
 
 def _inputs(task: Task) -> list[TopicPartition]:

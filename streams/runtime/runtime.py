@@ -24,13 +24,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any
 
 from penstock.state.errors import RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
+from penstock.streams.events.facts import (
+    CommitAborted,
+    CommitLate,
+    Fenced,
+    PartitionPaused,
+    PartitionResumed,
+    Rejoining,
+    TasksAssigned,
+    TasksLost,
+    TasksRevoked,
+)
+from penstock.streams.events.measurements import BatchProcessed, Punctuated, RecordsConsumed
+from penstock.streams.events.port import NO_EVENTS, EventSink
+from penstock.streams.lag import LagWatch
 from penstock.streams.ports.log import Fetched, LogConsumer
+from penstock.streams.record_sizes import size_of
 from penstock.streams.runtime.adaptive_batching import AdaptiveBatchSize
 from penstock.streams.runtime.assignment import Assignment, Restoring, Start
 from penstock.streams.runtime.commit_group import Clock, CommitGroup
@@ -48,6 +63,9 @@ FLUSH_APART_MAX_S = 1.0
 
 PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
+
+LATE_INTERVALS, LATE_S = 2, 1.0
+"""A commit is late when so many intervals and seconds have passed since the one before it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +112,7 @@ class Runtime:
         on_joined: Callable[[], None] | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
+        events: EventSink = NO_EVENTS,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -106,6 +125,10 @@ class Runtime:
         self._clock = clock
         self._on_joined = on_joined
         self._purger = purger
+        self._events = events
+        self._lag = LagWatch(events)
+        self._late = False
+        self._paused_s: dict[TopicPartition, float] = {}
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
         self._paused: set[TopicPartition] = set()
         self._last_commit_s = clock.monotonic_s()
@@ -122,10 +145,11 @@ class Runtime:
             self._on_run,
             self._on_drop,
             open_reader or open_consumer,
+            events,
         )
         fixed = options.partitions
         self._units: dict[int | None, CommitGroup] = {
-            p: CommitGroup(open_committer(self, p), clock, self._assignment.reopen)
+            p: CommitGroup(open_committer(self, p), clock, self._assignment.reopen, events)
             for p in (fixed if fixed is not None else (None,))
         }
 
@@ -139,14 +163,16 @@ class Runtime:
         if self.options.partitions is None:
             self._join()
         else:
-            self._assignment.take([TopicPartition(t, p) for p in self.options.partitions for t in self._topics_with(p)])
+            fixed = [TopicPartition(t, p) for p in self.options.partitions for t in self._topics_with(p)]
+            self._events.emit(TasksAssigned(self._ids_of(fixed)))
+            self._assignment.take(fixed)
 
     def _join(self) -> None:
         self.consumer.subscribe(
             sorted(self._assignment.sources),
             on_assign=self._on_assign,
             on_revoke=self._on_revoke,
-            on_lost=self._on_lost,
+            on_lost=self._on_taken_over,
         )
 
     def _topics_with(self, partition: int) -> list[str]:
@@ -156,8 +182,9 @@ class Runtime:
         """Commit, leave the group and release everything. Tasks that are another worker's already are not committed: it
         does their last records again."""
         try:
-            with suppress(TaskMigratedError):
-                self._commit_all()
+            self._commit_all()
+        except TaskMigratedError as exc:
+            self._events.emit(Fenced(exc))
         finally:
             self.close()
 
@@ -196,12 +223,15 @@ class Runtime:
             self._flush_when_due()
         except TaskMigratedError as exc:
             if self.options.partitions is not None:
+                self._events.emit(Fenced(exc))
                 raise TaskMigratedError(
                     f"{exc}. Another worker runs these fixed partitions, or this one was stopped for longer than the "
                     "transaction time-out: start it again when no other runs"
                 ) from exc
+            self._events.emit(Rejoining(exc))
             self._rejoin()
             return 0
+        self._lag.look(self.tasks, self.consumer.known_ends(), self._clock.monotonic_s())
         if self._purger is not None:
             self._purger.turn(self._clock.monotonic_s(), self._committed_positions)
         self.records += done
@@ -228,6 +258,7 @@ class Runtime:
             task = self._assignment.task_of(tp)
             if task is not None:
                 task.add(chunk, chunk.offsets[-1] + 1, now_ms)
+                self._events.measure(RecordsConsumed(chunk.topic, len(chunk), size_of(chunk)))
             elif self._assignment.awaits(tp):
                 self.consumer.seek(tp, chunk.offsets[0])  # came before its task was ready: read it again then
                 again.add(tp)
@@ -263,7 +294,18 @@ class Runtime:
             self.consumer.pause(more)
         if room := (self._paused & running) - full:
             self.consumer.resume(room)
+        if more or room:
+            self._report_pauses(more, room)
         self._paused = (self._paused - running) | full
+
+    def _report_pauses(self, paused: Iterable[TopicPartition], resumed: Iterable[TopicPartition]) -> None:
+        now_s = self._clock.monotonic_s()
+        for tp in sorted(paused):
+            task = self._assignment.task_of(tp)
+            self._paused_s[tp] = now_s
+            self._events.emit(PartitionPaused(tp, task.feed.buffered(tp.topic) if task is not None else 0))
+        for tp in sorted(resumed):
+            self._events.emit(PartitionResumed(tp, now_s - self._paused_s.pop(tp, now_s)))
 
     def _waiting(self) -> int:
         """Records that are buffered."""
@@ -283,8 +325,13 @@ class Runtime:
                     continue
                 try:
                     now_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
-                    done += task.process(now_ms, self._pace.records)
-                    task.punctuate(now_ms)
+                    records = task.process(now_ms, self._pace.records)
+                    processed_s = self._clock.monotonic_s()
+                    if records:
+                        done += records
+                        self._events.measure(BatchProcessed(task_id, records, processed_s - started_s))
+                    if task.punctuate(now_ms):
+                        self._events.measure(Punctuated(task_id, self._clock.monotonic_s() - processed_s))
                     unit.committer.send_outputs(task)
                     took_s += self._clock.monotonic_s() - started_s
                 except (*RESTARTABLE, RetriableError) as exc:
@@ -306,11 +353,15 @@ class Runtime:
 
     def _commit_all(self) -> None:
         """The interval counts from begin to begin, but half of it at least is left for work between two commits."""
-        begun_s = self._clock.monotonic_s()
+        begun_s, busy = self._clock.monotonic_s(), self.uncommitted
         for unit in self._units.values():
             unit.commit()
-        half_s = self.options.commit_interval_ms / 2000
-        self._last_commit_s = max(begun_s, self._clock.monotonic_s() - half_s)
+        now_s, interval_s = self._clock.monotonic_s(), self.options.commit_interval_ms / 1000
+        late = busy and now_s - self._last_commit_s > LATE_INTERVALS * interval_s + LATE_S
+        if late and not self._late:
+            self._events.emit(CommitLate(now_s - self._last_commit_s, interval_s))
+        self._late = late
+        self._last_commit_s = max(begun_s, now_s - interval_s / 2)
 
     def _flush_when_due(self) -> None:
         """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a
@@ -328,6 +379,7 @@ class Runtime:
                 try:
                     unit.committer.refresh(task)
                     task.backend.flush()
+                    task.measure_caches()
                 except StateCorruptedError as exc:
                     unit.abort(exc)
             self._flushed_s = self._clock.monotonic_s()
@@ -342,7 +394,11 @@ class Runtime:
         if self._on_joined is not None:
             self._on_joined()
             self._on_joined = None
+        self._events.emit(TasksAssigned(self._ids_of(partitions)))
         self._assignment.take(partitions)
+
+    def _ids_of(self, partitions: Iterable[TopicPartition]) -> tuple[TaskId, ...]:
+        return tuple(sorted({self._assignment.id_of(tp) for tp in partitions}))
 
     def _open_task(self, task_id: TaskId, backend: StateBackend, start: Start) -> Task:
         return Task(
@@ -362,10 +418,12 @@ class Runtime:
 
     def _on_drop(self, task_id: TaskId) -> None:
         self._unit_of(task_id).tasks.pop(task_id, None)
+        self._lag.forget(task_id)
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit while still a member, then close. What cannot be committed now is done again by the next owner, and by
         this member for the tasks that stay."""
+        self._events.emit(TasksRevoked(self._ids_of(partitions)))
         failed: list[CommitGroup] = []
         for unit in self._units.values():
             try:
@@ -375,15 +433,20 @@ class Runtime:
             except TaskMigratedError:
                 self._on_lost(partitions)
                 raise
-            except (*RESTARTABLE, RetriableError):
+            except (*RESTARTABLE, RetriableError) as exc:
                 if self.options.guarantee == "at_most_once":
                     raise
+                self._events.emit(CommitAborted(exc))
             failed.append(unit)  # aborted below, without the tasks that leave
         self._leave(partitions)
         for unit in self._units.values():
             unit.reopen_stale()
         for unit in failed:
             unit.roll_back()
+
+    def _on_taken_over(self, partitions: Sequence[TopicPartition]) -> None:
+        self._events.emit(TasksLost(self._ids_of(partitions)))
+        self._on_lost(partitions)
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""
@@ -394,6 +457,7 @@ class Runtime:
     def _leave(self, partitions: Iterable[TopicPartition]) -> None:
         leaving = self._assignment.leave(partitions)
         self._paused = {tp for tp in self._paused if self._assignment.id_of(tp) not in leaving}
+        self._paused_s = {tp: since for tp, since in self._paused_s.items() if tp in self._paused}
 
     def _rejoin(self) -> None:
         """Fenced, or no longer a member: discard everything and join anew."""

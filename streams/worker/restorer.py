@@ -40,7 +40,16 @@ from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.events.facts import (
+    LockAwaited,
+    RestoreCancelled,
+    RestoreRetried,
+    SnapshotUsed,
+    StoreQuarantined,
+)
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.restore_report import RefusedSnapshots, RestoreReport
 from penstock.streams.task.task_stores import Reached, TaskStores
 
 RESTORE_POLL_RECORDS = 50_000
@@ -61,14 +70,13 @@ class Cancelled(Exception):
 
 @dataclasses.dataclass
 class _Opening:
-    """A task that is being opened. ``said``: what was found and done, in sentences. ``unusable``: the names of snapshots
-    that turned out damaged."""
+    """A task that is being opened. ``unusable``: the names of snapshots that turned out damaged."""
 
     task: TaskId
     stores: Sequence[StoreSpec]
     reached: Reached
     cancelled: Callable[[], bool]
-    said: list[str] = dataclasses.field(default_factory=list)
+    refused: RefusedSnapshots
     unusable: set[str] = dataclasses.field(default_factory=set)
     backend: RocksDBBackend | None = None
 
@@ -100,6 +108,7 @@ class TaskOpener:
         options: RocksDBOptions | None = None,
         lock_timeout_s: float = 30.0,
         on_progress: OnProgress | None = None,
+        events: EventSink = NO_EVENTS,
     ) -> None:
         self._application_id = application_id
         self._directory = directory
@@ -110,6 +119,7 @@ class TaskOpener:
         self._options = options
         self._lock_timeout_s = lock_timeout_s
         self._on_progress = on_progress or (lambda task, store, progress: None)
+        self._events = events
 
     def open(
         self,
@@ -122,7 +132,7 @@ class TaskOpener:
         position. Raises ``Cancelled`` when told so, and ``IncompatibleError`` for a changelog that does not hold what was
         committed."""
         lock = self._lock(task, cancelled)
-        opening = _Opening(task, stores, reached, cancelled)
+        opening = _Opening(task, stores, reached, cancelled, RefusedSnapshots(self._events, task))
         try:
             self._remove_fetched(task)
             damage = self._answered(opening)
@@ -134,15 +144,20 @@ class TaskOpener:
                     f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
                 )
             assert opening.backend is not None
-            return TaskStores(opening.backend, lock, tuple(opening.said))
+            return TaskStores(opening.backend, lock)
         except BaseException:
             opening.close()
             lock.release()
             raise
 
+    def cancelled(self, task: TaskId) -> None:
+        """Report that ``open`` of a task was cancelled."""
+        self._events.emit(RestoreCancelled(task))
+
     def _lock(self, task: TaskId, cancelled: Callable[[], bool]) -> TaskLock:
         """The task's lock, waited for in turns, so that a task that is taken away waits for nothing."""
         until = time.monotonic() + self._lock_timeout_s
+        awaited = False
         while True:
             left = until - time.monotonic()
             try:
@@ -152,6 +167,9 @@ class TaskOpener:
                     raise Cancelled from None
                 if left <= LOCK_TURN_S:
                     raise
+                if not awaited:
+                    self._events.emit(LockAwaited(task))
+                awaited = True
 
     def _answered(self, opening: _Opening) -> str | None:
         """``_attempt``, again while brokers do not answer."""
@@ -159,9 +177,10 @@ class TaskOpener:
         while True:
             try:
                 return self._attempt(opening)
-            except RetriableError:
+            except RetriableError as exc:
                 if attempt == ATTEMPTS_MAX:
                     raise
+                self._events.emit(RestoreRetried(opening.task, exc))
             attempt += 1
             opening.close()
             time.sleep(_ATTEMPT_PAUSE_S)
@@ -193,7 +212,7 @@ class TaskOpener:
                 decode_position(raw)
 
     def _set_aside(self, opening: _Opening, damage: str) -> None:
-        opening.said.append(f"task {opening.task}: the local state cannot be used and was set aside: {damage}")
+        self._events.emit(StoreQuarantined(opening.task, damage))
         opening.close()
         self._directory.quarantine(str(opening.task), damage)
 
@@ -208,8 +227,8 @@ class TaskOpener:
         stored = None if raw is None else decode_position(raw)
         snapshots = self._snapshots(of, opening)
         decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
-        opening.said.append(decision.reason)
         if isinstance(decision, Quarantine):
+            self._events.emit(StoreQuarantined(task, decision.reason))
             # every store of the task goes aside with the one that is wrong: they share the database
             opening.close()
             self._directory.quarantine(str(task), decision.reason)
@@ -218,11 +237,11 @@ class TaskOpener:
                 if _restorable(other):
                     self._restore(opening, other, consumer)
             decision = decision.then
-            opening.said.append(decision.reason)
         while isinstance(decision, IngestSnapshot) and not self._ingest(opening, spec, decision.manifest):
             snapshots = [m for m in snapshots if m.name not in opening.unusable]
             decision = decide_afresh(of, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
-            opening.said.append(decision.reason)
+        if not isinstance(decision, Resume):
+            opening.refused.add(spec.name, decision.refused)
         self._replay(opening, spec, consumer, facts, decision)
 
     def _facts(
@@ -286,7 +305,7 @@ class TaskOpener:
         if self._repository is None:
             return []
         found = self._repository.find(of)
-        opening.said += found.damaged
+        opening.refused.add(of.store, found.damaged)
         return [m for m in found.manifests if m.name not in opening.unusable]
 
     def _ingest(self, opening: _Opening, spec: StoreSpec, manifest: Manifest) -> bool:
@@ -298,13 +317,14 @@ class TaskOpener:
             opening.backend.ingest(spec.name, files)
         except StateCorruptedError as exc:
             opening.unusable.add(manifest.name)
-            opening.said.append(f"a snapshot is damaged and was passed over: {exc}")
+            opening.refused.add(spec.name, [str(exc)])
             if opening.backend.damaged is not None:
                 raise
             opening.backend.reset(spec.name)
             return False
         finally:
             self._remove_fetched(opening.task)
+        self._events.emit(SnapshotUsed(opening.task, spec.name, manifest.name, manifest.changelog_offset))
         return True
 
     def _fetched(self, task: TaskId) -> Path:
@@ -336,7 +356,10 @@ class TaskOpener:
         now = self._now_ms()
         progress = RestoreProgress.begin(decision.offset, facts.end_offset, now)
         self._on_progress(task, spec.name, progress)
+        report = RestoreReport(self._events, task, spec.name, time.monotonic)
+        report.began(decision, facts.end_offset)
         if progress.done and isinstance(decision, Resume):
+            report.ended(progress, facts.end_offset)
             return
         history = History(spec, backend.range(spec.name, None, None))
         consumer.assign_at({partition: decision.offset})
@@ -367,7 +390,9 @@ class TaskOpener:
                     )
                 progress = progress.advanced(offset, records, self._now_ms())
                 self._on_progress(task, spec.name, progress)
+                report.went_on(progress)
             backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset))])
+            report.ended(progress, facts.end_offset)
         finally:
             consumer.unassign([partition])
 
@@ -435,6 +460,7 @@ class Restorer:
             try:
                 state = self._opener.open(job.task, job.stores, job.reached, job.cancelled.is_set)
             except Cancelled:
+                self._opener.cancelled(job.task)
                 continue
             except BaseException as exc:
                 self._done.put((job, exc))

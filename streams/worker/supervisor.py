@@ -17,6 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.streams.events.facts import ProcessEnded
+from penstock.streams.events.logging_adapter import LoggingEvents
+
+if TYPE_CHECKING:
+    from penstock.streams.metrics_gateway import MetricsGateway
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
@@ -26,14 +33,19 @@ LIFELINE = "PENSTOCK_LIFELINE_FD"
 """The environment variable by which a supervised process learns its end of the pipe."""
 
 
-def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | None) -> int:
+def supervise(
+    argv: Sequence[str], processes: int, partitions: Sequence[int] | None, gateway: MetricsGateway | None = None
+) -> int:
     """Run the command ``penstock ARGV`` in this many processes until a signal; returns the exit status. With fixed
-    partitions each process gets its share of them."""
+    partitions each process gets its share of them. ``gateway`` serves their metrics."""
     from penstock.state.errors import SettingsError
 
     if partitions is not None and len(partitions) < processes:
         raise SettingsError(f"--processes {processes} with {len(partitions)} partitions; start at most one for each")
     commands = [_command(argv, None if partitions is None else partitions[n::processes]) for n in range(processes)]
+    if gateway is not None:
+        commands = gateway.commands(commands)
+    events = LoggingEvents()
     stopping: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stopping.append(n))
@@ -51,16 +63,15 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
                 running[n] = None
                 if process.returncode >= 0:
                     if process.returncode:
+                        events.emit(ProcessEnded(n, process.pid, process.returncode, None))
                         status = process.returncode
                         stopping.append(signal.SIGTERM)
                     continue
                 if time.monotonic() - starts[n] > PAUSE_MAX_S:
                     pauses[n] = PAUSE_S
-                print(
-                    f"penstock: worker process {process.pid} was ended by signal {-process.returncode}; "
-                    f"starting it again in {pauses[n]:.1f} s",
-                    file=sys.stderr,
-                )
+                events.emit(ProcessEnded(n, process.pid, process.returncode, pauses[n]))
+                if gateway is not None:
+                    gateway.restarted(n)
                 until = time.monotonic() + pauses[n]
                 while not stopping and time.monotonic() < until:
                     time.sleep(_POLL_S)

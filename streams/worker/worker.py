@@ -9,7 +9,6 @@ This is the only place that wires the adapters to the core.
 from __future__ import annotations
 
 import gc
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,14 +21,17 @@ from penstock.state.machine.state_directory import StateDirectory, TaskLock
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.streams.events.facts import ClusterFound
+from penstock.streams.events.port import EventSink
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.kafka.watched_consumer import WatchedConsumer
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
-from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
+from penstock.streams.runtime.metric_values import Metric
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
 from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
 from penstock.streams.runtime.topic_setup import (
@@ -53,6 +55,8 @@ from penstock.streams.worker.pooled_calls import PooledCallExecutor
 from penstock.streams.worker.restorer import Restorer, TaskOpener
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
+from penstock.streams.worker_pages import WorkerStatus
+from penstock.streams.worker_reports import WorkerReports
 from penstock.topologies.graph.topology import Topology
 
 SLOTS_MAX = 64
@@ -75,9 +79,6 @@ OLDER_ROUNDS = 100
 """And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
 
 
-_log = logging.getLogger("penstock.worker")
-
-
 class SystemClock:
     """The machine's clocks."""
 
@@ -97,6 +98,10 @@ class Worker:
     ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
+
+    What happens is logged under ``penstock.…`` (``log_records``: also what may hold record contents), counted in
+    ``metrics``, and reported to ``events``. ``endpoint`` listens already and shows this worker from now on; without it,
+    ``run`` opens one if ``metrics_port`` is set. ``run`` closes either.
     """
 
     def __init__(
@@ -108,14 +113,26 @@ class Worker:
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
+        events: EventSink | None = None,
+        log_records: bool = False,
+        endpoint: MetricsEndpoint | None = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
-        self._on_progress = on_progress
-        self._on_step = on_step
         self._open_consumer = open_consumer
         self._clock = SystemClock()
+        self._reports = WorkerReports(
+            self.settings,
+            lambda: self._runtime,
+            self._clock.monotonic_s,
+            events=events,
+            log_records=log_records,
+            endpoint=endpoint,
+            on_step=on_step,
+            on_progress=on_progress,
+        )
+        self._events = self._reports.events
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -167,11 +184,12 @@ class Worker:
         return self._runtime
 
     def metrics(self) -> list[Metric]:
-        """What its tasks measure now, and what their stores may take; from any thread. See
-        ``penstock.streams.runtime.metric_values``."""
-        if self._runtime is None:
-            return []
-        return [*memory_limits(self.settings.memory_limits()), *metrics_of(list(self._runtime.tasks.values()))]
+        """What it measures, from any thread. ``penstock.streams.events.metric_names`` says what each metric means."""
+        return self._reports.metrics()
+
+    def status(self) -> WorkerStatus:
+        """How it stands now, from any thread."""
+        return self._reports.pages.status()
 
     def _run_caught(self) -> None:
         try:
@@ -183,15 +201,17 @@ class Worker:
 
     def run(self) -> None:
         """Run in the calling thread until ``request_stop``, ``ctx.shutdown()`` or an error."""
+        with self._reports.running():
+            self._run()
+
+    def _run(self) -> None:
         restorer: Restorer | None = None
-        endpoint: MetricsEndpoint | None = None
         young, *older = gc.get_threshold()
         try:
             choose(self.settings.native)
+            self._reports.started()
             if self.settings.memory_max_bytes:
                 few_arenas()
-            if self.settings.metrics_port:
-                endpoint = MetricsEndpoint(self.settings.metrics_host, self.settings.metrics_port, self.metrics)
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without
@@ -204,6 +224,7 @@ class Worker:
                 spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
                     records = runtime.step()
+                    self._reports.pages.turned()
                     spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
                     if self._presence is not None:
                         self._presence.keep()
@@ -214,8 +235,6 @@ class Worker:
         finally:
             gc.set_threshold(young, *older)
             self._asker.close()
-            if endpoint is not None:
-                endpoint.close()
             if restorer is not None:
                 restorer.close()
             if self._presence is not None:
@@ -232,6 +251,7 @@ class Worker:
         check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
         admin.require_answer()
+        self._events.emit(ClusterFound(admin.cluster_id(), s.bootstrap_servers))
         if self._partitions is None:
             check_no_fixed_workers(admin, s.application_id)
         else:
@@ -268,7 +288,8 @@ class Worker:
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.stores_options(),
-            on_progress=self._on_progress,
+            on_progress=self._reports.restore_went_on,
+            events=self._events,
         )
         restorer = Restorer(opener)
         prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
@@ -284,6 +305,7 @@ class Worker:
             on_joined=lambda: check_no_fixed_workers(admin, s.application_id),
             open_reader=self._open_reader,
             purger=self._purger(admin),
+            events=self._events,
         )
         return runtime, restorer
 
@@ -309,6 +331,7 @@ class Worker:
                 live=True,
                 columns=s.columns,
                 asker=self._asker,
+                events=self._events,
             ),
             turn_min_records=TURN_MIN_RECORDS[s.latency],
             turn_max_records=s.batch_max_records,
@@ -333,6 +356,8 @@ class Worker:
             queue_max_bytes=s.queues_bytes()[0],
         )
         patience_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
+        if member:
+            return WatchedConsumer(config, self._events, request_timeout_s=patience_s, native=s.native)
         return KafkaConsumer(config, request_timeout_s=patience_s, native=s.native)
 
     def _purger(self, admin: KafkaAdmin) -> Purger | None:
@@ -340,7 +365,7 @@ class Worker:
         if not interval_ms:
             return None
         topics = purgeable_topics(self.topology, self.settings.application_id)
-        return Purger(topics, interval_ms, admin.delete_before, _report_purge)
+        return Purger(topics, interval_ms, admin.delete_before, self._reports.purge_failed)
 
     def _open_reader(self) -> KafkaConsumer:
         """A consumer outside the group, for stores' changelogs and looks at the log."""
@@ -364,8 +389,9 @@ class Worker:
             lambda: runtime.fence if partition is None else s.application_id,
             self._position_of,
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
-            self._on_step,
+            self._reports.step_done,
             yields=partition is not None,
+            events=self._events,
         )
 
     def _position_of(self, task: Task, store: str) -> bytes:
@@ -417,8 +443,3 @@ class Worker:
                 continue
             return number
         raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")
-
-
-def _report_purge(tp: TopicPartition, why: str) -> None:
-    # nothing is lost by it but space, and it is tried again
-    _log.warning("the records read of %s [%d] could not be deleted: %s", tp.topic, tp.partition, why)

@@ -17,6 +17,7 @@ from penstock.state.recovery.position import Position, decode_position, encode_p
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
@@ -176,6 +177,8 @@ class World:
         self.buffered_max_bytes = buffered_max_bytes
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
+        self.events: EventSink = NO_EVENTS
+        """What the nodes that are made next report goes here."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
     def write(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, int]]) -> None:
@@ -238,7 +241,7 @@ class Node:
             guarantee=world.guarantee,
             commit_interval_ms=100,
             commit_patience_ms=world.commit_patience_ms,
-            task=TaskOptions(policies=world.policies, batch_max_records=5),
+            task=TaskOptions(policies=world.policies, batch_max_records=5, events=world.events),
             turn_min_records=2,
             turn_max_records=7,
             buffered_max_records=20,
@@ -256,6 +259,7 @@ class Node:
             self._committer,
             world.restoring or self.restoring,
             SimClock(log),
+            events=world.events,
         )
         self.runtime.start()
 
@@ -283,6 +287,7 @@ class Node:
             self._position_of,
             on_step=self._step,
             yields=partition is not None,
+            events=self.world.events,
         )
 
     def _step(self, step: CommitStep) -> None:

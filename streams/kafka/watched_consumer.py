@@ -1,0 +1,104 @@
+"""A consumer that knows, without asking, how far its partitions reach and whether brokers answer.
+
+Both come from the client's statistics, every few seconds; that no broker answers comes from its errors, at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaError
+
+from penstock.state.log import TopicPartition
+from penstock.streams.events.facts import BrokersFound, WaitingForBrokers
+from penstock.streams.events.port import EventSink
+from penstock.streams.kafka.client_log import folded_lines
+from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
+
+STATISTICS_INTERVAL_MS = 5_000
+
+
+class _Broker(msgspec.Struct):
+    state: str
+    nodeid: int
+
+
+class _Partition(msgspec.Struct):
+    ls_offset: int = -1
+
+
+class _Topic(msgspec.Struct):
+    partitions: dict[str, _Partition]
+
+
+class _Statistics(msgspec.Struct):
+    """What is read of the client's statistics."""
+
+    brokers: dict[str, _Broker]
+    topics: dict[str, _Topic]
+
+
+class BrokerWatch:
+    """Reports once when no broker answers, and once when one does again."""
+
+    def __init__(self, servers: str, events: EventSink, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._servers = servers
+        self._events = events
+        self._monotonic_s = monotonic_s
+        self._away_since_s: float | None = None
+
+    def all_down(self) -> None:
+        """The client says that no broker answers."""
+        if self._away_since_s is None:
+            self._away_since_s = self._monotonic_s()
+            self._events.emit(WaitingForBrokers(self._servers))
+
+    def answered(self) -> None:
+        """A broker answers."""
+        if self._away_since_s is not None:
+            away_s, self._away_since_s = self._monotonic_s() - self._away_since_s, None
+            self._events.emit(BrokersFound(self._servers, away_s, folded_lines()))
+
+
+class WatchedConsumer(KafkaConsumer):
+    """``KafkaConsumer`` that reports ``WaitingForBrokers`` and ``BrokersFound``, and gives ``known_ends``. A ``stats_cb`` of
+    the user's is called too."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        events: EventSink,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+        native: str = "auto",
+    ) -> None:
+        self._ends: dict[TopicPartition, int] = {}
+        self._brokers = BrokerWatch(str(config["bootstrap.servers"]), events)
+        self._users_callback: Callable[[str], None] | None = config.get("stats_cb")
+        watched = {"statistics.interval.ms": STATISTICS_INTERVAL_MS, **config, "stats_cb": self._on_statistics}
+        super().__init__(watched, request_timeout_s=request_timeout_s, native=native)
+
+    def known_ends(self) -> Mapping[TopicPartition, int]:
+        """See the port."""
+        return self._ends
+
+    def _on_statistics(self, text: str) -> None:
+        said = msgspec.json.decode(text, type=_Statistics)
+        self._ends = {
+            TopicPartition(topic, int(number)): partition.ls_offset
+            for topic, of in said.topics.items()
+            for number, partition in of.partitions.items()
+            if partition.ls_offset >= 0
+        }
+        if any(broker.state == "UP" and broker.nodeid >= 0 for broker in said.brokers.values()):
+            self._brokers.answered()
+        if self._users_callback is not None:
+            self._users_callback(text)
+
+    def _note(self, tp: TopicPartition, at: int | None, err: KafkaError, ends: dict[TopicPartition, int]) -> None:
+        if err.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._brokers.all_down()
+        super()._note(tp, at, err, ends)

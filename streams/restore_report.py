@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from penstock.state.log import TaskId
-from penstock.state.recovery.restore_decision import FromBeginning, IngestSnapshot, RestoreProgress, Resume
+from penstock.state.recovery.restore_decision import (
+    ChangelogFacts,
+    FromBeginning,
+    IngestSnapshot,
+    RestoreProgress,
+    Resume,
+)
 from penstock.streams.events.facts import RestoreFinished, RestoreProgressed, RestoreStarted, SnapshotRefused
 from penstock.streams.events.port import EventSink
 
@@ -22,10 +28,12 @@ class RestoreReport:
         self._monotonic_s = monotonic_s
         self._begun_s = self._told_s = monotonic_s()
 
-    def began(self, decision: Resume | FromBeginning | IngestSnapshot, end_offset: int) -> None:
-        """Reading begins; nothing is reported where there is nothing to read."""
-        if decision.offset < end_offset:
-            fact = RestoreStarted(self._task, self._store, decision.offset, end_offset, decision.reason)
+    def began(self, decision: Resume | FromBeginning | IngestSnapshot, log: ChangelogFacts) -> None:
+        """Reading begins; nothing is reported where there is nothing to read, or only the marker of a transaction behind
+        the last commit."""
+        end = log.end_offset if log.committed_end is None else min(log.committed_end, log.end_offset)
+        if decision.offset < end:
+            fact = RestoreStarted(self._task, self._store, decision.offset, log.end_offset, decision.reason)
             self._events.emit(fact)
 
     def went_on(self, progress: RestoreProgress) -> None:

@@ -67,20 +67,7 @@ def register(subparsers: Any) -> None:
         metavar="PORT",
         help="serve /metrics for Prometheus, /health and /ready on 127.0.0.1, of all processes (default: off)",
     )
-    parser.add_argument(
-        "--log-level", choices=LOG_LEVELS, default="info", help="log what is at least so grave (default: info)"
-    )
-    parser.add_argument(
-        "--log-format",
-        choices=LOG_FORMATS,
-        default="human",
-        help="lines for people, or one JSON object per line (default: human)",
-    )
-    parser.add_argument(
-        "--log-records",
-        action="store_true",
-        help="log what a record that fails holds, too (default: only where it is)",
-    )
+    _add_log_options(parser)
     parser.add_argument("--metrics-socket", metavar="PATH", help=argparse.SUPPRESS)  # given by the supervisor
     parser.add_argument(
         "--partitions",
@@ -95,6 +82,23 @@ def register(subparsers: Any) -> None:
         help="start and supervise N worker processes (default: 1)",
     )
     parser.set_defaults(run=run)
+
+
+def _add_log_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--log-level", choices=LOG_LEVELS, default="info", help="log what is at least so grave (default: info)"
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default="human",
+        help="lines for people, or one JSON object per line (default: human)",
+    )
+    parser.add_argument(
+        "--log-records",
+        action="store_true",
+        help="log what a record that fails holds, too (default: only where it is)",
+    )
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -117,11 +121,9 @@ def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM, SIGINT, ``ctx.shutdown()`` or an error."""
     from penstock.state.errors import SettingsError
     from penstock.streams.cli.client_options import settings_of
-    from penstock.streams.events.log_format import set_up
     from penstock.streams.topology_loading import load_topology
 
     settings = settings_of(args.config, **{name: getattr(args, name) for name in SETTINGS})
-    set_up(args.log_level, args.log_format)
     partitions = _partitions(args.partitions)
     if args.processes > 1:
         load_topology(args.topology)
@@ -135,9 +137,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _supervise(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequence[int] | None) -> int:
+    from penstock.streams.events.log_format import set_up
     from penstock.streams.metrics_gateway import MetricsGateway
     from penstock.streams.worker.supervisor import supervise
 
+    set_up(args.log_level, args.log_format)
     gateway = None
     if settings.metrics_port:
         gateway = MetricsGateway((settings.metrics_host, settings.metrics_port), args.processes)
@@ -150,12 +154,14 @@ def _supervise(args: argparse.Namespace, settings: WorkerSettings, partitions: S
 
 def _work(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequence[int] | None) -> int:
     from penstock.streams.cli.status_line import StatusLine
+    from penstock.streams.events.log_format import set_up
     from penstock.streams.topology_loading import load_topology
     from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
     from penstock.streams.worker.restore_progress import RestoreBars
     from penstock.streams.worker.supervisor import on_supervisor_gone
     from penstock.streams.worker.worker import Worker
 
+    set_up(args.log_level, args.log_format)
     endpoint = None
     if args.metrics_socket is not None:
         endpoint = MetricsEndpoint(Path(args.metrics_socket))

@@ -59,7 +59,7 @@ class BrokersFound:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStopped:
-    """The worker has ended: as requested, because the topology asked for it, or with an error."""
+    """The worker has ended: by a request, because the topology asked for it, or with an error."""
 
     reason: StopReason
     cause: BaseException | None

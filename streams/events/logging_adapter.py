@@ -17,7 +17,7 @@ from penstock.state.log import TaskId
 from penstock.streams.events.facts import Fact, RecordDeadLettered, RecordSkipped, TimestampsClamped, WorkerStopped
 from penstock.streams.events.log_format import FACT, values_of
 from penstock.streams.events.measurements import Measurement
-from penstock.streams.events.sentences import Level, Line, line_of
+from penstock.streams.events.sentences import Level, Line, line_of, told
 
 BAD_RECORDS_MAX = 20
 BAD_RECORDS_S = 60.0
@@ -55,6 +55,9 @@ class LoggingEvents:
         """Log one record."""
         if isinstance(fact, WorkerStopped):
             self._log_left_out()
+        level, area, _ = told(fact)
+        if not logging.getLogger(f"penstock.{area}").isEnabledFor(_NUMBERS[level]):
+            return
         line = line_of(fact, records=self._records)
         key = _limited(fact)
         if key is not None and not self._admits(key, line):
@@ -99,6 +102,4 @@ def _left_out(key: _Key, count: int, level: Level) -> Line:
 
 def _log(line: Line) -> None:
     logger = logging.getLogger(f"penstock.{line.area}")
-    number = _NUMBERS[line.level]
-    if logger.isEnabledFor(number):
-        logger.log(number, "%s. %s", line.sentence, values_of(line), extra={FACT: line})
+    logger.log(_NUMBERS[line.level], "%s. %s", line.sentence, values_of(line), extra={FACT: line})

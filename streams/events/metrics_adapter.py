@@ -42,12 +42,15 @@ class MetricsEvents:
         self.registry = registry = CollectorRegistry()
         self._monotonic_s = monotonic_s
         self._wall_s = wall_s
-        self._counters = {n: _counter(n, registry) for n in names.ALL if n.kind == "counter" and n not in _LOOKED_AT}
-        self._gauges = {n: _gauge(n, registry) for n in names.ALL if n.kind == "gauge" and n not in _LOOKED_AT}
-        self._histograms = {n: _histogram(n, registry) for n in names.ALL if n.kind == "histogram"}
+        counted = [n for n in names.ALL if n not in _LOOKED_AT]
+        self._counters = {n.name: _counter(n, registry) for n in counted if n.kind == "counter"}
+        self._gauges = {n.name: _gauge(n, registry) for n in counted if n.kind == "gauge"}
+        self._histograms = {n.name: _histogram(n, registry) for n in counted if n.kind == "histogram"}
+        self._labelled: dict[tuple[str, tuple[str, ...]], Counter] = {}
+        """The counters for labels that were met: the client library looks for them slowly."""
         self._of_tasks: dict[str, set[tuple[Counter | Gauge, tuple[str, ...]]]] = {}
         self._step_s = 0.0
-        self._gauges[names.BROKERS].set(1)
+        self._gauges[names.BROKERS.name].set(1)
         ProcessCollector(registry=registry)
         registry.register(_Looked(look))
 
@@ -59,10 +62,10 @@ class MetricsEvents:
         match fact:
             case f.WorkerStarted():
                 compiled = "yes" if fact.compiled else "no"
-                info = self._gauges[names.INFO].labels(fact.version, fact.application, fact.guarantee, compiled)
+                info = self._gauges[names.INFO.name].labels(fact.version, fact.application, fact.guarantee, compiled)
                 info.set(1)
             case f.WaitingForBrokers() | f.BrokersFound() | f.ClusterFound():
-                self._gauges[names.BROKERS].set(0 if isinstance(fact, f.WaitingForBrokers) else 1)
+                self._gauges[names.BROKERS.name].set(0 if isinstance(fact, f.WaitingForBrokers) else 1)
             case f.TasksAssigned() | f.TasksRevoked() | f.TasksLost() | f.Rejoining() | f.Fenced():
                 self._rebalanced(fact)
             case f.TaskReopened():
@@ -85,6 +88,10 @@ class MetricsEvents:
                 | f.AbortDelayed()
             ):
                 self._commit(fact)
+            case f.RecordSkipped():
+                self._add(names.BAD, (str(fact.task), fact.kind, "skip"))
+            case f.RecordDeadLettered():
+                self._add(names.BAD, (str(fact.task), fact.kind, "dead_letter"))
             case f.TimestampsClamped():
                 self._add(names.CLAMPED, (fact.partition.topic,), fact.records)
             case f.PartitionPaused():
@@ -101,8 +108,6 @@ class MetricsEvents:
                 | f.RestoreRetried()
                 | f.RestoreCancelled()
                 | f.RecordFailed()
-                | f.RecordSkipped()
-                | f.RecordDeadLettered()
                 | f.SourceIdle()
                 | f.PurgeFailed()
             ):
@@ -137,12 +142,12 @@ class MetricsEvents:
             case f.RestoreFinished():
                 self._remaining(fact.task, fact.store, 0)
                 self._of_task(names.RESTORED, of).inc(fact.records)
-                self._histograms[names.RESTORE_TIME].observe(fact.seconds)
+                self._histograms[names.RESTORE_TIME.name].observe(fact.seconds)
             case _:
                 assert_never(fact)
 
     def _remaining(self, task: TaskId, store: str, offsets: int) -> None:
-        gauge = self._gauges[names.REMAINING]
+        gauge = self._gauges[names.REMAINING.name]
         of = (str(task), store)
         self._of_tasks.setdefault(of[0], set()).add((gauge, of))
         gauge.labels(*of).set(offsets)
@@ -152,8 +157,8 @@ class MetricsEvents:
             case f.Committed():
                 self._add(names.COMMITS)
                 self._add(names.COMMITTED, (), fact.records)
-                self._histograms[names.COMMIT_TIME].observe(fact.seconds)
-                self._gauges[names.LAST_COMMIT].set(self._wall_s())
+                self._histograms[names.COMMIT_TIME.name].observe(fact.seconds)
+                self._gauges[names.LAST_COMMIT.name].set(self._wall_s())
             case f.CommitLate():
                 self._add(names.LATE)
             case f.CommitAborted():
@@ -182,12 +187,12 @@ class MetricsEvents:
                 self._add(names.PRODUCED_BYTES, (measurement.topic,), measurement.size_bytes)
             case m.BatchProcessed():
                 self._of_task(names.PROCESSED, (str(measurement.task),)).inc(measurement.records)
-                self._histograms[names.PROCESS_TIME].observe(measurement.seconds)
+                self._histograms[names.PROCESS_TIME.name].observe(measurement.seconds)
             case m.Punctuated():
                 self._of_task(names.PUNCTUATIONS, (str(measurement.task),)).inc()
-                self._histograms[names.PUNCTUATE_TIME].observe(measurement.seconds)
+                self._histograms[names.PUNCTUATE_TIME.name].observe(measurement.seconds)
             case m.RecordsVisible():
-                self._histograms[names.E2E].observe(measurement.age_s)
+                self._histograms[names.E2E.name].observe(measurement.age_s)
             case _:
                 assert_never(measurement)
 
@@ -195,9 +200,9 @@ class MetricsEvents:
         """A step of a commit was done; to be called after each."""
         now_s = self._monotonic_s()
         if step == "flushed":
-            self._histograms[names.FLUSH_TIME].observe(now_s - self._step_s)
+            self._histograms[names.FLUSH_TIME.name].observe(now_s - self._step_s)
         elif step == "stores_written":
-            self._histograms[names.STORE_TIME].observe(now_s - self._step_s)
+            self._histograms[names.STORE_TIME.name].observe(now_s - self._step_s)
         self._step_s = now_s
 
     def restoring(self, task: TaskId, store: str, progress: RestoreProgress) -> None:
@@ -207,19 +212,27 @@ class MetricsEvents:
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _add(self, name: MetricName, labels: tuple[str, ...] = (), amount: float = 1) -> None:
-        counter = self._counters[name]
-        (counter.labels(*labels) if labels else counter).inc(amount)
+        self._counter(name, labels).inc(amount)
+
+    def _counter(self, name: MetricName, labels: tuple[str, ...]) -> Counter:
+        key = (name.name, labels)
+        found = self._labelled.get(key)
+        if found is None:
+            counter = self._counters[name.name]
+            found = self._labelled[key] = counter.labels(*labels) if labels else counter
+        return found
 
     def _of_task(self, name: MetricName, labels: tuple[str, ...]) -> Counter:
         """A counter whose first label is a task; it goes when the task does."""
-        counter = self._counters[name]
-        self._of_tasks.setdefault(labels[0], set()).add((counter, labels))
-        return counter.labels(*labels)
+        if (name.name, labels) not in self._labelled:
+            self._of_tasks.setdefault(labels[0], set()).add((self._counters[name.name], labels))
+        return self._counter(name, labels)
 
     def _forget(self, tasks: Iterable[TaskId]) -> None:
         for task in tasks:
             for metric, labels in self._of_tasks.pop(str(task), ()):
                 metric.remove(*labels)
+            self._labelled = {key: c for key, c in self._labelled.items() if str(task) not in key[1]}
 
 
 _LOOKED_AT = {
@@ -230,7 +243,6 @@ _LOOKED_AT = {
     names.WATERMARK,
     names.DROPPED,
     names.COUNTED,
-    names.BAD,
     names.HEAVY,
     names.STATE_BYTES,
     names.CACHE_BYTES,

@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 def line_of(fact: f.Fact, *, records: bool = False) -> Line:
     """The line of a fact. ``records``: also what may hold record contents."""
-    level, area, sentence = _told(fact)
+    level, area, sentence = told(fact)
     return Line(level, area, type(fact).__name__, sentence, fields_of(fact, records=records))
 
 
@@ -73,7 +73,8 @@ def text_of(error: BaseException, *, records: bool = False) -> str:
     return f"{name}: {error}" if str(error) else name
 
 
-def _told(fact: f.Fact) -> tuple[Level, Area, str]:
+def told(fact: f.Fact) -> tuple[Level, Area, str]:
+    """The level of a fact, the part of the worker that it is of, and its sentence."""
     match fact:
         case (
             f.WorkerStarted()

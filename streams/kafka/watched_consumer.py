@@ -1,6 +1,7 @@
 """A consumer that knows, without asking, how far its partitions reach and whether brokers answer.
 
-Both come from the client's statistics, every few seconds; that no broker answers comes from its errors, at once.
+Both come from the client's statistics, every few seconds. The client raises no error for an outage that a consumer would
+be given: it goes on trying to connect.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from confluent_kafka import KafkaError
 
 from penstock.state.log import TopicPartition
 from penstock.streams.events.facts import BrokersFound, WaitingForBrokers
@@ -18,7 +18,9 @@ from penstock.streams.events.port import EventSink
 from penstock.streams.kafka.client_log import folded_lines
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 
-STATISTICS_INTERVAL_MS = 5_000
+STATISTICS_INTERVAL_MS = 2_000
+AWAY_AFTER = 2
+"""After so many statistics in a row without a connection no broker counts as reachable; one may be a reconnection."""
 
 
 class _Broker(msgspec.Struct):
@@ -49,18 +51,20 @@ class BrokerWatch:
         self._events = events
         self._monotonic_s = monotonic_s
         self._away_since_s: float | None = None
+        self._away_times = 0
 
-    def all_down(self) -> None:
-        """The client says that no broker answers."""
-        if self._away_since_s is None:
-            self._away_since_s = self._monotonic_s()
+    def saw(self, *, connected: bool) -> None:
+        """Whether the client has a connection to any broker now."""
+        now_s = self._monotonic_s()
+        if connected:
+            if self._away_times >= AWAY_AFTER and self._away_since_s is not None:
+                self._events.emit(BrokersFound(self._servers, now_s - self._away_since_s, folded_lines()))
+            self._away_since_s, self._away_times = None, 0
+            return
+        self._away_since_s = now_s if self._away_since_s is None else self._away_since_s
+        self._away_times += 1
+        if self._away_times == AWAY_AFTER:
             self._events.emit(WaitingForBrokers(self._servers))
-
-    def answered(self) -> None:
-        """A broker answers."""
-        if self._away_since_s is not None:
-            away_s, self._away_since_s = self._monotonic_s() - self._away_since_s, None
-            self._events.emit(BrokersFound(self._servers, away_s, folded_lines()))
 
 
 class WatchedConsumer(KafkaConsumer):
@@ -93,12 +97,6 @@ class WatchedConsumer(KafkaConsumer):
             for number, partition in of.partitions.items()
             if partition.ls_offset >= 0
         }
-        if any(broker.state == "UP" and broker.nodeid >= 0 for broker in said.brokers.values()):
-            self._brokers.answered()
+        self._brokers.saw(connected=any(b.state == "UP" and b.nodeid >= 0 for b in said.brokers.values()))
         if self._users_callback is not None:
             self._users_callback(text)
-
-    def _note(self, tp: TopicPartition, at: int | None, err: KafkaError, ends: dict[TopicPartition, int]) -> None:
-        if err.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._brokers.all_down()
-        super()._note(tp, at, err, ends)

@@ -325,6 +325,8 @@ class Committer:
         if self._producer is not None and self._in_transaction:
             try:
                 self._producer.abort(self._timeouts.transaction_s)
+            except TaskMigratedError:
+                pass  # reported when the commit met it
             except PenstockError as exc:  # closing anyway; the transaction's time-out ends it
                 failure = exc
         self.retire(failure)

@@ -25,8 +25,8 @@ class Metric(NamedTuple):
 
 
 def metrics_of(tasks: Iterable[Task], ends: Mapping[TopicPartition, int] | None = None) -> list[Metric]:
-    """The metrics of tasks that may be running meanwhile in another thread: what waits, lag, event time, what operators and
-    policies dropped, heavy keys, caches. ``penstock.streams.events.metric_names`` says what each means. ``ends``: the known
+    """The metrics of tasks that may be running meanwhile in another thread: what waits, lag, event time, what operators
+    dropped, heavy keys, caches. ``penstock.streams.events.metric_names`` says what each means. ``ends``: the known
     ends of their inputs.
 
     A key is shown as text, escaped where it is none, and cut to ``KEY_CHARS_MAX`` characters.
@@ -52,9 +52,6 @@ def _of_task(task: Task, ends: Mapping[TopicPartition, int]) -> Iterator[Metric]
             yield Metric("penstock_counted_total", {**own, "counter": counter}, count)
         else:
             yield Metric("penstock_dropped_records_total", {**own, "operator": operator, "reason": reason}, count)
-    for bad, count in sorted(task.failures.counts.copy().items()):
-        kind, _, policy = bad.partition("_")
-        yield Metric("penstock_bad_records_total", {**own, "kind": kind, "policy": policy}, count)
     for heavy in task.heavy_keys.found():
         labels = {**own, "topic": heavy.topic, "key": _shown(heavy.key)}
         yield Metric("penstock_heavy_key_share", labels, heavy.share)

@@ -357,7 +357,7 @@ class TaskOpener:
         progress = RestoreProgress.begin(decision.offset, facts.end_offset, now)
         self._on_progress(task, spec.name, progress)
         report = RestoreReport(self._events, task, spec.name, time.monotonic)
-        report.began(decision, facts.end_offset)
+        report.began(decision, facts)
         if progress.done and isinstance(decision, Resume):
             report.ended(progress, facts.end_offset)
             return
@@ -467,6 +467,7 @@ class Restorer:
                 continue
             if job.cancelled.is_set():
                 state.close()
+                self._opener.cancelled(job.task)
             else:
                 self._done.put((job, state))
 

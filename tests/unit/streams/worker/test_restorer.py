@@ -15,12 +15,14 @@ from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
+from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreFinished
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import MemoryLog
 from penstock.streams.worker import restorer as restoring
 from penstock.streams.worker.restorer import Restorer, TaskOpener
+from tests.recorder import Recorder
 
 APP = "app"
 TASK = TaskId(0, 0)
@@ -36,6 +38,7 @@ class Bench:
         self.log.create(TopicSpec(CHANGELOG.topic, 1, config={"cleanup.policy": "compact"}))
         self.directory = StateDirectory(path, APP)
         self.directory.claim(cluster_id="memory", fingerprint="f")
+        self.events = Recorder()
 
     def opener(self, *, lock_timeout_s: float = 60.0) -> TaskOpener:
         return TaskOpener(
@@ -45,6 +48,7 @@ class Bench:
             lambda: MemoryConsumer(self.log, "restore"),
             lambda: 1_000,
             lock_timeout_s=lock_timeout_s,
+            events=self.events,
         )
 
     def pending(self, *keys: bytes) -> MemoryProducer:
@@ -136,8 +140,10 @@ def test_task_that_a_sibling_holds_is_waited_for(tmp_path: Path) -> None:
     lock = bench.directory.lock(str(TASK), timeout_s=0)
     with pytest.raises(RetriableError, match="held by process"):
         bench.opener(lock_timeout_s=0.1).open(TASK, [SPEC], reached(0))
-    threading.Timer(0.2, lock.release).start()
+    assert bench.events.facts == [], "it was not waited for"
+    threading.Timer(2.5 * restoring.LOCK_TURN_S, lock.release).start()
     bench.opener().open(TASK, [SPEC], reached(0)).close()
+    assert bench.events.facts == [LockAwaited(TASK), RestoreFinished(TASK, "s", 0, 0, bench.events.facts[-1].seconds)]
 
 
 def until(what: Callable[[], object]) -> None:
@@ -185,6 +191,9 @@ def test_a_restore_is_begun_again_while_brokers_do_not_answer(tmp_path: Path, mo
     state = found[TASK]
     assert isinstance(state, TaskStores), state
     assert keys_of(state) == [b"a"]
+    assert bench.events.counts() == {
+        "RestoreRetried": restoring.ATTEMPTS_MAX - 1, "RestoreStarted": 1, "RestoreFinished": 1,
+    }  # fmt: skip
     state.close()
     restorer.close()
 
@@ -195,11 +204,13 @@ def test_restorer_forgets_a_task_that_was_taken_away(tmp_path: Path) -> None:
     restorer = Restorer(bench.opener(lock_timeout_s=60.0))
     lock = bench.directory.lock(str(TASK), timeout_s=0)
     restorer.submit(TASK, [SPEC], reached(0))
+    until(lambda: bench.events.facts)
     restorer.cancel(TASK)
     started = time.monotonic()
     restorer.close()
     assert time.monotonic() - started < 30
     assert restorer.finished() == []
+    assert bench.events.facts == [LockAwaited(TASK), RestoreCancelled(TASK)]
     lock.release()
     bench.opener().open(TASK, [SPEC], reached(0)).close()
 

@@ -68,6 +68,8 @@ class KeyValueStoreView:
         self._sorted: SortedSet[bytes] | None = None
         """The first ``_sorted_len`` dirty keys."""
         self._sorted_len = 0
+        self.hits = self.misses = 0
+        """How many keys of batches were in memory, and how many were read from the backend."""
         self._roomy: tuple[int, int] | None = None
         """A limit of which ``trim`` found little taken, and how many entries may be there without another look."""
         self._roomy_left = 0
@@ -80,15 +82,19 @@ class KeyValueStoreView:
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Afterwards every key is in ``entries``."""
-        missing = list(set(keys).difference(self.entries))
+        wanted = set(keys)
+        missing = list(wanted.difference(self.entries))
         if missing and self._old:
             old = self._old
             again = {k: old[k] for k in missing if k in old}
             self.entries.update(again)
             missing = [k for k in missing if k not in again]
+        self.hits += len(wanted)
         if missing and self._whole:
             self.entries.update(dict.fromkeys(missing))
         elif missing:
+            self.misses += len(missing)
+            self.hits -= len(missing)
             found = self._backend.get_many(self.spec.name, missing)
             if self.immutable:
                 decode, unpack = self._decode, _TIMESTAMP.unpack_from
@@ -101,7 +107,9 @@ class KeyValueStoreView:
         """The entry of each key, loaded where it was not there: of a cache that has all of them at half the cost of looking
         for what is missing."""
         try:
-            return list(map(self.entries.__getitem__, keys))
+            found = list(map(self.entries.__getitem__, keys))
+            self.hits += len(keys)
+            return found
         except KeyError:
             self.load(keys)
             return list(map(self.entries.__getitem__, keys))

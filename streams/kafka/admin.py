@@ -53,6 +53,7 @@ class KafkaAdmin:
         ``CONTACT_S``, which is sooner than other questions give up."""
 
         def told(exc: KafkaException) -> PenstockError:
+            self._client.poll(0)  # serves the client's log lines, which say why
             return no_answer(self._servers) if says(exc, SILENT) else translated(exc, doing)
 
         doing = "looking for a broker"

@@ -33,12 +33,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
+from penstock.streams.events.facts import ProducerRetired, TransactionInDoubt
+from penstock.streams.events.measurements import RecordsProduced
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.fixed_fence import FencedPositions
 from penstock.streams.lease import Lease
 from penstock.streams.ports.log import (
@@ -50,6 +53,7 @@ from penstock.streams.ports.log import (
     StaleEpochError,
     UnknownOutcomeError,
 )
+from penstock.streams.record_sizes import size_of
 from penstock.streams.strangers import Strangers
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
@@ -109,7 +113,10 @@ class Committer:
         epochs_grow: bool = False,
         positions: FencedPositions | None = None,
         on_open: Callable[[], None] | None = None,
+        events: EventSink = NO_EVENTS,
     ) -> None:
+        self.on_committed: Callable[[Sequence[Task]], None] = lambda tasks: None
+        """Called with the tasks of a commit once the log has it, before their stores are written."""
         self.guarantee = guarantee
         self.consumer = consumer
         self._open_producer = open_producer
@@ -121,6 +128,7 @@ class Committer:
         self._epochs_grow = epochs_grow
         self._stale_epochs = 0
         self._on_step = on_step or (lambda step: None)
+        self._events = events
         self._producer: LogProducer | None = None
         self._in_transaction = False
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
@@ -179,10 +187,12 @@ class Committer:
                 self.retire()
                 raise
 
-    def retire(self) -> None:
-        """Give the producer up; what it has open ends by fencing or by its time-out."""
+    def retire(self, cause: PenstockError | None = None) -> None:
+        """Give the producer up; what it has open ends by fencing or by its time-out. ``cause``: reported if there is one."""
         if self._producer is not None:
             self._producer.close()
+            if cause is not None:
+                self._events.emit(ProducerRetired(cause))
         if self._positions is not None:
             self._positions.close()
         self._producer = None
@@ -196,11 +206,11 @@ class Committer:
         if self.guarantee == "exactly_once" and not self._in_transaction:
             try:
                 self._producer.begin()
-            except ProducerRetiredError:
+            except ProducerRetiredError as exc:
                 if self._yields:
                     raise  # the abort sees first who owns the partition
                 # retired after its last commit, with nothing sent since: nothing is lost with it
-                self.retire()
+                self.retire(exc)
                 self.open()
                 self._producer.begin()
             self._in_transaction = True
@@ -234,6 +244,7 @@ class Committer:
         keys = o.keys if o.key_column is None else o.key_column
         values = o.values if o.value_column is None else o.value_column
         self._ready().send(o.topic, keys, values, o.times, o.headers, partition=o.partition)
+        self._events.measure(RecordsProduced(o.topic, len(o), size_of(o)))
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
@@ -274,13 +285,14 @@ class Committer:
                 raise
             retry = AbortableError if self.guarantee == "exactly_once" else RetriableError
             raise retry(f"the group's epoch has grown meanwhile ({exc}); do it again with the new one") from exc
-        except UnknownOutcomeError:
-            if not self._happened(offsets):
+        except UnknownOutcomeError as exc:
+            if not self._happened(offsets, exc):
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
         self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks who commits
         self._on_step("committed")
+        self.on_committed(busy)
         damage: StateCorruptedError | None = None
         for task, work in works:
             try:
@@ -426,11 +438,17 @@ class Committer:
 
     # -- when it goes wrong --------------------------------------------------------------------------------------
 
-    def _happened(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
-        """Whether a commit of unknown outcome took place: fence its producer, then read what is committed. With fixed
-        partitions it is read first, which waits until the transaction has ended by itself: a producer that is opened
-        before would fence the worker that has taken the partition over."""
-        self.retire()
+    def _happened(self, offsets: Mapping[TopicPartition, Committed], cause: UnknownOutcomeError) -> bool:
+        """Whether a commit of unknown outcome took place."""
+        self.retire(cause)
+        happened = self._found_out(offsets)
+        self._events.emit(TransactionInDoubt("committed" if happened else "not_committed"))
+        return happened
+
+    def _found_out(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+        """Fence the producer, then read what is committed. With fixed partitions it is read first, which waits until the
+        transaction has ended by itself: a producer that is opened before would fence the worker that has taken the
+        partition over."""
         if not self._yields:
             self.open()
             return self._committed_are(offsets)
@@ -451,17 +469,17 @@ class Committer:
         ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: another
         worker has the tasks, so this one gives way.
         """
-        ended = True
+        failure: PenstockError | None = None
         if self._producer is not None and self._in_transaction:
             try:
                 self._producer.abort(self._timeouts.transaction_s)
             except PenstockError as exc:
                 if self._yields and isinstance(exc, TaskMigratedError):
-                    self.retire()
+                    self.retire(exc)
                     raise
-                ended = False
-        self.retire()
-        if not ended and not self._yields:
+                failure = exc
+        self.retire(failure)
+        if failure is not None and not self._yields:
             self.open()  # ends the transaction, for which whoever gets the tasks would wait
         return self._restart_tasks(tasks, damaged)
 
@@ -514,10 +532,15 @@ class Committer:
 
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""
+        failure: PenstockError | None = None
         if self._producer is not None and self._in_transaction:
-            with suppress(PenstockError):  # closing anyway; the transaction's time-out ends it
+            try:
                 self._producer.abort(self._timeouts.transaction_s)
-        self.retire()
+            except TaskMigratedError:
+                pass  # reported when the commit met it
+            except PenstockError as exc:  # closing anyway; the transaction's time-out ends it
+                failure = exc
+        self.retire(failure)
 
 
 def _taken_over(task: Task) -> TaskMigratedError:

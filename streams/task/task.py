@@ -18,10 +18,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.position import decode_position
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
+from penstock.streams.events.facts import SourceIdle, TimestampsClamped
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.own_positions import OwnPositions
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
@@ -66,7 +70,7 @@ class TaskOptions:
     processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
     ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
     already holds what it says. ``asker`` puts operators' questions to the world outside.
-    ``columns="off"``: everything runs on rows, whatever the plan says."""
+    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: what the task reports goes there."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -77,6 +81,7 @@ class TaskOptions:
     announces: bool = True
     columns: Columns = "auto"
     asker: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
+    events: EventSink = NO_EVENTS
 
 
 class Task:
@@ -124,9 +129,13 @@ class Task:
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
         self.heavy_keys = HeavyKeys()
+        self.cached_bytes: Mapping[str, int] = {}
+        """What each store's entries in memory took when ``measure_caches`` looked last."""
         self.committed_positions: dict[TopicPartition, int] = {}
         """Of its inputs, as of its own last commit that is known to have happened."""
-        self.failures = RecordErrorHandler(task_id, options.policies, lambda place: self._input.locate(place))
+        self.failures = RecordErrorHandler(
+            task_id, options.policies, lambda place: self._input.locate(place), options.events
+        )
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
         self._lifecycle = TaskLifecycle(task_id)
@@ -278,6 +287,8 @@ class Task:
             began_ms = self._began_ms[chunk.topic] = clock_ms
         checked, time, wrong = check_timestamps(chunk, before_ms, self.options.policies, clock_ms, began_ms)
         self._partition_time_ms[chunk.topic] = time
+        if checked is not chunk and self.options.policies.timestamp == "clamp":
+            self._report_clamped(chunk, checked)
         if source.watermark is not None or source.waits_for_writers:
             checked, unstated = with_marks(checked, source, wrong)
             unmade |= unstated
@@ -287,6 +298,11 @@ class Task:
             wrong = {**wrong, **unmade}
         self._input.reject(TopicPartition(chunk.topic, chunk.partition), wrong)
         self.feed.add(checked, next_offset)
+
+    def _report_clamped(self, given: Chunk, checked: Chunk) -> None:
+        changed = int(np.count_nonzero(np.asarray(given.times) != np.asarray(checked.times)))
+        partition = TopicPartition(given.topic, given.partition)
+        self.options.events.emit(TimestampsClamped(self.id, partition, changed))
 
     def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
         """Run one batch; returns how many input records it took (0: nothing to do now)."""
@@ -348,7 +364,8 @@ class Task:
 
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
         self._input.set([])
-        self._watermarks.read_clock(now_ms)
+        for topic in self._watermarks.read_clock(now_ms):
+            self.options.events.emit(SourceIdle(self.id, topic))
         self._time.wall_ms = now_ms
         self._event_time.begin_batch()
         self._engine.punctuate(now_ms, before_ms)
@@ -469,6 +486,10 @@ class Task:
         self.own_positions = OwnPositions(start)
         self._begin()
         self._lifecycle.leave("discard")
+
+    def measure_caches(self) -> None:
+        """Look at what the stores' entries in memory take, for those who ask in another thread."""
+        self.cached_bytes = {name: state.size_bytes() for name, state in self.stores.items()}
 
     def _measure_memory(self, records: int) -> None:
         """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records

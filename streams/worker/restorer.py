@@ -40,8 +40,17 @@ from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreSpec, StoreWrites
-from penstock.streams.patience import Patience, Say
+from penstock.streams.events.facts import (
+    LockAwaited,
+    RestoreCancelled,
+    RestoreRetried,
+    SnapshotUsed,
+    StoreQuarantined,
+)
+from penstock.streams.events.port import NO_EVENTS, EventSink
+from penstock.streams.patience import REPORT_AGAIN_S
 from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.restore_report import RefusedSnapshots, RestoreReport
 from penstock.streams.retry_queue import RetryQueue
 from penstock.streams.task.task_stores import Reached, TaskStores
 
@@ -63,14 +72,13 @@ class Cancelled(Exception):
 
 @dataclasses.dataclass
 class _Opening:
-    """A task that is being opened. ``said``: what was found and done, in sentences. ``unusable``: the names of snapshots
-    that turned out damaged."""
+    """A task that is being opened. ``unusable``: the names of snapshots that turned out damaged."""
 
     task: TaskId
     stores: Sequence[StoreSpec]
     reached: Reached
     cancelled: Callable[[], bool]
-    said: list[str] = dataclasses.field(default_factory=list)
+    refused: RefusedSnapshots
     unusable: set[str] = dataclasses.field(default_factory=set)
     backend: RocksDBBackend | None = None
 
@@ -84,6 +92,10 @@ class _Opening:
 
 def _restorable(spec: StoreSpec) -> bool:
     return spec.changelog or spec.source_topic is not None
+
+
+class LockHeldError(RetriableError):
+    """Another process holds the task's folder."""
 
 
 class TaskOpener:
@@ -105,6 +117,7 @@ class TaskOpener:
         lock_timeout_s: float = LOCK_TURN_S,
         on_progress: OnProgress | None = None,
         committed_only: bool = False,
+        events: EventSink = NO_EVENTS,
     ) -> None:
         self._application_id = application_id
         self._directory = directory
@@ -117,6 +130,7 @@ class TaskOpener:
         self.asking = False
         self._committed_only = committed_only
         self._on_progress = on_progress or (lambda task, store, progress: None)
+        self._events = events
 
     def open(
         self,
@@ -130,7 +144,7 @@ class TaskOpener:
         do not answer (another call goes on where this one came to), and ``IncompatibleError`` for a changelog that does not
         hold what was committed."""
         lock = self._lock(task, cancelled)
-        opening = _Opening(task, stores, reached, cancelled)
+        opening = _Opening(task, stores, reached, cancelled, RefusedSnapshots(self._events, task))
         try:
             self._remove_fetched(task)
             damage = self._attempt(opening)
@@ -142,11 +156,20 @@ class TaskOpener:
                     f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
                 )
             assert opening.backend is not None
-            return TaskStores(opening.backend, lock, tuple(opening.said))
+            return TaskStores(opening.backend, lock)
         except BaseException:
             opening.close()
             lock.release()
             raise
+
+    def cancelled(self, task: TaskId) -> None:
+        """Report that ``open`` of a task was cancelled."""
+        self._events.emit(RestoreCancelled(task))
+
+    def put_off(self, task: TaskId, cause: RetriableError, waited_s: float) -> None:
+        """Report that ``open`` of a task is tried again, ``waited_s`` after the first time."""
+        held = isinstance(cause, LockHeldError)
+        self._events.emit(LockAwaited(task, waited_s) if held else RestoreRetried(task, cause, waited_s))
 
     def _lock(self, task: TaskId, cancelled: Callable[[], bool]) -> TaskLock:
         """The task's lock, waited for in turns, so that a task that is taken away waits for nothing."""
@@ -155,11 +178,11 @@ class TaskOpener:
             left = until - time.monotonic()
             try:
                 return self._directory.lock(str(task), timeout_s=max(min(left, LOCK_TURN_S), 0.0))
-            except RetriableError:
+            except RetriableError as exc:
                 if cancelled():
                     raise Cancelled from None
                 if left <= LOCK_TURN_S:
-                    raise
+                    raise LockHeldError(str(exc)) from exc
 
     def _attempt(self, opening: _Opening) -> str | None:
         """Open the database and restore its stores; returns what damage was met. Whatever the error's traceback holds of
@@ -186,7 +209,7 @@ class TaskOpener:
                 decode_position(raw)
 
     def _set_aside(self, opening: _Opening, damage: str) -> None:
-        opening.said.append(f"task {opening.task}: the local state cannot be used and was set aside: {damage}")
+        self._events.emit(StoreQuarantined(opening.task, damage))
         opening.close()
         self._directory.quarantine(str(opening.task), damage)
 
@@ -202,8 +225,8 @@ class TaskOpener:
         stored = None if raw is None else decode_position(raw)
         snapshots = self._snapshots(of, opening)
         decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
-        opening.said.append(decision.reason)
         if isinstance(decision, Quarantine):
+            self._events.emit(StoreQuarantined(task, decision.reason))
             # every store of the task goes aside with the one that is wrong: they share the database
             opening.close()
             self._directory.quarantine(str(task), decision.reason)
@@ -212,11 +235,11 @@ class TaskOpener:
                 if _restorable(other):
                     self._restore(opening, other, consumer)
             decision = decision.then
-            opening.said.append(decision.reason)
         while isinstance(decision, IngestSnapshot) and not self._ingest(opening, spec, decision.manifest):
             snapshots = [m for m in snapshots if m.name not in opening.unusable]
             decision = decide_afresh(of, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
-            opening.said.append(decision.reason)
+        if not isinstance(decision, Resume):
+            opening.refused.add(spec.name, decision.refused)
         begun_ms = asked_ms
         if isinstance(decision, Resume) and stored is not None:
             begun_ms = min(stored.wall_time_ms, asked_ms)
@@ -301,7 +324,7 @@ class TaskOpener:
         if self._repository is None:
             return []
         found = self._repository.find(of)
-        opening.said += found.damaged
+        opening.refused.add(of.store, found.damaged)
         return [m for m in found.manifests if m.name not in opening.unusable]
 
     def _ingest(self, opening: _Opening, spec: StoreSpec, manifest: Manifest) -> bool:
@@ -313,13 +336,14 @@ class TaskOpener:
             opening.backend.ingest(spec.name, files)
         except StateCorruptedError as exc:
             opening.unusable.add(manifest.name)
-            opening.said.append(f"a snapshot is damaged and was passed over: {exc}")
+            opening.refused.add(spec.name, [str(exc)])
             if opening.backend.damaged is not None:
                 raise
             opening.backend.reset(spec.name)
             return False
         finally:
             self._remove_fetched(opening.task)
+        self._events.emit(SnapshotUsed(opening.task, spec.name, manifest.name, manifest.changelog_offset))
         return True
 
     def _fetched(self, task: TaskId) -> Path:
@@ -355,7 +379,10 @@ class TaskOpener:
         now = self._now_ms()
         progress = RestoreProgress.begin(decision.offset, facts.end_offset, now)
         self._on_progress(task, spec.name, progress)
+        report = RestoreReport(self._events, task, spec.name, time.monotonic)
+        report.began(decision, facts)
         if progress.done and isinstance(decision, Resume):
+            report.ended(progress, facts.end_offset)
             return
         history = History(spec, backend.range(spec.name, None, None))
         consumer.assign_at({partition: decision.offset})
@@ -386,7 +413,9 @@ class TaskOpener:
                     )
                 progress = progress.advanced(offset, records, self._now_ms())
                 self._on_progress(task, spec.name, progress)
+                report.went_on(progress)
             backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset, asked_ms))])
+            report.ended(progress, facts.end_offset)
         finally:
             consumer.unassign([partition])
 
@@ -401,19 +430,21 @@ class _Job:
     stores: Sequence[StoreSpec]
     reached: Reached
     cancelled: threading.Event = dataclasses.field(default_factory=threading.Event)
+    failed_s: float | None = None
+    """When it could not be done for the first time."""
+    reported_s: float = 0.0
 
 
 class Restorer:
     """Runs ``TaskOpener.open`` in one thread, so that the poll loop never waits for it. A task that cannot be opened yet
-    (``RetriableError``) is tried again for as long as it takes, and the others go on meanwhile; ``say`` is given a line when
-    that begins, goes on and is over."""
+    (``RetriableError``) is tried again for as long as it takes, and the others go on meanwhile; that is reported when it
+    begins, and once a minute."""
 
-    def __init__(self, opener: TaskOpener, say: Say = lambda line: None) -> None:
+    def __init__(self, opener: TaskOpener) -> None:
         self._opener = opener
         self._jobs = RetryQueue[_Job](lambda job: job.cancelled.is_set())
         self._done: queue.Queue[tuple[_Job, TaskStores | BaseException]] = queue.Queue()
         self._open: dict[TaskId, _Job] = {}
-        self._patience = Patience("restoring", say)
         self._thread: threading.Thread | None = None
 
     def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
@@ -429,7 +460,11 @@ class Restorer:
         """The task is no longer wanted; its stores are closed when they come."""
         job = self._open.pop(task, None)
         if job is not None:
-            job.cancelled.set()
+            self._cancel(job)
+
+    def _cancel(self, job: _Job) -> None:
+        job.cancelled.set()
+        self._opener.cancelled(job.task)
 
     def finished(self) -> list[tuple[TaskId, TaskStores | BaseException]]:
         """What has come since the last call. States of tasks that were cancelled meanwhile are closed here."""
@@ -457,23 +492,27 @@ class Restorer:
             except Cancelled:
                 continue
             except RetriableError as exc:
-                self._patience.failed(exc, time.monotonic())
-                self._jobs.again(job)
+                self._put_off(job, exc, time.monotonic())
                 continue
             except BaseException as exc:
                 self._done.put((job, exc))
                 continue
-            if not self._jobs.waiting:
-                self._patience.succeeded(time.monotonic())
             if job.cancelled.is_set():
                 state.close()
+                self._opener.cancelled(job.task)
             else:
                 self._done.put((job, state))
+
+    def _put_off(self, job: _Job, cause: RetriableError, now_s: float) -> None:
+        if job.failed_s is None or now_s - job.reported_s >= REPORT_AGAIN_S:
+            job.failed_s, job.reported_s = now_s if job.failed_s is None else job.failed_s, now_s
+            self._opener.put_off(job.task, cause, now_s - job.failed_s)
+        self._jobs.again(job)
 
     def close(self) -> None:
         """Cancel what is left and end the thread."""
         for job in self._open.values():
-            job.cancelled.set()
+            self._cancel(job)
         self._open.clear()
         self._jobs.close()
         began_s = time.monotonic()

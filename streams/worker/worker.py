@@ -9,7 +9,6 @@ This is the only place that wires the adapters to the core.
 from __future__ import annotations
 
 import gc
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,8 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.changelog_marks import marked_topics
 from penstock.streams.contact import Contact, StoppedError
+from penstock.streams.events.facts import ClusterFound
+from penstock.streams.events.port import EventSink
 from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import (
@@ -35,11 +36,12 @@ from penstock.streams.kafka.client_config import (
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.kafka.watched_consumer import WatchedConsumer
 from penstock.streams.lease import Lease, lease_s
 from penstock.streams.metadata_size import check_metadata_size
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
-from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
+from penstock.streams.runtime.metric_values import Metric
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
 from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
 from penstock.streams.runtime.topic_setup import (
@@ -64,6 +66,8 @@ from penstock.streams.worker.pooled_calls import PooledCallExecutor
 from penstock.streams.worker.restorer import Restorer, TaskOpener
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
+from penstock.streams.worker_pages import WorkerStatus
+from penstock.streams.worker_reports import WorkerReports
 from penstock.topologies.graph.topology import Topology
 
 SLOTS_MAX = 64
@@ -89,9 +93,6 @@ OLDER_ROUNDS = 100
 """And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
 
 
-_log = logging.getLogger("penstock.worker")
-
-
 class SystemClock:
     """The machine's clocks."""
 
@@ -112,8 +113,12 @@ class Worker:
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
 
-    Brokers that do not answer are waited for, at the start as later, for as long as it takes: one line says so, and
-    ``request_stop`` ends the wait.
+    Brokers that do not answer are waited for, at the start as later, for as long as it takes; ``request_stop`` ends the
+    wait.
+
+    What happens is logged under ``penstock.…`` (``log_records``: also what may hold record contents), counted in
+    ``metrics``, and reported to ``events``. ``endpoint`` listens already and shows this worker from now on; without it,
+    ``run`` opens one if ``metrics_port`` is set. ``run`` closes either.
     """
 
     def __init__(
@@ -125,14 +130,26 @@ class Worker:
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
+        events: EventSink | None = None,
+        log_records: bool = False,
+        endpoint: MetricsEndpoint | None = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
-        self._on_progress = on_progress
-        self._on_step = on_step
         self._open_consumer = open_consumer
         self._clock = SystemClock()
+        self._reports = WorkerReports(
+            self.settings,
+            lambda: self._runtime,
+            self._clock.monotonic_s,
+            events=events,
+            log_records=log_records,
+            endpoint=endpoint,
+            on_step=on_step,
+            on_progress=on_progress,
+        )
+        self._events = self._reports.events
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -184,11 +201,12 @@ class Worker:
         return self._runtime
 
     def metrics(self) -> list[Metric]:
-        """What its tasks measure now, and what their stores may take; from any thread. See
-        ``penstock.streams.runtime.metric_values``."""
-        if self._runtime is None:
-            return []
-        return [*memory_limits(self.settings.memory_limits()), *metrics_of(list(self._runtime.tasks.values()))]
+        """What it measures, from any thread. ``penstock.streams.events.metric_names`` says what each metric means."""
+        return self._reports.metrics()
+
+    def status(self) -> WorkerStatus:
+        """How it stands now, from any thread."""
+        return self._reports.pages.status()
 
     def _run_caught(self) -> None:
         try:
@@ -200,15 +218,17 @@ class Worker:
 
     def run(self) -> None:
         """Run in the calling thread until ``request_stop``, ``ctx.shutdown()`` or an error."""
+        with self._reports.running():
+            self._run()
+
+    def _run(self) -> None:
         restorer: Restorer | None = None
-        endpoint: MetricsEndpoint | None = None
         young, *older = gc.get_threshold()
         try:
             choose(self.settings.native)
+            self._reports.started()
             if self.settings.memory_max_bytes:
                 few_arenas()
-            if self.settings.metrics_port:
-                endpoint = MetricsEndpoint(self.settings.metrics_host, self.settings.metrics_port, self.metrics)
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without
@@ -221,6 +241,7 @@ class Worker:
                 spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
                     records = runtime.step()
+                    self._reports.pages.turned()
                     spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
                     if self._presence is not None:
                         self._presence.keep()
@@ -233,8 +254,6 @@ class Worker:
         finally:
             gc.set_threshold(young, *older)
             self._asker.close()
-            if endpoint is not None:
-                endpoint.close()
             if restorer is not None:
                 restorer.close()
             if self._presence is not None:
@@ -250,8 +269,9 @@ class Worker:
         check_guarantee(self.topology, s.guarantee)
         check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
-        self._contact = Contact(f"starting {s.application_id}", admin.require_answer, self._stop, _log.warning)
+        self._contact = Contact(s.bootstrap_servers, admin.require_answer, self._stop, self._events)
         layout, cluster_id = self._contact.ask(lambda: self._prepare(admin))
+        self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         directory = StateDirectory(s.state_dir, s.application_id)
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
         slot = self._take_slot(directory)
@@ -265,10 +285,11 @@ class Worker:
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.stores_options(),
-            on_progress=self._on_progress,
+            on_progress=self._reports.restore_went_on,
+            events=self._events,
             committed_only=s.guarantee == "at_least_once",
         )
-        restorer = Restorer(opener, _log.warning)
+        restorer = Restorer(opener)
         prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
         runtime = Runtime(
             self.topology,
@@ -286,10 +307,10 @@ class Worker:
                 marked_topics(self.topology, s.application_id),
                 CHANGELOG_PURGE_INTERVAL_MS,
                 admin.delete_before,
-                _report_purge,
+                self._reports.purge_failed,
             ),
-            say=_log.warning,
             topic_watch=TopicWatch(self._identity[1], admin.ask_topic_ids),
+            events=self._events,
         )
         return runtime, restorer
 
@@ -344,6 +365,7 @@ class Worker:
                 live=True,
                 columns=s.columns,
                 asker=self._asker,
+                events=self._events,
             ),
             turn_min_records=TURN_MIN_RECORDS[s.latency],
             turn_max_records=s.batch_max_records,
@@ -374,6 +396,8 @@ class Worker:
             queue_max_bytes=s.queues_bytes()[0],
         )
         patience_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
+        if member:
+            return WatchedConsumer(config, self._events, request_timeout_s=patience_s, native=s.native)
         return KafkaConsumer(config, request_timeout_s=patience_s, native=s.native)
 
     def _purger(self, admin: KafkaAdmin) -> Purger | None:
@@ -381,7 +405,7 @@ class Worker:
         if not interval_ms:
             return None
         topics = purgeable_topics(self.topology, self.settings.application_id)
-        return Purger(topics, interval_ms, admin.delete_before, _report_purge)
+        return Purger(topics, interval_ms, admin.delete_before, self._reports.purge_failed)
 
     def _open_reader(self) -> KafkaConsumer:
         """A consumer outside the group, for stores' changelogs and looks at the log."""
@@ -407,13 +431,14 @@ class Worker:
             lambda: runtime.membership() if partition is None else s.application_id,
             self._position_of,
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
-            self._on_step,
+            self._reports.step_done,
             yields=partition is not None,
             lease=lease,
             open_reader=self._open_reader,
             epochs_grow=self._epochs_grow,
             positions=positions,
             on_open=None if partition is None else lambda: check_no_group_members(admin, s.application_id),
+            events=self._events,
         )
 
     def _producer_config(self, transactional_id: str | None) -> dict[str, Any]:
@@ -506,8 +531,3 @@ class Worker:
                 continue
             return number
         raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")
-
-
-def _report_purge(tp: TopicPartition, why: str) -> None:
-    # nothing is lost by it but space, and it is tried again
-    _log.warning("records of %s [%d] that are needed no more could not be deleted: %s", tp.topic, tp.partition, why)

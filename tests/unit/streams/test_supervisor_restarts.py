@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 
 SUPERVISE = """
 import sys
-from penstock.streams import supervisor
+from penstock.streams.worker import supervisor
 programs = iter(sys.argv[2:])
 supervisor.PAUSE_S = float(sys.argv[1])
 supervisor._command = lambda argv, partitions: [sys.executable, "-c", next(programs)]

@@ -1,0 +1,54 @@
+"""What is measured once per batch, never per record. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+from penstock.state.log import TaskId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordsConsumed:
+    """One poll gave so many records of a topic. ``size_bytes``: keys and values, estimated where they are objects."""
+
+    topic: str
+    records: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordsProduced:
+    """So many records were handed to the producer."""
+
+    topic: str
+    records: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchProcessed:
+    """A task processed one batch."""
+
+    task: TaskId
+    records: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Punctuated:
+    """Wall-clock timers or idle sources of a task were due."""
+
+    task: TaskId
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordsVisible:
+    """A commit made a task's results visible. ``age_s``: how old the newest record was then, by its timestamp."""
+
+    task: TaskId
+    age_s: float
+
+
+Measurement: TypeAlias = RecordsConsumed | RecordsProduced | BatchProcessed | Punctuated | RecordsVisible

@@ -27,7 +27,7 @@ WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
 """How much longer than the store a versioned table's changelog keeps what was before: a margin for clocks that disagree."""
 KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Brokers judge age by the records' own time, so that any limit would delete open windows of events of long ago. Workers
-delete up to an offset what no restore needs (``penstock.streams.changelog_marks``)."""
+delete up to an offset what no restore needs (``penstock.streams.runtime.changelog_marks``)."""
 REPARTITION_RETENTION_MS = -1
 """For ever: brokers judge age by the records' own time, so that any limit would delete records of the past before they
 are consumed. Consumed ones are purged by deleting records up to an offset, when asked."""

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock.streams.worker_pages import WorkerStatus
+from penstock.streams.worker.worker_pages import WorkerStatus
 
 INTERVAL_S = 5.0
 UNCHANGED_INTERVAL_S = 60.0

@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _supervise(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequence[int] | None) -> int:
     from penstock.streams.events.log_format import set_up
-    from penstock.streams.metrics_gateway import MetricsGateway
+    from penstock.streams.worker.metrics_gateway import MetricsGateway
     from penstock.streams.worker.supervisor import supervise
 
     set_up(args.log_level, args.log_format)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
 from penstock.state.log import TaskId
 
@@ -52,3 +53,15 @@ class RecordsVisible:
 
 
 Measurement: TypeAlias = RecordsConsumed | RecordsProduced | BatchProcessed | Punctuated | RecordsVisible
+
+
+CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
+"""What has just been done, in the order of a commit."""
+
+
+class Metric(NamedTuple):
+    """``name`` in Prometheus' manner: ``…_total`` only grows while a task lives, the others are of now."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float

@@ -17,9 +17,8 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.streams.events import facts as f
 from penstock.streams.events import measurements as m
 from penstock.streams.events import metric_names as names
+from penstock.streams.events.measurements import CommitStep, Metric
 from penstock.streams.events.metric_names import MetricName
-from penstock.streams.runtime.commit_protocol import CommitStep
-from penstock.streams.runtime.metric_values import Metric
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

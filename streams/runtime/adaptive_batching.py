@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.record_sizes import size_of
+from penstock.streams.ports.record_sizes import size_of
 
 TURN_MAX_BYTES = 8 << 20
 """What a turn takes is held in memory some times over: as read, as decoded, as written."""

@@ -171,13 +171,15 @@ class CommitGroup:
         cure."""
         if isinstance(cause, StateCorruptedError) and not self._damaged():
             raise cause  # of what the log holds
+        still_silent = isinstance(cause, RetriableError) and "commit" in self._unanswered
         if isinstance(cause, RetriableError):
             self._note(cause)
         else:
             self._aborts += 1
         if self._aborts > ABORTS_MAX or self.committer.guarantee == "at_most_once":
             raise cause
-        self._events.emit(CommitAborted(cause))
+        if not still_silent:  # else the wait is reported
+            self._events.emit(CommitAborted(cause))
         self.roll_back()
 
     def _note(self, silence: RetriableError) -> None:

@@ -22,7 +22,7 @@ nor those of the commit in doubt, another worker has had the task meanwhile and 
 
 **Stale owners.** Exactly-once fences them by the transaction. Under at-least-once a worker sends only while it holds a
 ``Lease``, and what was in its client's queue when it was frozen is answered by the next owner: see
-``penstock.streams.strangers``.
+``penstock.streams.runtime.foreign_writes``.
 
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
@@ -40,10 +40,8 @@ from penstock.state.errors import PenstockError, RetriableError, StateCorruptedE
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
 from penstock.streams.events.facts import ProducerRetired, TransactionInDoubt
-from penstock.streams.events.measurements import RecordsProduced
+from penstock.streams.events.measurements import CommitStep, RecordsProduced
 from penstock.streams.events.port import NO_EVENTS, EventSink
-from penstock.streams.fixed_fence import FencedPositions
-from penstock.streams.lease import Lease
 from penstock.streams.ports.log import (
     AbortableError,
     Committed,
@@ -53,8 +51,10 @@ from penstock.streams.ports.log import (
     StaleEpochError,
     UnknownOutcomeError,
 )
-from penstock.streams.record_sizes import size_of
-from penstock.streams.strangers import Strangers
+from penstock.streams.ports.record_sizes import size_of
+from penstock.streams.runtime.fixed_fence import FencedPositions
+from penstock.streams.runtime.foreign_writes import ForeignWrites
+from penstock.streams.runtime.membership_lease import Lease
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -62,8 +62,6 @@ from penstock.streams.task.output import Output
 from penstock.streams.task.task import Task
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
-CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
-"""What has just been done, in the order of a commit."""
 
 
 LEAST_WAIT_S = 0.05
@@ -90,7 +88,7 @@ class Committer:
     to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
-    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``Strangers``.
+    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``ForeignWrites``.
     ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
     producer was opened, and raises if the tasks are not to be had.
     ``epochs_grow``: the group's epoch may grow between taking the token and using it, although this is still a member; so
@@ -137,10 +135,10 @@ class Committer:
         self._lease = lease
         self._positions = positions
         self._on_open = on_open or (lambda: None)
-        self._strangers: Strangers | None = None
+        self._foreign_writes: ForeignWrites | None = None
         if open_reader is not None:
             answers = guarantee == "at_least_once"
-            self._strangers = Strangers(open_reader, self._ask, self._send_now, answers=answers)
+            self._foreign_writes = ForeignWrites(open_reader, self._ask, self._send_now, answers=answers)
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
 
@@ -317,8 +315,8 @@ class Committer:
         ends: Mapping[TopicPartition, int] = {}
         if self._producer is not None and (wrote or self.guarantee != "exactly_once"):
             ends = self._producer.flush(self._timeouts.flush_s)
-        if self._strangers is not None:
-            ends = self._strangers.answer(works, ends)
+        if self._foreign_writes is not None:
+            ends = self._foreign_writes.answer(works, ends)
         self._on_step("flushed")
         return {tp: c for task, work in works for tp, c in task.offsets(work, ends).items()}
 
@@ -397,10 +395,10 @@ class Committer:
         if self._lease is not None:
             self._lease.end()
 
-    def look_for_strangers(self, task: Task) -> None:
-        """Between commits: see ``Strangers.look``."""
-        if self._strangers is not None:
-            self._strangers.look(task, self.consumer)
+    def look_for_foreign_writes(self, task: Task) -> None:
+        """Between commits: see ``ForeignWrites.look``."""
+        if self._foreign_writes is not None:
+            self._foreign_writes.look(task, self.consumer)
 
     def refresh(self, task: Task) -> None:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the

@@ -4,24 +4,16 @@ costs anything until somebody asks."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from penstock.state.log import TopicPartition
-from penstock.streams.lag import lag_of
+from penstock.streams.events.measurements import Metric
+from penstock.streams.runtime.lag import lag_of
 from penstock.streams.task.task import Task
 from penstock.topologies.operator_api.operator import NO_TIME
 
 KEY_CHARS_MAX = 100
 USERS = "user."
 """How the counters of users' own functions begin, behind the name of the operator."""
-
-
-class Metric(NamedTuple):
-    """``name`` in Prometheus' manner: ``…_total`` only grows while a task lives, the others are of now."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
 
 
 def metrics_of(tasks: Iterable[Task], ends: Mapping[TopicPartition, int] | None = None) -> list[Metric]:

@@ -39,7 +39,6 @@ from penstock.state.errors import (
 )
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
-from penstock.streams.changelog_marks import ChangelogMarks
 from penstock.streams.events.facts import (
     CommitAborted,
     CommitLate,
@@ -52,20 +51,21 @@ from penstock.streams.events.facts import (
 )
 from penstock.streams.events.measurements import BatchProcessed, Punctuated, RecordsConsumed
 from penstock.streams.events.port import NO_EVENTS, EventSink
-from penstock.streams.lag import LagWatch
-from penstock.streams.patience import RetryBackoff
 from penstock.streams.ports.log import Fetched, LogConsumer
-from penstock.streams.record_sizes import size_of
-from penstock.streams.rejoining import RejoinPacing
+from penstock.streams.ports.record_sizes import size_of
 from penstock.streams.runtime.adaptive_batching import AdaptiveBatchSize
 from penstock.streams.runtime.assignment import Assignment, Restoring, Start
+from penstock.streams.runtime.changelog_marks import ChangelogMarks
 from penstock.streams.runtime.commit_group import Clock, CommitGroup
 from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer, Guarantee
+from penstock.streams.runtime.lag import LagWatch
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.rejoin_pacing import RejoinPacing
 from penstock.streams.runtime.repartition_purging import Purger
+from penstock.streams.runtime.retry_backoff import RetryBackoff
 from penstock.streams.runtime.topic_setup import TopicLayout
+from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.task.task import Task, TaskOptions
-from penstock.streams.topic_watch import TopicWatch
 from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
@@ -577,7 +577,7 @@ class Runtime:
 def _look(unit: CommitGroup, task: Task) -> None:
     """What cannot be asked now is asked in the next round."""
     try:
-        unit.committer.look_for_strangers(task)
+        unit.committer.look_for_foreign_writes(task)
     except IncompatibleError:
         raise
     except (RetriableError, EnvironmentFault, UserError):

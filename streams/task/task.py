@@ -26,7 +26,6 @@ from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
 from penstock.streams.events.facts import SourceIdle, TimestampsClamped
 from penstock.streams.events.port import NO_EVENTS, EventSink
-from penstock.streams.own_positions import OwnPositions
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task import commit_metadata, journal
@@ -42,6 +41,7 @@ from penstock.streams.task.feed import Feed
 from penstock.streams.task.heavy_keys import HeavyKeys
 from penstock.streams.task.operator_context import NodeContext, RecordErrorHandler, TaskRequests
 from penstock.streams.task.output import Output, coalesced
+from penstock.streams.task.own_positions import OwnPositions
 from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
 from penstock.streams.task.task_clock import TaskClock
 from penstock.streams.task.task_state import TaskLifecycle, TaskState

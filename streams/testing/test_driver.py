@@ -30,7 +30,6 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.typed_stores import store_facade
 from penstock.state.type_parameters import S
-from penstock.streams.driver_asker import DriverAsker
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
@@ -38,6 +37,7 @@ from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
+from penstock.streams.testing.driver_asker import DriverAsker
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 
 if TYPE_CHECKING:

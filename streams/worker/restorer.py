@@ -48,11 +48,11 @@ from penstock.streams.events.facts import (
     StoreQuarantined,
 )
 from penstock.streams.events.port import NO_EVENTS, EventSink
-from penstock.streams.patience import REPORT_AGAIN_S
 from penstock.streams.ports.log import LogAdmin, LogConsumer
-from penstock.streams.restore_report import RefusedSnapshots, RestoreReport
-from penstock.streams.retry_queue import RetryQueue
+from penstock.streams.runtime.retry_backoff import REPORT_AGAIN_S
 from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.worker.restore_report import RefusedSnapshots, RestoreReport
+from penstock.streams.worker.retry_queue import RetryQueue
 
 RESTORE_POLL_RECORDS = 50_000
 STALLED_AFTER_S = 60.0

@@ -20,13 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.streams import exit_codes
 from penstock.streams.events.facts import ProcessEnded
 from penstock.streams.events.logging_adapter import LoggingEvents
 from penstock.streams.events.port import EventSink
+from penstock.streams.worker import exit_codes
 
 if TYPE_CHECKING:
-    from penstock.streams.metrics_gateway import MetricsGateway
+    from penstock.streams.worker.metrics_gateway import MetricsGateway
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0

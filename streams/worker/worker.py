@@ -21,11 +21,9 @@ from penstock.state.machine.state_directory import StateDirectory, TaskLock
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
-from penstock.streams.changelog_marks import marked_topics
-from penstock.streams.contact import Contact, StoppedError
 from penstock.streams.events.facts import ClusterFound
+from penstock.streams.events.measurements import CommitStep, Metric
 from penstock.streams.events.port import EventSink
-from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import (
     admin_config,
@@ -37,11 +35,12 @@ from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.kafka.watched_consumer import WatchedConsumer
-from penstock.streams.lease import Lease, lease_s
-from penstock.streams.metadata_size import check_metadata_size
 from penstock.streams.ports.log import LogConsumer
-from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
-from penstock.streams.runtime.metric_values import Metric
+from penstock.streams.runtime.changelog_marks import marked_topics
+from penstock.streams.runtime.commit_protocol import Committer, CommitTimeouts
+from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id
+from penstock.streams.runtime.membership_lease import Lease, lease_s
+from penstock.streams.runtime.metadata_size import check_metadata_size
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
 from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
 from penstock.streams.runtime.topic_setup import (
@@ -52,9 +51,10 @@ from penstock.streams.runtime.topic_setup import (
     fingerprint,
     prepare_topics,
 )
+from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
 from penstock.streams.task.task import Task, TaskOptions
-from penstock.streams.topic_watch import TopicWatch
+from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
     check_no_fixed_workers,
@@ -66,8 +66,8 @@ from penstock.streams.worker.pooled_calls import PooledCallExecutor
 from penstock.streams.worker.restorer import Restorer, TaskOpener
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
-from penstock.streams.worker_pages import WorkerStatus
-from penstock.streams.worker_reports import WorkerReports
+from penstock.streams.worker.worker_pages import WorkerStatus
+from penstock.streams.worker.worker_reports import WorkerReports
 from penstock.topologies.graph.topology import Topology
 
 SLOTS_MAX = 64
@@ -236,7 +236,7 @@ class Worker:
                     max(young, YOUNG_OBJECTS[self.settings.latency]), max(older[0], OLDER_ROUNDS), *older[1:]
                 )
             try:
-                self._contact.ask(runtime.start)
+                self._brokers.ask(runtime.start)
                 self._ready.set()
                 spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
@@ -269,14 +269,14 @@ class Worker:
         check_guarantee(self.topology, s.guarantee)
         check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
-        self._contact = Contact(s.bootstrap_servers, admin.require_answer, self._stop, self._events)
-        layout, cluster_id = self._contact.ask(lambda: self._prepare(admin))
+        self._brokers = BrokerWait(s.bootstrap_servers, admin.require_answer, self._stop, self._events)
+        layout, cluster_id = self._brokers.ask(lambda: self._prepare(admin))
         self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         directory = StateDirectory(s.state_dir, s.application_id)
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
         slot = self._take_slot(directory)
         topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
-        self._identity = (cluster_id, self._contact.ask(lambda: admin.topic_ids(sorted(set(topics)))))
+        self._identity = (cluster_id, self._brokers.ask(lambda: admin.topic_ids(sorted(set(topics)))))
         opener = TaskOpener(
             s.application_id,
             directory,

@@ -12,8 +12,8 @@ import pytest
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, TaskMigratedError
 from penstock.state.log import TaskId
 from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
-from penstock.streams.rejoining import REJOINS_MAX
 from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.runtime.rejoin_pacing import REJOINS_MAX
 from penstock.streams.testing.memory_log import FaultAction
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import APP, World

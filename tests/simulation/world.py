@@ -20,26 +20,27 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
-from penstock.streams.changelog_marks import marked_topics
-from penstock.streams.events.facts import AbortDelayed, CommitAborted, CommitRetried, Rejoining, Waiting, WentOn
+from penstock.streams.events.facts import AbortDelayed, CommitRetried, Rejoining, Waiting, WentOn
+from penstock.streams.events.measurements import CommitStep
 from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
 from penstock.streams.events.sentences import line_of
-from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
-from penstock.streams.lease import Lease, lease_s
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
-from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
+from penstock.streams.runtime.changelog_marks import marked_topics
+from penstock.streams.runtime.commit_protocol import Committer, Guarantee
+from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
+from penstock.streams.runtime.membership_lease import Lease, lease_s
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
+from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.task import journal
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
-from penstock.streams.topic_watch import TopicWatch
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
 from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
@@ -331,7 +332,7 @@ class Node:
     @property
     def said(self) -> list[str]:
         """The lines of its log that tell of waiting and of joining again."""
-        kinds = (AbortDelayed, CommitAborted, CommitRetried, Rejoining, Waiting, WentOn)
+        kinds = (AbortDelayed, CommitRetried, Rejoining, Waiting, WentOn)
         told = [line_of(fact) for fact in self.recorder.facts if isinstance(fact, kinds)]
         return [f"{line.fact}: {line.sentence}. {dict(line.fields)}" for line in told]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.streams.events.log_format import JsonFormatter, set_up
+from penstock.streams.events.measurements import CommitStep
 from penstock.streams.ports.log import AbortableError
-from penstock.streams.runtime.commit_protocol import CommitStep
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.worker import Worker
 from penstock.topologies.examples import word_count

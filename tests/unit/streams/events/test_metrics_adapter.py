@@ -10,9 +10,9 @@ from penstock.state.log import TaskId
 from penstock.streams.events import facts as f
 from penstock.streams.events import measurements as m
 from penstock.streams.events import metric_names as names
+from penstock.streams.events.measurements import Metric
 from penstock.streams.events.metrics_adapter import MetricsEvents, exposition, listed
 from penstock.streams.ports.log import AbortableError
-from penstock.streams.runtime.metric_values import Metric
 from tests.fact_samples import KINDS, SAMPLES, TASK
 
 OTHER = TaskId(1, 0)

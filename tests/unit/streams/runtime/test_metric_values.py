@@ -9,8 +9,9 @@ import pytest
 import penstock as ps
 from penstock.state.log import TopicPartition
 from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.streams.events.measurements import Metric
 from penstock.streams.events.metrics_adapter import MetricsEvents, listed
-from penstock.streams.runtime.metric_values import KEY_CHARS_MAX, Metric, memory_limits, metrics_of
+from penstock.streams.runtime.metric_values import KEY_CHARS_MAX, memory_limits, metrics_of
 from penstock.streams.task.error_policies import ErrorPolicy, Policies
 from penstock.streams.task.task import TaskOptions
 from penstock.streams.testing.memory_log import LogEntry

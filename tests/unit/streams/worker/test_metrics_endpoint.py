@@ -16,12 +16,13 @@ import pytest
 import penstock as ps
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import TopicPartition
+from penstock.streams.events.measurements import Metric
 from penstock.streams.events.metrics_adapter import CONTENT_TYPE, MetricsEvents, exposition
-from penstock.streams.metrics_gateway import MetricsGateway
-from penstock.streams.runtime.metric_values import Metric, metrics_of
+from penstock.streams.runtime.metric_values import metrics_of
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint, Report
+from penstock.streams.worker.metrics_gateway import MetricsGateway
 from penstock.streams.worker.settings import WorkerSettings
 from tests.simulation.world import World
 

@@ -15,13 +15,13 @@ from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
-from penstock.streams import retry_queue
 from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreRetried
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker import restorer as restoring
+from penstock.streams.worker import retry_queue
 from penstock.streams.worker.restorer import LOCK_TURN_S, Cancelled, Restorer, TaskOpener
 from tests.recorder import Recorder
 

@@ -12,14 +12,14 @@ from penstock.state.native import compiled
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.streams.events.facts import PurgeFailed, StopReason, WorkerStarted, WorkerStopped
 from penstock.streams.events.logging_adapter import LoggingEvents
+from penstock.streams.events.measurements import CommitStep, Metric
 from penstock.streams.events.metrics_adapter import MetricsEvents, listed
 from penstock.streams.events.port import EventSink, Fanout
-from penstock.streams.runtime.commit_protocol import CommitStep
-from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
+from penstock.streams.runtime.metric_values import memory_limits, metrics_of
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.settings import WorkerSettings
-from penstock.streams.worker_pages import WorkerPages
+from penstock.streams.worker.worker_pages import WorkerPages
 
 OnStep = Callable[[CommitStep], None]
 OnProgress = Callable[[TaskId, str, RestoreProgress], None]

@@ -13,7 +13,7 @@ from penstock.streams.events.facts import BrokersFound, WaitingForBrokers
 from penstock.streams.events.port import EventSink
 from penstock.streams.kafka.client_log import folded_lines
 from penstock.streams.kafka.errors import NoBrokerError
-from penstock.streams.patience import RetryBackoff
+from penstock.streams.runtime.retry_backoff import RetryBackoff
 
 STOP_LOOK_S = 0.05
 """While an answer is waited for, it looks so often whether it is to stop."""
@@ -25,7 +25,7 @@ class StoppedError(Exception):
     """The worker is to stop, and has not begun."""
 
 
-class Contact:
+class BrokerWait:
     """See the module. ``knock`` asks whether a broker of ``servers`` answers, and raises where none does; ``stop``: whether
     to stop."""
 

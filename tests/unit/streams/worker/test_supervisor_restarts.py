@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams import exit_codes
+from penstock.streams.worker import exit_codes
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LIMIT_S = 60.0
 
 SUPERVISE = """

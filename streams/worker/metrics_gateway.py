@@ -19,8 +19,8 @@ import orjson
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock.streams.events.measurements import Metric
 from penstock.streams.events.metrics_adapter import exposition, families
-from penstock.streams.runtime.metric_values import Metric
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint, Report
 
 ANSWER_LIMIT_S = 2.0

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar, assert_never
 from penstock.streams.events.facts import Committed, Fact, Rejoining, TasksAssigned, WorkerStopped
 from penstock.streams.events.measurements import Measurement
 from penstock.streams.events.metrics_adapter import Collects, exposition
-from penstock.streams.lag import lag_of
+from penstock.streams.runtime.lag import lag_of
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.worker.metrics_endpoint import Report
 

@@ -8,7 +8,7 @@ from penstock.streams.events.metrics_adapter import MetricsEvents
 from penstock.streams.events.port import Fanout
 from penstock.streams.ports.log import AbortableError
 from penstock.streams.runtime.runtime import Runtime
-from penstock.streams.worker_pages import ALIVE_S, WorkerPages, WorkerStatus
+from penstock.streams.worker.worker_pages import ALIVE_S, WorkerPages, WorkerStatus
 from tests.recorder import Recorder
 from tests.simulation.programs import clicks_world
 

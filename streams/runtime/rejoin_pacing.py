@@ -11,7 +11,7 @@ from __future__ import annotations
 from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.streams.events.facts import Rejoining
 from penstock.streams.events.port import EventSink
-from penstock.streams.patience import RetryBackoff
+from penstock.streams.runtime.retry_backoff import RetryBackoff
 
 REJOINS_MAX = 10
 STABLE_S = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams.record_sizes import size_of
+from penstock.streams.ports.record_sizes import size_of
 from penstock.streams.task.output import Output
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 

@@ -17,7 +17,7 @@ from penstock.state.stores.store import StateBackend, StoreSpec
 from penstock.streams.events.facts import TaskReopened, TaskRunning
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogConsumer
-from penstock.streams.runtime.commit_protocol import start_positions
+from penstock.streams.runtime.start_positions import start_positions
 from penstock.streams.runtime.unread_internal_topics import refuse_other_form
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.task import Task

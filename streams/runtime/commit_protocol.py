@@ -31,15 +31,14 @@ Free of IO but for the ports it is given, so every crash point can be tested: ``
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
-from penstock.streams.events.facts import ProducerRetired, TransactionInDoubt
+from penstock.streams.events.facts import TransactionInDoubt
 from penstock.streams.events.measurements import CommitStep, RecordsProduced
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import (
@@ -52,9 +51,11 @@ from penstock.streams.ports.log import (
     UnknownOutcomeError,
 )
 from penstock.streams.ports.record_sizes import size_of
+from penstock.streams.runtime.commit_producer import CommitProducer, CommitTimeouts
 from penstock.streams.runtime.fixed_fence import FencedPositions
 from penstock.streams.runtime.foreign_writes import ForeignWrites
 from penstock.streams.runtime.membership_lease import Lease
+from penstock.streams.runtime.start_positions import input_partitions, start_positions
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -64,19 +65,8 @@ from penstock.streams.task.task import Task
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 
 
-LEAST_WAIT_S = 0.05
-"""For an answer, where the time is over: one that is there already is taken."""
 STALE_MAX = 2
 """So often in a row the group may outrun a commit before this counts as no member."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CommitTimeouts:
-    """``flush_s`` bounds the wait for acknowledgements, ``transaction_s`` each transactional request, and a third of the
-    wait for an older producer's transaction to end."""
-
-    flush_s: float = 30.0
-    transaction_s: float = 10.0
 
 
 class Committer:
@@ -117,24 +107,28 @@ class Committer:
         """Called with the tasks of a commit once the log has it, before their stores are written."""
         self.guarantee = guarantee
         self.consumer = consumer
-        self._open_producer = open_producer
         self._fence = fence
         self._position_of = position_of
-        self._whole_timeouts = timeouts or CommitTimeouts()
-        self._left_s: Callable[[], float] | None = None
         self._yields = yields
         self._epochs_grow = epochs_grow
         self._stale_epochs = 0
         self._on_step = on_step or (lambda step: None)
         self._events = events
-        self._producer: LogProducer | None = None
-        self._in_transaction = False
+        self._producer = CommitProducer(
+            open_producer,
+            timeouts or CommitTimeouts(),
+            lambda: self._on_step("begun"),
+            transactional=guarantee == "exactly_once",
+            yields=yields,
+            positions=positions,
+            on_open=on_open,
+            events=events,
+        )
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
         self._stale: list[Task] = []
         self._proved_ms: int | None = None
         self._lease = lease
         self._positions = positions
-        self._on_open = on_open or (lambda: None)
         self._foreign_writes: ForeignWrites | None = None
         if open_reader is not None:
             answers = guarantee == "at_least_once"
@@ -142,78 +136,22 @@ class Committer:
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
 
-    @property
-    def _timeouts(self) -> CommitTimeouts:
-        if self._left_s is None:
-            return self._whole_timeouts
-        left_s = max(self._left_s(), LEAST_WAIT_S)
-        return CommitTimeouts(
-            min(self._whole_timeouts.flush_s, left_s), min(self._whole_timeouts.transaction_s, left_s / 3)
-        )
-
-    @contextmanager
-    def within(self, limit_s: float, clock_s: Callable[[], float]) -> Iterator[None]:
-        """What is asked of the producer inside waits for no longer than this altogether, and then counts as not answered. A
-        transactional request waits for a third of what is left, since one that fails is followed by an abort and perhaps by
-        the end of an older transaction."""
-        until_s = clock_s() + limit_s
-        self._left_s = lambda: until_s - clock_s()
-        try:
-            yield
-        finally:
-            self._left_s = None
-
     # -- the producer --------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the producer; under exactly-once this fences older ones and waits for their transactions to end."""
-        if self._producer is None:
-            producer = self._open_producer()
-            if self.guarantee == "exactly_once":
-                try:
-                    producer.init_transactions(self._timeouts.transaction_s * 3)
-                except BaseException:
-                    producer.close()
-                    raise
-            self._producer = producer
-            self._in_transaction = False
-            try:
-                if self._positions is not None:
-                    self._positions.open()
-                self._on_open()
-            except BaseException:
-                self.retire()
-                raise
+        """See ``CommitProducer.open``."""
+        self._producer.open()
 
     def retire(self, cause: PenstockError | None = None) -> None:
-        """Give the producer up; what it has open ends by fencing or by its time-out. ``cause``: reported if there is one."""
-        if self._producer is not None:
-            self._producer.close()
-            if cause is not None:
-                self._events.emit(ProducerRetired(cause))
-        if self._positions is not None:
-            self._positions.close()
-        self._producer = None
-        self._in_transaction = False
+        """See ``CommitProducer.retire``."""
+        self._producer.retire(cause)
+
+    def within(self, limit_s: float, clock_s: Callable[[], float]) -> AbstractContextManager[None]:
+        """See ``CommitProducer.within``."""
+        return self._producer.within(limit_s, clock_s)
 
     def _ready(self) -> LogProducer:
-        if self._producer is None and self._yields:
-            raise ProducerRetiredError("the producer of these fixed partitions was retired; see who owns them first")
-        self.open()
-        assert self._producer is not None
-        if self.guarantee == "exactly_once" and not self._in_transaction:
-            try:
-                self._producer.begin()
-            except ProducerRetiredError as exc:
-                if self._yields:
-                    raise  # the abort sees first who owns the partition
-                # retired after its last commit, with nothing sent since: nothing is lost with it
-                self.retire(exc)
-                self.open()
-                self._producer.begin()
-            self._in_transaction = True
-            self._on_step("begun")
-        return self._producer
+        return self._producer.ready()
 
     # -- during the interval -------------------------------------------------------------------------------------
 
@@ -255,7 +193,7 @@ class Committer:
         stores of a task are damaged; those of the others stand at the last commit.
         """
         busy = [t for t in tasks if t.uncommitted_records]
-        if not busy and not self._in_transaction:
+        if not busy and not self._producer.in_transaction:
             return False
         works: list[tuple[Task, CommitWork]] = []
         try:
@@ -313,8 +251,8 @@ class Committer:
             wrote = wrote or bool(logged)
         self._on_step("sent")
         ends: Mapping[TopicPartition, int] = {}
-        if self._producer is not None and (wrote or self.guarantee != "exactly_once"):
-            ends = self._producer.flush(self._timeouts.flush_s)
+        if self._producer.client is not None and (wrote or self.guarantee != "exactly_once"):
+            ends = self._producer.client.flush(self._producer.timeouts.flush_s)
         if self._foreign_writes is not None:
             ends = self._foreign_writes.answer(works, ends)
         self._on_step("flushed")
@@ -322,7 +260,7 @@ class Committer:
 
     def _send_now(self, o: Output) -> Mapping[TopicPartition, int]:
         self._send(o)
-        return self._ready().flush(self._timeouts.flush_s)
+        return self._ready().flush(self._producer.timeouts.flush_s)
 
     def _commit_log(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Step 2."""
@@ -331,10 +269,10 @@ class Committer:
             return
         producer = self._ready()
         if offsets:
-            producer.send_offsets(offsets, self._fence(), self._timeouts.transaction_s)
+            producer.send_offsets(offsets, self._fence(), self._producer.timeouts.transaction_s)
         self._on_step("offsets_added")
-        producer.commit(self._timeouts.transaction_s)
-        self._in_transaction = False
+        producer.commit(self._producer.timeouts.transaction_s)
+        self._producer.in_transaction = False
 
     def _commit_positions(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit positions as a member, which renews the lease. The client would do it for its membership of now, or for
@@ -360,10 +298,10 @@ class Committer:
     def waits_for_log(self) -> bool:
         """Whether a commit begun now would first wait for records that were sent long before it. Under exactly-once it
         does not matter: nobody sees them before the commit."""
-        if self._producer is None or self.guarantee != "at_least_once":
+        if (client := self._producer.client) is None or self.guarantee != "at_least_once":
             return False
         try:
-            return self._producer.unacknowledged() > 0
+            return client.unacknowledged() > 0
         except PenstockError:
             return False  # the commit raises it where it is dealt with
 
@@ -372,7 +310,7 @@ class Committer:
         commit one of the last positions once more, which only the owner can. ``now_ms``: the wall clock before this call.
         Nothing to ask inside a transaction, whose commit proves it, or with nothing committed. Errors as of ``commit``."""
         young = self._proved_ms is not None and 0 <= now_ms - self._proved_ms < young_ms
-        if young or self._in_transaction or self.guarantee == "at_most_once":
+        if young or self._producer.in_transaction or self.guarantee == "at_most_once":
             return
         own = {
             TopicPartition(topic, task.id.partition): position
@@ -425,8 +363,8 @@ class Committer:
                 work = task.prepare_commit()
                 self.send_outputs(task)
                 task.committed(work, {})
-        if self._producer is not None:
-            self._producer.flush(self._timeouts.flush_s)
+        if (client := self._producer.client) is not None:
+            client.flush(self._producer.timeouts.flush_s)
 
     def take_stale(self) -> list[Task]:
         """The tasks whose stores lack a commit that was found to have taken place for them and not for others: they are to
@@ -468,9 +406,9 @@ class Committer:
         worker has the tasks, so this one gives way.
         """
         failure: PenstockError | None = None
-        if self._producer is not None and self._in_transaction:
+        if (client := self._producer.client) is not None and self._producer.in_transaction:
             try:
-                self._producer.abort(self._timeouts.transaction_s)
+                client.abort(self._producer.timeouts.transaction_s)
             except PenstockError as exc:
                 if self._yields and isinstance(exc, TaskMigratedError):
                     self.retire(exc)
@@ -487,7 +425,7 @@ class Committer:
         if not tasks and not damaged:
             self._in_doubt.clear()
             return []
-        if self._yields and self._producer is None:
+        if self._yields and self._producer.client is None:
             self._refuse_foreign([*tasks, *damaged])
         self.open()
         starts = {task.id: self._start_of(task) for task in tasks}
@@ -503,7 +441,7 @@ class Committer:
             if task in behind:
                 continue
             task.discard(starts[task.id])
-            for tp in _inputs(task):
+            for tp in input_partitions(task):
                 self.consumer.seek(tp, starts[task.id][tp.topic][0])
         self._in_doubt.clear()
         return behind
@@ -515,11 +453,11 @@ class Committer:
                 raise _taken_over(task)
 
     def _start_of(self, task: Task) -> dict[str, tuple[int, CommitMetadata]]:
-        return start_positions(self.consumer, _inputs(task))
+        return start_positions(self.consumer, input_partitions(task))
 
     def _was_in_doubt(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
         """Whether the committed positions of a task are those of a commit that was not known to have taken place."""
-        found = {tp: start[tp.topic] for tp in _inputs(task)}
+        found = {tp: start[tp.topic] for tp in input_partitions(task)}
         return any(
             all(
                 tp in asked and (asked[tp].offset, commit_metadata.decode(asked[tp].metadata)) == at
@@ -531,9 +469,9 @@ class Committer:
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""
         failure: PenstockError | None = None
-        if self._producer is not None and self._in_transaction:
+        if (client := self._producer.client) is not None and self._producer.in_transaction:
             try:
-                self._producer.abort(self._timeouts.transaction_s)
+                client.abort(self._producer.timeouts.transaction_s)
             except TaskMigratedError:
                 pass  # reported when the commit met it
             except PenstockError as exc:  # closing anyway; the transaction's time-out ends it
@@ -546,25 +484,6 @@ def _taken_over(task: Task) -> TaskMigratedError:
         f"another worker has committed positions of task {task.id} meanwhile, so the stores here lack its work; discard it "
         "and restore the stores from the log"
     )
-
-
-def _inputs(task: Task) -> list[TopicPartition]:
-    return [TopicPartition(t, task.id.partition) for t in task.topics]
-
-
-def start_positions(
-    consumer: LogConsumer, partitions: Sequence[TopicPartition]
-) -> dict[str, tuple[int, CommitMetadata]]:
-    """Where a task's inputs go on: their committed positions, or the first record still there where there is none."""
-    found = consumer.committed(partitions)
-    out: dict[str, tuple[int, CommitMetadata]] = {}
-    for tp in partitions:
-        committed = found.get(tp)
-        if committed is None:
-            out[tp.topic] = (consumer.watermarks(tp)[0], CommitMetadata())
-        else:
-            out[tp.topic] = (committed.offset, commit_metadata.decode(committed.metadata))
-    return out
 
 
 RESTARTABLE = (AbortableError, ProducerRetiredError, StateCorruptedError)

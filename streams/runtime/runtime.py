@@ -23,19 +23,14 @@ Every other error ends the loop, with nothing committed past it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from penstock.state.errors import (
-    EnvironmentFault,
-    IncompatibleError,
     PenstockError,
     RetriableError,
-    StateCorruptedError,
     TaskMigratedError,
-    UserError,
 )
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
@@ -43,8 +38,6 @@ from penstock.streams.events.facts import (
     CommitAborted,
     CommitLate,
     Fenced,
-    PartitionPaused,
-    PartitionResumed,
     TasksAssigned,
     TasksLost,
     TasksRevoked,
@@ -57,15 +50,17 @@ from penstock.streams.runtime.adaptive_batching import AdaptiveBatchSize
 from penstock.streams.runtime.assignment import Assignment, Restoring, Start
 from penstock.streams.runtime.changelog_marks import ChangelogMarks
 from penstock.streams.runtime.commit_group import Clock, CommitGroup
-from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer, Guarantee
+from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
+from penstock.streams.runtime.idle_flushing import IdleFlushing
 from penstock.streams.runtime.lag import LagWatch
-from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.partition_pausing import PartitionPausing
 from penstock.streams.runtime.rejoin_pacing import RejoinPacing
 from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.retry_backoff import RetryBackoff
+from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout
 from penstock.streams.runtime.topic_watch import TopicWatch
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
 from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
@@ -77,9 +72,6 @@ member that takes longer than the session is none any more."""
 SILENT_CLOSE_S = 1.0
 """For the abort of what is open, when a worker ends whose log does not answer; then a time-out does it."""
 
-FLUSH_APART_MAX_S = 1.0
-"""Between the flushes of two tasks, or less where an interval has many of them."""
-
 COMMIT_AHEAD_TRIES = 3
 """At-most-once: so often positions are committed before the worker joins again. Nothing of their records was done yet."""
 
@@ -88,30 +80,6 @@ PATIENT_POLL_S = 0.001
 
 LATE_INTERVALS, LATE_S = 2, 1.0
 """A commit is late when so many intervals and seconds have passed since the one before it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RuntimeOptions:
-    """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
-    machine makes the changelog repeat. ``buffered_max_records`` and ``buffered_max_bytes``: per input partition; above one
-    of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see
-    ``AdaptiveBatchSize``. ``commit_patience_ms``: how much later than due a commit may begin so that it has no
-    acknowledgements to wait for. ``epochs_grow``: the group is one whose epoch grows without an assignment
-    (``group.protocol=consumer``)."""
-
-    guarantee: Guarantee
-    commit_interval_ms: int
-    task: TaskOptions
-    commit_patience_ms: int = 0
-    turn_min_records: int = 1_000
-    turn_max_records: int = 20_000
-    turn_max_s: float = 0.05
-    buffered_max_records: int = 30_000
-    buffered_max_bytes: int = BUFFERED_MAX_BYTES
-    state_flush_interval_ms: int = 30_000
-    partitions: tuple[int, ...] | None = None
-    epochs_grow: bool = False
-    session_timeout_ms: int = 45_000
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -160,13 +128,11 @@ class Runtime:
         self._events = events
         self._lag = LagWatch(events)
         self._late = False
-        self._paused_s: dict[TopicPartition, float] = {}
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
-        self._paused: set[TopicPartition] = set()
+        self._pausing = PartitionPausing(
+            options.buffered_max_records, options.buffered_max_bytes, clock.monotonic_s, events
+        )
         self._last_commit_s = clock.monotonic_s()
-        self._last_flush_s = self._flushed_s = self._last_commit_s
-        self._to_flush: list[tuple[CommitGroup, TaskId]] = []
-        self._flush_apart_s = 0.0
         self.rejoining = RejoinPacing(application_id, events)
         self._outage = RetryBackoff("committing", events)
         self.consumer = open_consumer()
@@ -186,6 +152,9 @@ class Runtime:
             p: CommitGroup(open_committer(self, p), clock, self._assignment.reopen, events)
             for p in (fixed if fixed is not None else (None,))
         }
+        self._flushing = IdleFlushing(
+            list(self._units.values()), options.state_flush_interval_ms, clock.monotonic_s, self._last_commit_s
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -269,7 +238,7 @@ class Runtime:
             done = self._process()
             if self._commit_due():
                 self._commit_all()
-            self._flush_when_due()
+            self._flushing.turn(self._clock.monotonic_s())
         except TaskMigratedError as exc:
             if self.options.partitions is not None:
                 self._events.emit(Fenced(exc))
@@ -326,7 +295,7 @@ class Runtime:
                 self._assignment.set_end(tp, end)
         if self.options.guarantee == "at_most_once" and fetched.chunks:
             self._commit_ahead(fetched)
-        self._hold_back()
+        self._pausing.turn(self.consumer, self.tasks.values(), self._pace.record_bytes)
 
     def _commit_ahead(self, fetched: Fetched) -> None:
         for unit in self._units.values():
@@ -342,34 +311,6 @@ class Runtime:
                 except RetriableError:
                     if not left:
                         raise
-
-    def _hold_back(self) -> None:
-        """Pause partitions that have plenty buffered, resume those that have room again."""
-        fitting = self.options.buffered_max_bytes / max(self._pace.record_bytes, 1.0)
-        limit = min(self.options.buffered_max_records, int(fitting))
-        full = {
-            TopicPartition(topic, t.id.partition)
-            for t in self.tasks.values()
-            for topic in t.topics
-            if t.feed.buffered(topic) > limit
-        }
-        running = {TopicPartition(topic, t.id.partition) for t in self.tasks.values() for topic in t.topics}
-        if more := full - self._paused:
-            self.consumer.pause(more)
-        if room := (self._paused & running) - full:
-            self.consumer.resume(room)
-        if more or room:
-            self._report_pauses(more, room)
-        self._paused = (self._paused - running) | full
-
-    def _report_pauses(self, paused: Iterable[TopicPartition], resumed: Iterable[TopicPartition]) -> None:
-        now_s = self._clock.monotonic_s()
-        for tp in sorted(paused):
-            task = self._assignment.task_of(tp)
-            self._paused_s[tp] = now_s
-            self._events.emit(PartitionPaused(tp, task.feed.buffered(tp.topic) if task is not None else 0))
-        for tp in sorted(resumed):
-            self._events.emit(PartitionResumed(tp, now_s - self._paused_s.pop(tp, now_s)))
 
     def _waiting(self) -> int:
         """Records that are buffered."""
@@ -428,30 +369,6 @@ class Runtime:
             self._events.emit(CommitLate(now_s - self._last_commit_s, interval_s))
         self._late = late
         self._last_commit_s = max(begun_s, now_s - interval_s / 2)
-
-    def _flush_when_due(self) -> None:
-        """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a
-        time, since records wait while a large one is written."""
-        now_s, interval_s = self._clock.monotonic_s(), self.options.state_flush_interval_ms / 1000
-        if not self._to_flush and now_s - self._last_flush_s >= interval_s:
-            self._last_flush_s = now_s
-            self._to_flush = [(u, t.id) for u in self._units.values() for t in u.tasks.values() if t.stores]
-            self._flush_apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._to_flush), 1))
-        elif now_s - self._flushed_s < self._flush_apart_s:
-            return
-        if self._to_flush:
-            unit, task_id = self._to_flush.pop(0)
-            unit.prove(self.options.state_flush_interval_ms)
-            if (task := unit.tasks.get(task_id)) is not None and not unit.broken:
-                try:
-                    unit.committer.refresh(task)
-                    task.backend.flush()
-                    task.measure_caches()
-                except StateCorruptedError as exc:
-                    unit.abort(exc)
-                else:
-                    _look(unit, task)
-            self._flushed_s = self._clock.monotonic_s()
 
     def _deletable(self) -> dict[TopicPartition, int]:
         """Before which offset the application's own topics may be deleted."""
@@ -542,8 +459,7 @@ class Runtime:
 
     def _leave(self, partitions: Iterable[TopicPartition]) -> None:
         leaving = self._assignment.leave(partitions)
-        self._paused = {tp for tp in self._paused if self._assignment.id_of(tp) not in leaving}
-        self._paused_s = {tp: since for tp, since in self._paused_s.items() if tp in self._paused}
+        self._pausing.forget(lambda tp: self._assignment.id_of(tp) in leaving)
 
     def _rejoin(self, cause: PenstockError) -> None:
         """Fenced, no longer a member, or without an answer in the middle of something: discard everything, and join again
@@ -572,16 +488,6 @@ class Runtime:
 
     def _unit_of(self, task_id: TaskId) -> CommitGroup:
         return self._units[None if self.options.partitions is None else task_id.partition]
-
-
-def _look(unit: CommitGroup, task: Task) -> None:
-    """What cannot be asked now is asked in the next round."""
-    try:
-        unit.committer.look_for_foreign_writes(task)
-    except IncompatibleError:
-        raise
-    except (RetriableError, EnvironmentFault, UserError):
-        pass  # a broker that has just come back may not know all topics
 
 
 def _buffered(task: Task) -> int:

@@ -33,6 +33,7 @@ from penstock.streams.task.batch_input import BatchInput
 from penstock.streams.task.bootstrap_inputs import Bootstrap, bootstrap_topics
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork, CommitWriter, store_writes
+from penstock.streams.task.dead_letters import dead_letter_output
 from penstock.streams.task.engine import BatchTime, Engine
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
@@ -40,9 +41,11 @@ from penstock.streams.task.external_calls import CallExecutor, ExternalCalls, In
 from penstock.streams.task.feed import Feed
 from penstock.streams.task.heavy_keys import HeavyKeys
 from penstock.streams.task.operator_context import NodeContext, RecordErrorHandler, TaskRequests
+from penstock.streams.task.operator_times import restore_times, saved_times
 from penstock.streams.task.output import Output, coalesced
 from penstock.streams.task.own_positions import OwnPositions
 from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
+from penstock.streams.task.store_memory import StoreMemory
 from penstock.streams.task.task_clock import TaskClock
 from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
@@ -58,9 +61,6 @@ from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSp
 Columns = Literal["auto", "off"]
 STATE_CACHE_BYTES = 64 << 20
 """For the decoded entries of all tasks of a process, unless more is said."""
-_MEASURED_EVERY = 1_000
-"""Records after which the memory of the stores is measured again, however much room there was."""
-_SMALL_ENTRY_BYTES = 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,14 +201,12 @@ class Task:
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
         specs = zip(self._plan.names, self._plan.specs, self._engine.operators, strict=True)
         for name, spec, operator in specs:
-            operator.stream_time_ms = times.get(name, NO_TIME)
-            if operator.input_times_ms is not None:
-                operator.input_times_ms.update({p: times[k] for p in spec.in_ports if (k := f"{name}:{p}") in times})
+            restore_times(name, operator, spec.in_ports, times)
             operator.resumed()
         if any(m.version for m in recorded) and not self._replay:
             self.feed.note_start()
         self.uncommitted_records = 0
-        self._unmeasured_max = 0
+        self._memory = StoreMemory(self.stores.values(), self.requests, self._rows_of_record)
 
     def _open_operator(self, index: int, spec: OperatorSpec) -> Operator:
         ctx = NodeContext(
@@ -278,12 +276,8 @@ class Task:
         # what this application wrote itself may lie ahead: its inputs were judged where they came in
         clock_ms = now_ms if self.options.live and not source.internal else None
         before_ms, began_ms = self._partition_time_ms[chunk.topic], self._began_ms[chunk.topic]
-        if (
-            began_ms == NO_TIME
-            and before_ms <= 0
-            and clock_ms is not None
-            and self.options.policies.timestamp != "fail"
-        ):
+        unjudged = self.options.policies.timestamp == "fail"
+        if clock_ms is not None and not unjudged and began_ms == NO_TIME and before_ms <= 0:
             began_ms = self._began_ms[chunk.topic] = clock_ms
         checked, time, wrong = check_timestamps(chunk, before_ms, self.options.policies, clock_ms, began_ms)
         self._partition_time_ms[chunk.topic] = time
@@ -323,7 +317,7 @@ class Task:
         self._engine.run(batches, count)
         self._write_dead_letters()
         self.uncommitted_records += count
-        self._measure_memory(count)
+        self._memory.processed(count, self.cache_max_bytes)
         return count
 
     def _announce(self) -> None:
@@ -395,15 +389,7 @@ class Task:
         if letters:
             topic = self.options.policies.dead_letter_topic
             assert topic is not None
-            self._outputs.append(
-                Output(
-                    topic,
-                    [None if o is None else o.key for o, _ in letters],
-                    [None if o is None else o.value for o, _ in letters],
-                    [max(self.stream_time_ms if o is None else o.timestamp_ms, 0) for o, _ in letters],
-                    [headers for _, headers in letters],
-                )
-            )
+            self._outputs.append(dead_letter_output(topic, letters, self.stream_time_ms))
 
     def prepare_commit(self, now_ms: int = 0) -> CommitWork:
         """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
@@ -423,13 +409,7 @@ class Task:
         partition in this commit."""
         self._lifecycle.enter("offsets", work)
         self._commits.note_ends(work, ends)
-        operators = {
-            name: op.stream_time_ms
-            for name, op in zip(self._plan.names, self._engine.operators, strict=True)
-            if op.stream_time_ms != NO_TIME
-        }
-        for name, op in zip(self._plan.names, self._engine.operators, strict=True):
-            operators |= {f"{name}:{port}": ms for port, ms in (op.input_times_ms or {}).items()}
+        operators = saved_times(self._plan.names, self._engine.operators)
         out: dict[TopicPartition, Committed] = {}
         for topic, offset in work.positions.items():
             began, before = self._start[topic]
@@ -490,27 +470,6 @@ class Task:
     def measure_caches(self) -> None:
         """Look at what the stores' entries in memory take, for those who ask in another thread."""
         self.cached_bytes = {name: state.size_bytes() for name, state in self.stores.items()}
-
-    def _measure_memory(self, records: int) -> None:
-        """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
-        do, so it waits while the rows of those since the last time cannot have filled the room, each by four entries."""
-        self._unmeasured_max -= records * self._rows_of_record
-        if self._unmeasured_max > 0 or not self.stores:
-            return
-        states = self.stores.values()
-        used = sum(s.size_bytes() for s in states)
-        if used > self.cache_max_bytes:
-            self._relieve_memory()
-        entry_bytes = max(used // max(sum(len(s.entries) for s in states), 1), _SMALL_ENTRY_BYTES)
-        self._unmeasured_max = min((self.cache_max_bytes - used) // (4 * entry_bytes), _MEASURED_EVERY)
-
-    def _relieve_memory(self) -> None:
-        """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
-        share = self.cache_max_bytes // max(len(self.stores), 1)
-        for state in self.stores.values():
-            state.trim(share, anew=True)
-        if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:
-            self.requests.commit = True
 
     def retire(self) -> None:
         """Take no call any more. Who opened the stores closes them."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 from penstock.state.errors import PenstockError, RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
-from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.streams.events.facts import ClusterFound
@@ -37,12 +35,13 @@ from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.kafka.watched_consumer import WatchedConsumer
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.runtime.changelog_marks import marked_topics
-from penstock.streams.runtime.commit_protocol import Committer, CommitTimeouts
+from penstock.streams.runtime.commit_producer import CommitTimeouts
+from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id
 from penstock.streams.runtime.membership_lease import Lease, lease_s
 from penstock.streams.runtime.metadata_size import check_metadata_size
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
-from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
+from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.topic_setup import (
     TopicLayout,
     check_application_id,
@@ -53,7 +52,6 @@ from penstock.streams.runtime.topic_setup import (
 )
 from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
-from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
@@ -63,9 +61,13 @@ from penstock.streams.worker.fixed_worker_lock import (
 )
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
-from penstock.streams.worker.restorer import Restorer, TaskOpener
+from penstock.streams.worker.restorer import Restorer
+from penstock.streams.worker.runtime_options import runtime_options
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
+from penstock.streams.worker.store_positions import store_position
+from penstock.streams.worker.system_clock import SystemClock
+from penstock.streams.worker.task_opener import TaskOpener
 from penstock.streams.worker.worker_pages import WorkerStatus
 from penstock.streams.worker.worker_reports import WorkerReports
 from penstock.topologies.graph.topology import Topology
@@ -73,16 +75,8 @@ from penstock.topologies.graph.topology import Topology
 SLOTS_MAX = 64
 """How many worker processes may share one state folder."""
 
-TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
-TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
-"""See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
-
 CHANGELOG_PURGE_INTERVAL_MS = 300_000
 """As often as brokers look for what is too old."""
-
-PATIENCE_MAX_MS = 50
-"""At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
-for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
 
 YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
 """While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
@@ -91,18 +85,6 @@ thousands of messages, which die without cycles, and looking at them again and a
 
 OLDER_ROUNDS = 100
 """And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def now_ms(self) -> int:
-        """Wall clock."""
-        return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        """For intervals."""
-        return time.monotonic()
 
 
 class Worker:
@@ -295,7 +277,7 @@ class Worker:
             self.topology,
             s.application_id,
             layout,
-            self._options(),
+            runtime_options(s, self._partitions, self._asker, self._events, epochs_grow=self._epochs_grow),
             self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
@@ -352,33 +334,6 @@ class Worker:
             if store.changelog or store.source_topic is not None
         ]
 
-    def _options(self) -> RuntimeOptions:
-        s = self.settings
-        return RuntimeOptions(
-            guarantee=s.guarantee,
-            commit_interval_ms=s.commit_interval_ms,
-            task=TaskOptions(
-                policies=s.policies,
-                batch_max_records=s.batch_max_records,
-                state_cache_max_bytes=s.cache_bytes(),
-                max_task_idle_ms=s.max_task_idle_ms,
-                live=True,
-                columns=s.columns,
-                asker=self._asker,
-                events=self._events,
-            ),
-            turn_min_records=TURN_MIN_RECORDS[s.latency],
-            turn_max_records=s.batch_max_records,
-            turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
-            commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
-            buffered_max_records=s.buffered_max_records,
-            buffered_max_bytes=s.buffered_max_bytes(),
-            state_flush_interval_ms=s.state_flush_interval_ms,
-            partitions=self._partitions,
-            epochs_grow=self._epochs_grow,
-            session_timeout_ms=s.session_timeout_ms,
-        )
-
     @property
     def _epochs_grow(self) -> bool:
         return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
@@ -429,7 +384,7 @@ class Worker:
             runtime.consumer,
             lambda: KafkaProducer(config, native=s.native),
             lambda: runtime.membership() if partition is None else s.application_id,
-            self._position_of,
+            lambda task, store, at_ms: store_position(task, store, at_ms, *self._identity),
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
             self._reports.step_done,
             yields=partition is not None,
@@ -472,28 +427,6 @@ class Worker:
     def _inputs(self, layout: TopicLayout) -> list[TopicPartition]:
         topics = self.topology.source_topics(self.settings.application_id)
         return [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in range(layout.tasks[sub])]
-
-    def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:
-        """The position record of a store after a commit; ``at_ms``: when it was known to be at the log's end."""
-        state = task.stores[store]
-        spec = state.spec
-        positions = task.feed.positions()
-        cluster_id, topic_ids = self._identity
-        if spec.source_topic is not None:
-            offset = positions[spec.source_topic]
-        else:
-            offset = task.changelog_ends.get(store, 0)
-        return encode_position(
-            Position(
-                offset,
-                {TopicPartition(t, task.id.partition): o for t, o in positions.items()},
-                cluster_id,
-                topic_ids,
-                at_ms,
-                task.stream_time_ms,
-                segment_ms=spec.segment_ms,
-            )
-        )
 
     # -- start checks --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from penstock.streams.events.facts import StoreQuarantined
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
-from penstock.streams.worker.restorer import TaskOpener
+from penstock.streams.worker.task_opener import TaskOpener
 from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
 from tests.simulation.world import APP, Node, World

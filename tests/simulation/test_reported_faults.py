@@ -126,7 +126,7 @@ def test_a_producer_that_retired_after_its_commit_is_told(caplog: pytest.LogCapt
 @pytest.mark.parametrize("point", ["flush", "consumer_commit_before", "consumer_commit_after"])
 def test_a_commit_that_is_tried_again_is_told(caplog: pytest.LogCaptureFixture, point: str) -> None:
     eyes, _ = seen(clicks_world("at_least_once"), caplog, (point, 3, RetriableError("no answer")))
-    begun = f.CommitRetried if point != "consumer_commit_before" else f.Waiting  # that asks for the membership first
+    begun = f.CommitRetried if point == "flush" else f.Waiting  # which asks for the membership first
     assert eyes.unusual() == {begun.__name__: 1, "WentOn": 1}
     assert [str(fact.cause) for fact in eyes.recorder.of(begun)] == ["no answer"]
 

@@ -32,7 +32,8 @@ from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fi
 from penstock.streams.runtime.membership_lease import Lease, lease_s
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from penstock.streams.runtime.repartition_purging import Purger
-from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
+from penstock.streams.runtime.runtime import Runtime
+from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.task import journal

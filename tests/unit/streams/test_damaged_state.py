@@ -32,7 +32,7 @@ from penstock.streams.spark.compact_executor import CompactTarget, StoreForm, wr
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import MemoryLog
-from penstock.streams.worker.restorer import TaskOpener
+from penstock.streams.worker.task_opener import TaskOpener
 from tests.recorder import Recorder
 
 APP = "app"

@@ -20,9 +20,10 @@ from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
-from penstock.streams.worker import restorer as restoring
 from penstock.streams.worker import retry_queue
-from penstock.streams.worker.restorer import LOCK_TURN_S, Cancelled, Restorer, TaskOpener
+from penstock.streams.worker import task_opener as restoring
+from penstock.streams.worker.restorer import Restorer
+from penstock.streams.worker.task_opener import LOCK_TURN_S, Cancelled, TaskOpener
 from tests.recorder import Recorder
 
 APP = "app"

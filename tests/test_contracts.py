@@ -22,6 +22,7 @@ OFFENCES = {
     ),
     "core": ("topologies/planted.py", "import time"),
     "home-confluent-kafka": ("streams/cli/planted.py", "import confluent_kafka"),
+    "home-prometheus-client": ("streams/kafka/planted.py", "import prometheus_client"),
     "home-pyspark": ("streams/kafka/planted.py", "import pyspark.sql"),
     "home-pyarrow": ("state/planted.py", "import pyarrow"),
     "home-faust": ("streams/cli/planted.py", "def main() -> None:\n    import faust"),

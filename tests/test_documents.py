@@ -16,12 +16,16 @@ from penstock import col
 from penstock.state.errors import SettingsError
 from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.streams.cli.main import build_parser
+from penstock.streams.events import metric_names
+from penstock.streams.events.facts import ProcessEnded, WorkerStopped
+from penstock.streams.events.sentences import line_of
 from penstock.streams.kafka.client_config import admin_config, producer_config
 from penstock.streams.runtime import metric_values
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.settings import WorkerSettings
+from tests.fact_samples import KINDS, SAMPLES
 
 ROOT = Path(__file__).parents[1]
 
@@ -143,10 +147,32 @@ def operating() -> str:
     return (ROOT / "OPERATING.md").read_text()
 
 
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the table of ``OPERATING.md`` that begins with this heading."""
+    table = re.search(rf"^\| {heading} \|.*\n\| --- .*\n((?:\| .*\n)+)", operating(), re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table[1].splitlines()]
+
+
 def test_the_metrics_that_are_named_are_those_that_are_given() -> None:
-    source = Path(metric_values.__file__).read_text()
-    given = set(re.findall(r'"(penstock_[a-z_]+)"', source))
-    assert set(re.findall(r"^\| `(penstock_[a-z_]+)` \|", operating(), re.MULTILINE)) == given
+    expected = [
+        [f"`{m.name}`", m.kind, ", ".join(f"`{label}`" for label in m.labels) or "–", m.meaning]
+        for m in metric_names.ALL
+    ]
+    assert rows_of("metric") == expected
+    looked_at = set(re.findall(r'"(penstock_[a-z_]+)"', Path(metric_values.__file__).read_text()))
+    assert looked_at <= metric_names.BY_NAME.keys()
+
+
+def test_the_facts_that_are_named_are_those_that_are_reported_with_their_levels() -> None:
+    found = {cells[0].strip("`"): (cells[1].split(", "), cells[2:]) for cells in rows_of("fact")}
+    assert list(found) == [kind.__name__ for kind in KINDS]
+    for fact in SAMPLES:
+        levels, (meaning, remedy) = found[type(fact).__name__]
+        assert line_of(fact).level in levels, fact
+        assert meaning and remedy
+    assert line_of(WorkerStopped("requested", None)).level == found["WorkerStopped"][0][0]
+    assert line_of(ProcessEnded(0, 1, 1, None)).level == found["ProcessEnded"][0][1]
 
 
 def test_a_serde_of_two_functions_reads_what_it_wrote() -> None:

@@ -90,6 +90,13 @@ class StateDirectory:
         """The folder of the task's database."""
         return self.task_path(task) / "rocksdb"
 
+    def size_bytes(self, task: str) -> int:
+        """What the files of the task's database take; 0 where there is none, or it is going."""
+        try:
+            return sum(file.stat().st_size for file in self.database_path(task).iterdir())
+        except OSError:
+            return 0
+
     def tasks(self) -> list[str]:
         """The folder names of the tasks that have a database here (warm state), sorted."""
         if not self.path.is_dir():

@@ -28,7 +28,7 @@ WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
 differences."""
 KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Unlimited: brokers judge age by the records' own time, so any limit would delete open windows of old events. Workers
-delete records that no restore needs, up to an offset (``penstock.streams.changelog_marks``)."""
+delete records that no restore needs, up to an offset (``penstock.streams.runtime.changelog_marks``)."""
 REPARTITION_RETENTION_MS = -1
 """Unlimited: brokers judge age by the records' own time, so any limit would delete old records before they are
 consumed. Consumed records are purged by offset, if the user asks for it."""

@@ -61,19 +61,21 @@ class Resume:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FromBeginning:
-    """Replay ``[offset, end)`` into an empty store."""
+    """Replay ``[offset, end)`` into an empty store. ``refused``: why each snapshot is not used."""
 
     offset: int
     reason: str
+    refused: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IngestSnapshot:
-    """Ingest the snapshot into an empty store, then replay ``[offset, end)``."""
+    """Ingest the snapshot into an empty store, then replay ``[offset, end)``. ``refused``: why newer ones are not used."""
 
     manifest: Manifest
     offset: int
     reason: str
+    refused: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,12 +139,14 @@ def decide_afresh(
                 manifest,
                 max(offset, log.begin_offset),
                 f"the snapshot of {of} at offset {offset} is usable, {left} before the log's end",
+                tuple(refused),
             )
         refused.append(f"the snapshot at offset {manifest.changelog_offset} is refused: {wrong}")
     said = "; ".join(refused) or "there is no snapshot"
     if log.begin_offset:
         said += f"; it begins at offset {log.begin_offset}: what is older has expired or was deleted"
-    return FromBeginning(log.begin_offset, f"{of} is restored from the beginning of {log.topic}: {said}")
+    reason = f"{of} is restored from the beginning of {log.topic}: {said}"
+    return FromBeginning(log.begin_offset, reason, tuple(refused))
 
 
 def why_not(manifest: Manifest, log: ChangelogFacts, now_ms: int, segment_ms: int) -> str | None:

@@ -68,6 +68,8 @@ class KeyValueStoreView:
         self._sorted: SortedSet[bytes] | None = None
         """The first ``_sorted_len`` dirty keys, sorted."""
         self._sorted_len = 0
+        self.hits = self.misses = 0
+        """How many keys of batches were in memory, and how many were read from the backend."""
         self._roomy: tuple[int, int] | None = None
         """A limit of which ``trim`` found little used, and how many entries there may be before it must look again."""
         self._roomy_left = 0
@@ -80,15 +82,19 @@ class KeyValueStoreView:
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Load the keys; afterwards every key is in ``entries``."""
-        missing = list(set(keys).difference(self.entries))
+        wanted = set(keys)
+        missing = list(wanted.difference(self.entries))
         if missing and self._old:
             old = self._old
             again = {k: old[k] for k in missing if k in old}
             self.entries.update(again)
             missing = [k for k in missing if k not in again]
+        self.hits += len(wanted)
         if missing and self._whole:
             self.entries.update(dict.fromkeys(missing))
         elif missing:
+            self.misses += len(missing)
+            self.hits -= len(missing)
             found = self._backend.get_many(self.spec.name, missing)
             if self.immutable:
                 decode, unpack = self._decode, _TIMESTAMP.unpack_from
@@ -100,7 +106,9 @@ class KeyValueStoreView:
     def entries_of(self, keys: list[bytes]) -> list[Any]:
         """The entry of each key, loaded if missing. Faster than ``load`` if the cache has all of them."""
         try:
-            return list(map(self.entries.__getitem__, keys))
+            found = list(map(self.entries.__getitem__, keys))
+            self.hits += len(keys)
+            return found
         except KeyError:
             self.load(keys)
             return list(map(self.entries.__getitem__, keys))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.state.errors import PenstockError, UserError
-from penstock.streams import exit_codes
+from penstock.streams.worker import exit_codes
 
 
 class Command(NamedTuple):

@@ -6,9 +6,13 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from penstock.streams.cli.client_options import SETTINGS_SERVERS, above_zero, add_settings_file, add_topology
+
+if TYPE_CHECKING:
+    from penstock.streams.worker.settings import WorkerSettings
 
 STOP_LIMIT_S = 10.0
 """SIGTERM: commit, leave and end within this."""
@@ -61,8 +65,10 @@ def register(subparsers: Any) -> None:
         "--metrics-port",
         type=int,
         metavar="PORT",
-        help="serve metrics for Prometheus on 127.0.0.1, at /metrics (default: off)",
+        help="serve /metrics for Prometheus, /health and /ready on 127.0.0.1, of all processes (default: off)",
     )
+    _add_log_options(parser)
+    parser.add_argument("--metrics-socket", metavar="PATH", help=argparse.SUPPRESS)  # given by the supervisor
     parser.add_argument(
         "--partitions",
         metavar="0,3",
@@ -78,6 +84,25 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def _add_log_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--log-level", choices=LOG_LEVELS, default="info", help="log what is at least so grave (default: info)"
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default="human",
+        help="lines for people, or one JSON object per line (default: human)",
+    )
+    parser.add_argument(
+        "--log-records",
+        action="store_true",
+        help="log what a record that fails holds, too (default: only where it is)",
+    )
+
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("human", "json")
 SETTINGS = (
     "application_id",
     "bootstrap_servers",
@@ -100,31 +125,63 @@ def run(args: argparse.Namespace) -> int:
 
     settings = settings_of(args.config, **{name: getattr(args, name) for name in SETTINGS})
     partitions = _partitions(args.partitions)
-    topology = load_topology(args.topology)
     if args.processes > 1:
-        if settings.metrics_port:
-            raise SettingsError(
-                f"metrics_port={settings.metrics_port} serves one process, but there are --processes {args.processes}; start "
-                "workers one by one, each with its own port, or leave it out"
-            )
+        load_topology(args.topology)
         if settings.group_instance_id is not None:
             raise SettingsError(
                 f"group_instance_id={settings.group_instance_id!r} identifies one process; with --processes {args.processes} the "
                 "workers would fence each other; start workers one by one, each with its own id, or leave it out"
             )
-        from penstock.streams.worker.supervisor import supervise
+        return _supervise(args, settings, partitions)
+    return _work(args, settings, partitions)
 
-        return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions)
+
+def _supervise(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequence[int] | None) -> int:
+    from penstock.streams.events.log_format import set_up
+    from penstock.streams.worker.metrics_gateway import MetricsGateway
+    from penstock.streams.worker.supervisor import supervise
+
+    set_up(args.log_level, args.log_format)
+    gateway = None
+    if settings.metrics_port:
+        gateway = MetricsGateway((settings.metrics_host, settings.metrics_port), args.processes)
+    try:
+        return supervise(getattr(args, "argv", None) or sys.argv[1:], args.processes, partitions, gateway)
+    finally:
+        if gateway is not None:
+            gateway.close()
+
+
+def _work(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequence[int] | None) -> int:
+    from penstock.streams.cli.status_line import StatusLine
+    from penstock.streams.events.log_format import set_up
+    from penstock.streams.topology_loading import load_topology
+    from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
     from penstock.streams.worker.restore_progress import RestoreBars
     from penstock.streams.worker.supervisor import on_supervisor_gone
     from penstock.streams.worker.worker import Worker
 
+    set_up(args.log_level, args.log_format)
+    endpoint = None
+    if args.metrics_socket is not None:
+        endpoint = MetricsEndpoint(Path(args.metrics_socket))
+    elif settings.metrics_port:
+        endpoint = MetricsEndpoint((settings.metrics_host, settings.metrics_port))
+    topology = load_topology(args.topology)
     with RestoreBars() as bars:
-        worker = Worker(topology, settings, partitions=partitions, on_progress=bars.update)
+        worker = Worker(
+            topology,
+            settings,
+            partitions=partitions,
+            on_progress=bars.update,
+            log_records=args.log_records,
+            endpoint=endpoint,
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: worker.request_stop())
         on_supervisor_gone(worker.request_stop)
-        worker.run()
+        with StatusLine(worker.status):
+            worker.run()
     return 0
 
 

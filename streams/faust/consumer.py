@@ -225,6 +225,10 @@ class FaustConsumer:
         """See the port."""
         return self._group.watermarks(partition)
 
+    def known_ends(self) -> Mapping[TopicPartition, int]:
+        """None: Faust's consumer reads."""
+        return {}
+
     def close(self) -> None:
         """Release Faust's side too. Idempotent."""
         with self._change:

@@ -25,7 +25,7 @@ from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
 from penstock.streams.ports.log import Committed, Deletion, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
-from penstock.streams.topic_watch import Asked
+from penstock.streams.runtime.topic_watch import Asked
 
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
@@ -53,6 +53,7 @@ class KafkaAdmin:
         ``CONTACT_S``, which is sooner than other requests give up."""
 
         def told(exc: KafkaException) -> PenstockError:
+            self._client.poll(0)  # serves the client's log lines, which say why
             return no_answer(self._servers) if says(exc, SILENT) else translated(exc, doing)
 
         doing = "looking for a broker"

@@ -1,43 +1,68 @@
 """librdkafka's own log lines, as records of Python's logging under ``penstock.kafka``.
 
-Every client logs every broker that it cannot reach, again at each attempt: tens of lines for one outage. One such line
-per ``CONTACT_APART_S`` passes, for all clients and brokers together.
+While no broker answers, each client says the same many times a second. Lines that differ only in numbers count as the same:
+the first of them is logged, and again after ``REPEATED_AFTER_S``; ``folded_lines`` says how many were left out.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import threading
 import time
+from collections.abc import Callable
 
+REPEATED_AFTER_S = 300.0
 _NOISE = ("CONFWARN", "enable.gapless.guarantee")
-_CONTACT = frozenset({"FAIL", "ERROR", "REQTMOUT", "GETPID"})
-"""How lines about an unreachable or silent broker begin."""
-CONTACT_APART_S = 60.0
+_NUMBER = re.compile(r"\d+")
+_KINDS_MAX = 1_000
 
 
-class _WorthReading(logging.Filter):
-    """Drops repeated lines."""
+class Folding(logging.Filter):
+    """Lets the first of many equal lines pass. Also drops what tells nothing: librdkafka calls the gapless guarantee
+    experimental on each start."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._told_s: float | None = None
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._shown_s: dict[str, float] = {}
+        self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is to be logged."""
         text = record.getMessage()
-        if all(word in text for word in _NOISE):  # "experimental", at each start, of what is used on purpose
+        if all(word in text for word in _NOISE):
             return False
-        if record.levelno < logging.INFO or text.partition(" ")[0] not in _CONTACT:
-            return True
-        now_s = time.monotonic()
-        if self._told_s is not None and now_s - self._told_s < CONTACT_APART_S:
-            return False
-        self._told_s = now_s
+        kind, now_s = _NUMBER.sub("#", text), self._monotonic_s()
+        with self._lock:
+            if now_s - self._shown_s.get(kind, -REPEATED_AFTER_S) < REPEATED_AFTER_S:
+                self._left_out += 1
+                return False
+            if len(self._shown_s) >= _KINDS_MAX:
+                self._shown_s.clear()
+            self._shown_s[kind] = now_s
         return True
+
+    def take_left_out(self) -> int:
+        """How many lines were left out since the last call; from now on each kind is logged once again."""
+        with self._lock:
+            count, self._left_out = self._left_out, 0
+            self._shown_s.clear()
+        return count
+
+
+_FOLDING = Folding()
 
 
 def client_logger() -> logging.Logger:
     """The logger that clients write to."""
     logger = logging.getLogger("penstock.kafka")
-    if not any(isinstance(known, _WorthReading) for known in logger.filters):
-        logger.addFilter(_WorthReading())
+    if _FOLDING not in logger.filters:
+        logger.addFilter(_FOLDING)
     return logger
+
+
+def folded_lines() -> int:
+    """How many lines of all clients of this process were left out since the last call."""
+    return _FOLDING.take_left_out()

@@ -478,6 +478,10 @@ class KafkaConsumer:
             )
         return found
 
+    def known_ends(self) -> Mapping[TopicPartition, int]:
+        """See the port: none; ``WatchedConsumer`` knows some."""
+        return {}
+
     def close(self) -> None:
         """See the port. Callbacks are not called."""
         client, self._client = self._client, None

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 
 from penstock.streams.ports.chunk import Chunk
+from penstock.streams.ports.record_sizes import size_of
 
 TURN_MAX_BYTES = 8 << 20
 """What a turn takes is held in memory some times over: as read, as decoded, as written."""
@@ -54,7 +55,7 @@ class AdaptiveBatchSize:
     def took(self, chunks: list[Chunk]) -> None:
         """A poll gave these."""
         if records := sum(map(len, chunks)):
-            self.record_bytes = sum(map(_size_of, chunks)) / records
+            self.record_bytes = sum(map(size_of, chunks)) / records
             if records >= TURN_MAX_ROWS:  # small polls may come as lists although large ones do not
                 self._in_rows = any(chunk.value_column is None for chunk in chunks)
 
@@ -79,15 +80,3 @@ class AdaptiveBatchSize:
         elif records + waiting < self.records // 2:
             self.records = max(self.records // 2, self._least)
         self.records = max(min(self.records, most), 1)
-
-
-def _size_of(chunk: Chunk) -> int:
-    """Bytes of its keys and values, without making lists of columns; of a list, what its first records say."""
-    size = 0.0
-    for column, of in ((chunk.key_column, "keys"), (chunk.value_column, "values")):
-        if column is not None:
-            size += int(column.offsets[-1]) - int(column.offsets[0])
-            continue
-        some = getattr(chunk, of)[:64]
-        size += sum(len(row) for row in some if row is not None) * len(chunk) / max(len(some), 1)
-    return int(size)

@@ -14,8 +14,10 @@ from penstock.state.errors import StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
+from penstock.streams.events.facts import TaskReopened, TaskRunning
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogConsumer
-from penstock.streams.runtime.commit_protocol import start_positions
+from penstock.streams.runtime.start_positions import start_positions
 from penstock.streams.runtime.unread_internal_topics import refuse_other_form
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.task import Task
@@ -49,6 +51,7 @@ class Assignment:
         on_run: Callable[[Task], None],
         on_drop: Callable[[TaskId], None],
         open_reader: Callable[[], LogConsumer],
+        events: EventSink = NO_EVENTS,
     ) -> None:
         self.consumer = consumer
         self.tasks: dict[TaskId, Task] = {}
@@ -60,6 +63,7 @@ class Assignment:
         self._on_run = on_run
         self._on_drop = on_drop
         self._open_reader = open_reader
+        self._events = events
         self._states: dict[TaskId, TaskStores] = {}
         self._starts: dict[TaskId, dict[str, tuple[int, CommitMetadata]]] = {}
         self._set_aside: set[TaskId] = set()
@@ -126,11 +130,12 @@ class Assignment:
                 continue
             try:
                 self._run(task_id, result)
-            except StateCorruptedError:
+            except StateCorruptedError as exc:
                 result.close()
                 if result.backend.damaged is None or task_id in self._set_aside:
                     raise
                 self._set_aside.add(task_id)
+                self._events.emit(TaskReopened(task_id, f"its stores are damaged: {exc}"))
                 stores = self._topology.subtopologies[task_id.subtopology].stores
                 self._restoring.submit(task_id, stores, _reached(self._starts[task_id]))
                 continue
@@ -155,6 +160,7 @@ class Assignment:
             if end is not None:
                 task.feed.set_end(topic, end)
         self._on_run(task)
+        self._events.emit(TaskRunning(task_id, {t: offset for t, (offset, _) in self._starts[task_id].items()}))
 
     def _share_cache(self) -> None:
         """The bound of cached entries is one for all tasks that have stores, in equal parts."""

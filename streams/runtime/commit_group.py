@@ -9,11 +9,22 @@ A task whose stores are found damaged is opened anew after such an abort: its st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
 from penstock.state.log import TaskId
+from penstock.streams.events.facts import (
+    AbortDelayed,
+    CommitAborted,
+    CommitRetried,
+    Committed,
+    Fact,
+    TaskReopened,
+    Waiting,
+)
+from penstock.streams.events.measurements import RecordsVisible
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
 from penstock.streams.task.task import Task
 
@@ -36,11 +47,16 @@ class CommitGroup:
     """See the module. ``reopen`` is given each task whose stores lack a commit that did take place, or are damaged.
     ``broken``: an abort waits to be done, and nothing may be processed or committed."""
 
-    def __init__(self, committer: Committer, clock: Clock, reopen: Callable[[Task], None]) -> None:
+    def __init__(
+        self, committer: Committer, clock: Clock, reopen: Callable[[Task], None], events: EventSink = NO_EVENTS
+    ) -> None:
         self.committer = committer
+        committer.on_committed = self._committed
         self.tasks: dict[TaskId, Task] = {}
         self._clock = clock
         self._reopen = reopen
+        self._events = events
+        self._begun_s = 0.0
         self._aborts = 0
         self._broken = False
         self._unanswered: dict[str, RetriableError] = {}
@@ -56,6 +72,17 @@ class CommitGroup:
     def silence(self) -> RetriableError | None:
         """Why the last commit or abort could not be done and is tried again; ``None``: the log answers."""
         return next(iter(self._unanswered.values()), None)
+
+    @property
+    def delay(self) -> Fact | None:
+        """What to report of ``silence``; ``None``: the abort that it led to was reported."""
+        if (cause := self._unanswered.get("abort")) is not None:
+            return AbortDelayed(cause)
+        if (cause := self._unanswered.get("commit")) is not None:
+            return None if self.committer.guarantee == "exactly_once" else CommitRetried(cause)
+        if (cause := self._unanswered.get("ownership")) is not None:
+            return Waiting("asking the group", cause, 0.0)
+        return None
 
     def commit(self) -> None:
         """Commit, or mend what keeps it from committing."""
@@ -79,10 +106,14 @@ class CommitGroup:
 
     def commit_now(self) -> bool:
         """Commit; returns whether there was anything to commit, and raises whatever keeps it from that."""
-        now_ms = self._clock.now_ms()
+        now_ms, self._begun_s = self._clock.now_ms(), self._clock.monotonic_s()
         if self.committer.guarantee == "at_most_once":
+            busy = [task for task in self.tasks.values() if task.uncommitted_records]
+            records = sum(task.uncommitted_records for task in busy)
             self.committer.finish_ahead(list(self.tasks.values()), now_ms)
             self._aborts = 0
+            if busy:
+                self._report(busy, records)
             return True
         for task in self._damaged():  # the error may have been kept by a function of the user's
             raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
@@ -117,23 +148,38 @@ class CommitGroup:
             if self.committer.guarantee == "exactly_once":
                 self.abort(exc)
 
+    def _committed(self, tasks: Sequence[Task]) -> None:
+        """The log has a commit."""
+        self._report(tasks, sum(task.uncommitted_records for task in tasks))
+
+    def _report(self, tasks: Sequence[Task], records: int) -> None:
+        seconds = self._clock.monotonic_s() - self._begun_s
+        self._events.emit(Committed(tuple(task.id for task in tasks), records, seconds))
+        now_ms = self._clock.now_ms()
+        for task in tasks:
+            if task.stream_time_ms >= 0:
+                self._events.measure(RecordsVisible(task.id, max(now_ms - task.stream_time_ms, 0) / 1000))
+
     def reopen_stale(self) -> None:
         """Open those tasks anew whose stores lack a commit that took place; raises what keeps it from that."""
         for task in self.committer.take_stale():
             if self.tasks.get(task.id) is task:
-                self._reopen(task)
+                self._reopen_task(task, "its stores lack a commit that took place")
 
     def abort(self, cause: PenstockError) -> None:
         """Everything of this producer since the last commit is undone and done again. Raises the cause when that is no
         cure."""
         if isinstance(cause, StateCorruptedError) and not self._damaged():
             raise cause  # of what the log holds
+        still_silent = isinstance(cause, RetriableError) and "commit" in self._unanswered
         if isinstance(cause, RetriableError):
             self._note(cause)
         else:
             self._aborts += 1
         if self._aborts > ABORTS_MAX or self.committer.guarantee == "at_most_once":
             raise cause
+        if not still_silent:  # else the wait is reported
+            self._events.emit(CommitAborted(cause))
         self.roll_back()
 
     def _note(self, silence: RetriableError) -> None:
@@ -160,8 +206,14 @@ class CommitGroup:
             return
         self._broken = False
         self._unanswered.pop("abort", None)
-        for task in [*behind, *damaged]:
-            self._reopen(task)
+        for task in behind:
+            self._reopen_task(task, "its stores lack a commit that took place")
+        for task in damaged:
+            self._reopen_task(task, f"its stores are damaged: {task.backend.damaged}")
+
+    def _reopen_task(self, task: Task, reason: str) -> None:
+        self._events.emit(TaskReopened(task.id, reason))
+        self._reopen(task)
 
     def _damaged(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.backend.damaged is not None]

@@ -22,7 +22,7 @@ nor those of the commit in doubt, another worker has had the task meanwhile and 
 
 **Stale owners.** Exactly-once fences them by the transaction. Under at-least-once a worker sends only while it holds a
 ``Lease``, and what was in its client's queue when it was frozen is answered by the next owner: see
-``penstock.streams.strangers``.
+``penstock.streams.runtime.foreign_writes``.
 
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
@@ -31,16 +31,16 @@ Free of IO but for the ports it is given, so every crash point can be tested: ``
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.state.stores.store import StoreWrites
-from penstock.streams.fixed_fence import FencedPositions
-from penstock.streams.lease import Lease
+from penstock.streams.events.facts import TransactionInDoubt
+from penstock.streams.events.measurements import CommitStep, RecordsProduced
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import (
     AbortableError,
     Committed,
@@ -50,7 +50,12 @@ from penstock.streams.ports.log import (
     StaleEpochError,
     UnknownOutcomeError,
 )
-from penstock.streams.strangers import Strangers
+from penstock.streams.ports.record_sizes import size_of
+from penstock.streams.runtime.commit_producer import CommitProducer, CommitTimeouts
+from penstock.streams.runtime.fixed_fence import FencedPositions
+from penstock.streams.runtime.foreign_writes import ForeignWrites
+from penstock.streams.runtime.membership_lease import Lease
+from penstock.streams.runtime.start_positions import input_partitions, start_positions
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -58,23 +63,10 @@ from penstock.streams.task.output import Output
 from penstock.streams.task.task import Task
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
-CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
-"""What has just been done, in the order of a commit."""
 
 
-LEAST_WAIT_S = 0.05
-"""For an answer, where the time is over: one that is there already is taken."""
 STALE_MAX = 2
 """So often in a row the group may outrun a commit before this counts as no member."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CommitTimeouts:
-    """``flush_s`` bounds the wait for acknowledgements, ``transaction_s`` each transactional request, and a third of the
-    wait for an older producer's transaction to end."""
-
-    flush_s: float = 30.0
-    transaction_s: float = 10.0
 
 
 class Committer:
@@ -86,7 +78,7 @@ class Committer:
     to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
-    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``Strangers``.
+    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``ForeignWrites``.
     ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
     producer was opened, and raises if the tasks are not to be had.
     ``epochs_grow``: the group's epoch may grow between taking the token and using it, although this is still a member; so
@@ -109,103 +101,57 @@ class Committer:
         epochs_grow: bool = False,
         positions: FencedPositions | None = None,
         on_open: Callable[[], None] | None = None,
+        events: EventSink = NO_EVENTS,
     ) -> None:
+        self.on_committed: Callable[[Sequence[Task]], None] = lambda tasks: None
+        """Called with the tasks of a commit once the log has it, before their stores are written."""
         self.guarantee = guarantee
         self.consumer = consumer
-        self._open_producer = open_producer
         self._fence = fence
         self._position_of = position_of
-        self._whole_timeouts = timeouts or CommitTimeouts()
-        self._left_s: Callable[[], float] | None = None
         self._yields = yields
         self._epochs_grow = epochs_grow
         self._stale_epochs = 0
         self._on_step = on_step or (lambda step: None)
-        self._producer: LogProducer | None = None
-        self._in_transaction = False
+        self._events = events
+        self._producer = CommitProducer(
+            open_producer,
+            timeouts or CommitTimeouts(),
+            lambda: self._on_step("begun"),
+            transactional=guarantee == "exactly_once",
+            yields=yields,
+            positions=positions,
+            on_open=on_open,
+            events=events,
+        )
         self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
         self._stale: list[Task] = []
         self._proved_ms: int | None = None
         self._lease = lease
         self._positions = positions
-        self._on_open = on_open or (lambda: None)
-        self._strangers: Strangers | None = None
+        self._foreign_writes: ForeignWrites | None = None
         if open_reader is not None:
             answers = guarantee == "at_least_once"
-            self._strangers = Strangers(open_reader, self._ask, self._send_now, answers=answers)
+            self._foreign_writes = ForeignWrites(open_reader, self._ask, self._send_now, answers=answers)
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
-
-    @property
-    def _timeouts(self) -> CommitTimeouts:
-        if self._left_s is None:
-            return self._whole_timeouts
-        left_s = max(self._left_s(), LEAST_WAIT_S)
-        return CommitTimeouts(
-            min(self._whole_timeouts.flush_s, left_s), min(self._whole_timeouts.transaction_s, left_s / 3)
-        )
-
-    @contextmanager
-    def within(self, limit_s: float, clock_s: Callable[[], float]) -> Iterator[None]:
-        """What is asked of the producer inside waits for no longer than this altogether, and then counts as not answered. A
-        transactional request waits for a third of what is left, since one that fails is followed by an abort and perhaps by
-        the end of an older transaction."""
-        until_s = clock_s() + limit_s
-        self._left_s = lambda: until_s - clock_s()
-        try:
-            yield
-        finally:
-            self._left_s = None
 
     # -- the producer --------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the producer; under exactly-once this fences older ones and waits for their transactions to end."""
-        if self._producer is None:
-            producer = self._open_producer()
-            if self.guarantee == "exactly_once":
-                try:
-                    producer.init_transactions(self._timeouts.transaction_s * 3)
-                except BaseException:
-                    producer.close()
-                    raise
-            self._producer = producer
-            self._in_transaction = False
-            try:
-                if self._positions is not None:
-                    self._positions.open()
-                self._on_open()
-            except BaseException:
-                self.retire()
-                raise
+        """See ``CommitProducer.open``."""
+        self._producer.open()
 
-    def retire(self) -> None:
-        """Give the producer up; what it has open ends by fencing or by its time-out."""
-        if self._producer is not None:
-            self._producer.close()
-        if self._positions is not None:
-            self._positions.close()
-        self._producer = None
-        self._in_transaction = False
+    def retire(self, cause: PenstockError | None = None) -> None:
+        """See ``CommitProducer.retire``."""
+        self._producer.retire(cause)
+
+    def within(self, limit_s: float, clock_s: Callable[[], float]) -> AbstractContextManager[None]:
+        """See ``CommitProducer.within``."""
+        return self._producer.within(limit_s, clock_s)
 
     def _ready(self) -> LogProducer:
-        if self._producer is None and self._yields:
-            raise ProducerRetiredError("the producer of these fixed partitions was retired; see who owns them first")
-        self.open()
-        assert self._producer is not None
-        if self.guarantee == "exactly_once" and not self._in_transaction:
-            try:
-                self._producer.begin()
-            except ProducerRetiredError:
-                if self._yields:
-                    raise  # the abort sees first who owns the partition
-                # retired after its last commit, with nothing sent since: nothing is lost with it
-                self.retire()
-                self.open()
-                self._producer.begin()
-            self._in_transaction = True
-            self._on_step("begun")
-        return self._producer
+        return self._producer.ready()
 
     # -- during the interval -------------------------------------------------------------------------------------
 
@@ -234,6 +180,7 @@ class Committer:
         keys = o.keys if o.key_column is None else o.key_column
         values = o.values if o.value_column is None else o.value_column
         self._ready().send(o.topic, keys, values, o.times, o.headers, partition=o.partition)
+        self._events.measure(RecordsProduced(o.topic, len(o), size_of(o)))
 
     # -- the commit ----------------------------------------------------------------------------------------------
 
@@ -246,7 +193,7 @@ class Committer:
         stores of a task are damaged; those of the others stand at the last commit.
         """
         busy = [t for t in tasks if t.uncommitted_records]
-        if not busy and not self._in_transaction:
+        if not busy and not self._producer.in_transaction:
             return False
         works: list[tuple[Task, CommitWork]] = []
         try:
@@ -274,13 +221,14 @@ class Committer:
                 raise
             retry = AbortableError if self.guarantee == "exactly_once" else RetriableError
             raise retry(f"the group's epoch has grown meanwhile ({exc}); do it again with the new one") from exc
-        except UnknownOutcomeError:
-            if not self._happened(offsets):
+        except UnknownOutcomeError as exc:
+            if not self._happened(offsets, exc):
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
         self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks who commits
         self._on_step("committed")
+        self.on_committed(busy)
         damage: StateCorruptedError | None = None
         for task, work in works:
             try:
@@ -303,16 +251,16 @@ class Committer:
             wrote = wrote or bool(logged)
         self._on_step("sent")
         ends: Mapping[TopicPartition, int] = {}
-        if self._producer is not None and (wrote or self.guarantee != "exactly_once"):
-            ends = self._producer.flush(self._timeouts.flush_s)
-        if self._strangers is not None:
-            ends = self._strangers.answer(works, ends)
+        if self._producer.client is not None and (wrote or self.guarantee != "exactly_once"):
+            ends = self._producer.client.flush(self._producer.timeouts.flush_s)
+        if self._foreign_writes is not None:
+            ends = self._foreign_writes.answer(works, ends)
         self._on_step("flushed")
         return {tp: c for task, work in works for tp, c in task.offsets(work, ends).items()}
 
     def _send_now(self, o: Output) -> Mapping[TopicPartition, int]:
         self._send(o)
-        return self._ready().flush(self._timeouts.flush_s)
+        return self._ready().flush(self._producer.timeouts.flush_s)
 
     def _commit_log(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Step 2."""
@@ -321,10 +269,10 @@ class Committer:
             return
         producer = self._ready()
         if offsets:
-            producer.send_offsets(offsets, self._fence(), self._timeouts.transaction_s)
+            producer.send_offsets(offsets, self._fence(), self._producer.timeouts.transaction_s)
         self._on_step("offsets_added")
-        producer.commit(self._timeouts.transaction_s)
-        self._in_transaction = False
+        producer.commit(self._producer.timeouts.transaction_s)
+        self._producer.in_transaction = False
 
     def _commit_positions(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit positions as a member, which renews the lease. The client would do it for its membership of now, or for
@@ -350,10 +298,10 @@ class Committer:
     def waits_for_log(self) -> bool:
         """Whether a commit begun now would first wait for records that were sent long before it. Under exactly-once it
         does not matter: nobody sees them before the commit."""
-        if self._producer is None or self.guarantee != "at_least_once":
+        if (client := self._producer.client) is None or self.guarantee != "at_least_once":
             return False
         try:
-            return self._producer.unacknowledged() > 0
+            return client.unacknowledged() > 0
         except PenstockError:
             return False  # the commit raises it where it is dealt with
 
@@ -362,7 +310,7 @@ class Committer:
         commit one of the last positions once more, which only the owner can. ``now_ms``: the wall clock before this call.
         Nothing to ask inside a transaction, whose commit proves it, or with nothing committed. Errors as of ``commit``."""
         young = self._proved_ms is not None and 0 <= now_ms - self._proved_ms < young_ms
-        if young or self._in_transaction or self.guarantee == "at_most_once":
+        if young or self._producer.in_transaction or self.guarantee == "at_most_once":
             return
         own = {
             TopicPartition(topic, task.id.partition): position
@@ -385,10 +333,10 @@ class Committer:
         if self._lease is not None:
             self._lease.end()
 
-    def look_for_strangers(self, task: Task) -> None:
-        """Between commits: see ``Strangers.look``."""
-        if self._strangers is not None:
-            self._strangers.look(task, self.consumer)
+    def look_for_foreign_writes(self, task: Task) -> None:
+        """Between commits: see ``ForeignWrites.look``."""
+        if self._foreign_writes is not None:
+            self._foreign_writes.look(task, self.consumer)
 
     def refresh(self, task: Task) -> None:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the
@@ -415,8 +363,8 @@ class Committer:
                 work = task.prepare_commit()
                 self.send_outputs(task)
                 task.committed(work, {})
-        if self._producer is not None:
-            self._producer.flush(self._timeouts.flush_s)
+        if (client := self._producer.client) is not None:
+            client.flush(self._producer.timeouts.flush_s)
 
     def take_stale(self) -> list[Task]:
         """The tasks whose stores lack a commit that was found to have taken place for them and not for others: they are to
@@ -426,11 +374,17 @@ class Committer:
 
     # -- when it goes wrong --------------------------------------------------------------------------------------
 
-    def _happened(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
-        """Whether a commit of unknown outcome took place: fence its producer, then read what is committed. With fixed
-        partitions it is read first, which waits until the transaction has ended by itself: a producer that is opened
-        before would fence the worker that has taken the partition over."""
-        self.retire()
+    def _happened(self, offsets: Mapping[TopicPartition, Committed], cause: UnknownOutcomeError) -> bool:
+        """Whether a commit of unknown outcome took place."""
+        self.retire(cause)
+        happened = self._found_out(offsets)
+        self._events.emit(TransactionInDoubt("committed" if happened else "not_committed"))
+        return happened
+
+    def _found_out(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+        """Fence the producer, then read what is committed. With fixed partitions it is read first, which waits until the
+        transaction has ended by itself: a producer that is opened before would fence the worker that has taken the
+        partition over."""
         if not self._yields:
             self.open()
             return self._committed_are(offsets)
@@ -451,17 +405,17 @@ class Committer:
         ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: another
         worker has the tasks, so this one gives way.
         """
-        ended = True
-        if self._producer is not None and self._in_transaction:
+        failure: PenstockError | None = None
+        if (client := self._producer.client) is not None and self._producer.in_transaction:
             try:
-                self._producer.abort(self._timeouts.transaction_s)
+                client.abort(self._producer.timeouts.transaction_s)
             except PenstockError as exc:
                 if self._yields and isinstance(exc, TaskMigratedError):
-                    self.retire()
+                    self.retire(exc)
                     raise
-                ended = False
-        self.retire()
-        if not ended and not self._yields:
+                failure = exc
+        self.retire(failure)
+        if failure is not None and not self._yields:
             self.open()  # ends the transaction, for which whoever gets the tasks would wait
         return self._restart_tasks(tasks, damaged)
 
@@ -471,7 +425,7 @@ class Committer:
         if not tasks and not damaged:
             self._in_doubt.clear()
             return []
-        if self._yields and self._producer is None:
+        if self._yields and self._producer.client is None:
             self._refuse_foreign([*tasks, *damaged])
         self.open()
         starts = {task.id: self._start_of(task) for task in tasks}
@@ -487,7 +441,7 @@ class Committer:
             if task in behind:
                 continue
             task.discard(starts[task.id])
-            for tp in _inputs(task):
+            for tp in input_partitions(task):
                 self.consumer.seek(tp, starts[task.id][tp.topic][0])
         self._in_doubt.clear()
         return behind
@@ -499,11 +453,11 @@ class Committer:
                 raise _taken_over(task)
 
     def _start_of(self, task: Task) -> dict[str, tuple[int, CommitMetadata]]:
-        return start_positions(self.consumer, _inputs(task))
+        return start_positions(self.consumer, input_partitions(task))
 
     def _was_in_doubt(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
         """Whether the committed positions of a task are those of a commit that was not known to have taken place."""
-        found = {tp: start[tp.topic] for tp in _inputs(task)}
+        found = {tp: start[tp.topic] for tp in input_partitions(task)}
         return any(
             all(
                 tp in asked and (asked[tp].offset, commit_metadata.decode(asked[tp].metadata)) == at
@@ -514,10 +468,15 @@ class Committer:
 
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""
-        if self._producer is not None and self._in_transaction:
-            with suppress(PenstockError):  # closing anyway; the transaction's time-out ends it
-                self._producer.abort(self._timeouts.transaction_s)
-        self.retire()
+        failure: PenstockError | None = None
+        if (client := self._producer.client) is not None and self._producer.in_transaction:
+            try:
+                client.abort(self._producer.timeouts.transaction_s)
+            except TaskMigratedError:
+                pass  # reported when the commit met it
+            except PenstockError as exc:  # closing anyway; the transaction's time-out ends it
+                failure = exc
+        self.retire(failure)
 
 
 def _taken_over(task: Task) -> TaskMigratedError:
@@ -525,25 +484,6 @@ def _taken_over(task: Task) -> TaskMigratedError:
         f"another worker has committed positions of task {task.id} meanwhile, so the stores here lack its work; discard it "
         "and restore the stores from the log"
     )
-
-
-def _inputs(task: Task) -> list[TopicPartition]:
-    return [TopicPartition(t, task.id.partition) for t in task.topics]
-
-
-def start_positions(
-    consumer: LogConsumer, partitions: Sequence[TopicPartition]
-) -> dict[str, tuple[int, CommitMetadata]]:
-    """Where a task's inputs go on: their committed positions, or the first record still there where there is none."""
-    found = consumer.committed(partitions)
-    out: dict[str, tuple[int, CommitMetadata]] = {}
-    for tp in partitions:
-        committed = found.get(tp)
-        if committed is None:
-            out[tp.topic] = (consumer.watermarks(tp)[0], CommitMetadata())
-        else:
-            out[tp.topic] = (committed.offset, commit_metadata.decode(committed.metadata))
-    return out
 
 
 RESTARTABLE = (AbortableError, ProducerRetiredError, StateCorruptedError)

@@ -16,42 +16,51 @@ Reading the next records during the wait was tried and won nothing: the client's
 became smaller. Processing them would need stores that tell apart what belongs to the commit in flight.
 
 What goes wrong with a commit its unit mends, and damage to the stores of its tasks. ``TaskMigratedError`` discards
-everything and joins again (``Rejoining`` says when), or, with fixed partitions, ends the loop, for nobody but the other
+everything and joins again (``RejoinPacing`` says when), or, with fixed partitions, ends the loop, for nobody but the other
 worker may go on. ``RetriableError`` does the same under both: whatever was half done begins again once the log answers.
 Every other error ends the loop, with nothing committed past it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any
 
 from penstock.state.errors import (
-    EnvironmentFault,
-    IncompatibleError,
     PenstockError,
     RetriableError,
-    StateCorruptedError,
     TaskMigratedError,
-    UserError,
 )
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.store import StateBackend
-from penstock.streams.changelog_marks import ChangelogMarks
-from penstock.streams.patience import Patience, Say
+from penstock.streams.events.facts import (
+    CommitAborted,
+    CommitLate,
+    Fenced,
+    TasksAssigned,
+    TasksLost,
+    TasksRevoked,
+)
+from penstock.streams.events.measurements import BatchProcessed, Punctuated, RecordsConsumed
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import Fetched, LogConsumer
-from penstock.streams.rejoining import Rejoining
+from penstock.streams.ports.record_sizes import size_of
 from penstock.streams.runtime.adaptive_batching import AdaptiveBatchSize
 from penstock.streams.runtime.assignment import Assignment, Restoring, Start
+from penstock.streams.runtime.changelog_marks import ChangelogMarks
 from penstock.streams.runtime.commit_group import Clock, CommitGroup
-from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer, Guarantee
-from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
+from penstock.streams.runtime.idle_flushing import IdleFlushing
+from penstock.streams.runtime.lag import LagWatch
+from penstock.streams.runtime.partition_pausing import PartitionPausing
+from penstock.streams.runtime.rejoin_pacing import RejoinPacing
 from penstock.streams.runtime.repartition_purging import Purger
+from penstock.streams.runtime.retry_backoff import RetryBackoff
+from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout
-from penstock.streams.task.task import Task, TaskOptions
-from penstock.streams.topic_watch import TopicWatch
+from penstock.streams.runtime.topic_watch import TopicWatch
+from penstock.streams.task.task import Task
 from penstock.topologies.graph.topology import Topology
 
 IDLE_POLL_S = 0.1
@@ -63,38 +72,14 @@ member that takes longer than the session is none any more."""
 SILENT_CLOSE_S = 1.0
 """For the abort of what is open, when a worker ends whose log does not answer; then a time-out does it."""
 
-FLUSH_APART_MAX_S = 1.0
-"""Between the flushes of two tasks, or less where an interval has many of them."""
-
 COMMIT_AHEAD_TRIES = 3
 """At-most-once: so often positions are committed before the worker joins again. Nothing of their records was done yet."""
 
 PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
 
-
-@dataclasses.dataclass(frozen=True)
-class RuntimeOptions:
-    """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
-    machine makes the changelog repeat. ``buffered_max_records`` and ``buffered_max_bytes``: per input partition; above one
-    of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see
-    ``AdaptiveBatchSize``. ``commit_patience_ms``: how much later than due a commit may begin so that it has no
-    acknowledgements to wait for. ``epochs_grow``: the group is one whose epoch grows without an assignment
-    (``group.protocol=consumer``)."""
-
-    guarantee: Guarantee
-    commit_interval_ms: int
-    task: TaskOptions
-    commit_patience_ms: int = 0
-    turn_min_records: int = 1_000
-    turn_max_records: int = 20_000
-    turn_max_s: float = 0.05
-    buffered_max_records: int = 30_000
-    buffered_max_bytes: int = BUFFERED_MAX_BYTES
-    state_flush_interval_ms: int = 30_000
-    partitions: tuple[int, ...] | None = None
-    epochs_grow: bool = False
-    session_timeout_ms: int = 45_000
+LATE_INTERVALS, LATE_S = 2, 1.0
+"""A commit is late when so many intervals and seconds have passed since the one before it."""
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -107,7 +92,7 @@ class Runtime:
     loss. What it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
     ``purger`` deletes what was read of repartition topics, ``changelog_purger`` what no restore needs; ``topic_watch`` ends
-    the loop when a topic was made again. ``say`` is given a line where the group or the log makes it wait."""
+    the loop when a topic was made again. ``events`` gets what happens."""
 
     def __init__(
         self,
@@ -123,8 +108,8 @@ class Runtime:
         open_reader: Callable[[], LogConsumer] | None = None,
         purger: Purger | None = None,
         changelog_purger: Purger | None = None,
-        say: Say = lambda line: None,
         topic_watch: TopicWatch | None = None,
+        events: EventSink = NO_EVENTS,
     ) -> None:
         self.topology = topology
         self.application_id = application_id
@@ -140,14 +125,16 @@ class Runtime:
         self._marks = ChangelogMarks(application_id)
         self._afresh = True
         self._topic_watch = topic_watch
+        self._events = events
+        self._lag = LagWatch(events)
+        self._late = False
         self._pace = AdaptiveBatchSize(options.turn_min_records, options.turn_max_records, options.turn_max_s)
-        self._paused: set[TopicPartition] = set()
+        self._pausing = PartitionPausing(
+            options.buffered_max_records, options.buffered_max_bytes, clock.monotonic_s, events
+        )
         self._last_commit_s = clock.monotonic_s()
-        self._last_flush_s = self._flushed_s = self._last_commit_s
-        self._to_flush: list[tuple[CommitGroup, TaskId]] = []
-        self._flush_apart_s = 0.0
-        self.rejoining = Rejoining(application_id, say)
-        self._outage = Patience(f"committing of {application_id}", say)
+        self.rejoining = RejoinPacing(application_id, events)
+        self._outage = RetryBackoff("committing", events)
         self.consumer = open_consumer()
         self._assignment = Assignment(
             topology,
@@ -158,12 +145,16 @@ class Runtime:
             self._on_run,
             self._on_drop,
             open_reader or open_consumer,
+            events,
         )
         fixed = options.partitions
         self._units: dict[int | None, CommitGroup] = {
-            p: CommitGroup(open_committer(self, p), clock, self._assignment.reopen)
+            p: CommitGroup(open_committer(self, p), clock, self._assignment.reopen, events)
             for p in (fixed if fixed is not None else (None,))
         }
+        self._flushing = IdleFlushing(
+            list(self._units.values()), options.state_flush_interval_ms, clock.monotonic_s, self._last_commit_s
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -182,7 +173,7 @@ class Runtime:
             sorted(self._assignment.sources),
             on_assign=self._on_assign,
             on_revoke=self._on_revoke,
-            on_lost=self._on_lost,
+            on_lost=self._on_taken_over,
         )
 
     def _topics_with(self, partition: int) -> list[str]:
@@ -192,10 +183,11 @@ class Runtime:
         """Commit, leave the group and release everything. Tasks that are another worker's already are not committed: it
         does their last records again."""
         try:
-            with suppress(TaskMigratedError):
-                for unit in self._units.values():
-                    if unit.silence is None:  # else the log is away: what is not committed is done again
-                        unit.commit()
+            for unit in self._units.values():
+                if unit.silence is None:  # else the log is away: what is not committed is done again
+                    unit.commit()
+        except TaskMigratedError as exc:
+            self._events.emit(Fenced(exc))
         finally:
             self.close()
 
@@ -239,16 +231,17 @@ class Runtime:
             self._assignment.take_restored()
             for unit in self._units.values():
                 unit.recover()
-            self._tell_of_silence()
+            self._report_silence()
             fetched = self.consumer.poll(self._pace.records, self._poll_timeout_s())
             self._pace.took(fetched.chunks)
             self._feed(fetched)
             done = self._process()
             if self._commit_due():
                 self._commit_all()
-            self._flush_when_due()
+            self._flushing.turn(self._clock.monotonic_s())
         except TaskMigratedError as exc:
             if self.options.partitions is not None:
+                self._events.emit(Fenced(exc))
                 raise TaskMigratedError(
                     f"{exc}. Another worker runs these fixed partitions, or this one was stopped for longer than the "
                     "transaction time-out: start it again when no other runs"
@@ -258,15 +251,17 @@ class Runtime:
         except RetriableError as exc:
             self._rejoin(exc)
             return 0
+        self._lag.look(self.tasks, self.consumer.known_ends(), self._clock.monotonic_s())
         for purger in self._purgers:
             purger.turn(self._clock.monotonic_s(), self._deletable)
         self.records += done
         return done
 
-    def _tell_of_silence(self) -> None:
-        silent = [unit.silence for unit in self._units.values() if unit.silence is not None]
+    def _report_silence(self) -> None:
+        silent = [(unit, unit.silence) for unit in self._units.values() if unit.silence is not None]
         if silent:
-            self._outage.failed(silent[0], self._clock.monotonic_s())
+            unit, cause = silent[0]
+            self._outage.failed(cause, self._clock.monotonic_s(), unit.delay)
         else:
             self._outage.succeeded(self._clock.monotonic_s())
 
@@ -291,6 +286,7 @@ class Runtime:
             task = self._assignment.task_of(tp)
             if task is not None:
                 task.add(chunk, chunk.offsets[-1] + 1, now_ms)
+                self._events.measure(RecordsConsumed(chunk.topic, len(chunk), size_of(chunk)))
             elif self._assignment.awaits(tp):
                 self.consumer.seek(tp, chunk.offsets[0])  # came before its task was ready: read it again then
                 again.add(tp)
@@ -299,7 +295,7 @@ class Runtime:
                 self._assignment.set_end(tp, end)
         if self.options.guarantee == "at_most_once" and fetched.chunks:
             self._commit_ahead(fetched)
-        self._hold_back()
+        self._pausing.turn(self.consumer, self.tasks.values(), self._pace.record_bytes)
 
     def _commit_ahead(self, fetched: Fetched) -> None:
         for unit in self._units.values():
@@ -315,23 +311,6 @@ class Runtime:
                 except RetriableError:
                     if not left:
                         raise
-
-    def _hold_back(self) -> None:
-        """Pause partitions that have plenty buffered, resume those that have room again."""
-        fitting = self.options.buffered_max_bytes / max(self._pace.record_bytes, 1.0)
-        limit = min(self.options.buffered_max_records, int(fitting))
-        full = {
-            TopicPartition(topic, t.id.partition)
-            for t in self.tasks.values()
-            for topic in t.topics
-            if t.feed.buffered(topic) > limit
-        }
-        running = {TopicPartition(topic, t.id.partition) for t in self.tasks.values() for topic in t.topics}
-        if more := full - self._paused:
-            self.consumer.pause(more)
-        if room := (self._paused & running) - full:
-            self.consumer.resume(room)
-        self._paused = (self._paused - running) | full
 
     def _waiting(self) -> int:
         """Records that are buffered."""
@@ -353,8 +332,13 @@ class Runtime:
                     continue
                 try:
                     now_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
-                    done += task.process(now_ms, self._pace.records)
-                    task.punctuate(now_ms)
+                    records = task.process(now_ms, self._pace.records)
+                    processed_s = self._clock.monotonic_s()
+                    if records:
+                        done += records
+                        self._events.measure(BatchProcessed(task_id, records, processed_s - started_s))
+                    if task.punctuate(now_ms):
+                        self._events.measure(Punctuated(task_id, self._clock.monotonic_s() - processed_s))
                     unit.committer.send_outputs(task)
                     took_s += self._clock.monotonic_s() - started_s
                 except (*RESTARTABLE, RetriableError) as exc:
@@ -376,34 +360,15 @@ class Runtime:
 
     def _commit_all(self) -> None:
         """The interval counts from begin to begin, but half of it at least is left for work between two commits."""
-        begun_s = self._clock.monotonic_s()
+        begun_s, busy = self._clock.monotonic_s(), self.uncommitted
         for unit in self._units.values():
             unit.commit()
-        half_s = self.options.commit_interval_ms / 2000
-        self._last_commit_s = max(begun_s, self._clock.monotonic_s() - half_s)
-
-    def _flush_when_due(self) -> None:
-        """Make idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a
-        time, since records wait while a large one is written."""
-        now_s, interval_s = self._clock.monotonic_s(), self.options.state_flush_interval_ms / 1000
-        if not self._to_flush and now_s - self._last_flush_s >= interval_s:
-            self._last_flush_s = now_s
-            self._to_flush = [(u, t.id) for u in self._units.values() for t in u.tasks.values() if t.stores]
-            self._flush_apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._to_flush), 1))
-        elif now_s - self._flushed_s < self._flush_apart_s:
-            return
-        if self._to_flush:
-            unit, task_id = self._to_flush.pop(0)
-            unit.prove(self.options.state_flush_interval_ms)
-            if (task := unit.tasks.get(task_id)) is not None and not unit.broken:
-                try:
-                    unit.committer.refresh(task)
-                    task.backend.flush()
-                except StateCorruptedError as exc:
-                    unit.abort(exc)
-                else:
-                    _look(unit, task)
-            self._flushed_s = self._clock.monotonic_s()
+        now_s, interval_s = self._clock.monotonic_s(), self.options.commit_interval_ms / 1000
+        late = busy and now_s - self._last_commit_s > LATE_INTERVALS * interval_s + LATE_S
+        if late and not self._late:
+            self._events.emit(CommitLate(now_s - self._last_commit_s, interval_s))
+        self._late = late
+        self._last_commit_s = max(begun_s, now_s - interval_s / 2)
 
     def _deletable(self) -> dict[TopicPartition, int]:
         """Before which offset the application's own topics may be deleted."""
@@ -421,8 +386,12 @@ class Runtime:
         self._take(partitions)
 
     def _take(self, partitions: Sequence[TopicPartition]) -> None:
+        self._events.emit(TasksAssigned(self._ids_of(partitions)))
         self._assignment.take(partitions)
         self.rejoining.settled(self._clock.monotonic_s())
+
+    def _ids_of(self, partitions: Iterable[TopicPartition]) -> tuple[TaskId, ...]:
+        return tuple(sorted({self._assignment.id_of(tp) for tp in partitions}))
 
     def _open_task(self, task_id: TaskId, backend: StateBackend, start: Start) -> Task:
         return Task(
@@ -444,10 +413,12 @@ class Runtime:
 
     def _on_drop(self, task_id: TaskId) -> None:
         self._unit_of(task_id).tasks.pop(task_id, None)
+        self._lag.forget(task_id)
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit while still a member, then close. What cannot be committed now is done again by the next owner, and by
         this member for the tasks that stay."""
+        self._events.emit(TasksRevoked(self._ids_of(partitions)))
         with ExitStack() as bounded:
             limit_s = self.options.session_timeout_ms / 1000 / REVOKE_SESSION_PARTS
             for unit in self._units.values():
@@ -464,15 +435,20 @@ class Runtime:
             except TaskMigratedError:
                 self._on_lost(partitions)
                 raise
-            except (*RESTARTABLE, RetriableError):
+            except (*RESTARTABLE, RetriableError) as exc:
                 if self.options.guarantee == "at_most_once":
                     raise
+                self._events.emit(CommitAborted(exc))
             failed.append(unit)  # aborted below, without the tasks that leave
         self._leave(partitions)
         for unit in self._units.values():
             unit.reopen_stale()
         for unit in failed:
             unit.roll_back()
+
+    def _on_taken_over(self, partitions: Sequence[TopicPartition]) -> None:
+        self._events.emit(TasksLost(self._ids_of(partitions)))
+        self._on_lost(partitions)
 
     def _on_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Another member may own them already: nothing may be committed."""
@@ -483,7 +459,7 @@ class Runtime:
 
     def _leave(self, partitions: Iterable[TopicPartition]) -> None:
         leaving = self._assignment.leave(partitions)
-        self._paused = {tp for tp in self._paused if self._assignment.id_of(tp) not in leaving}
+        self._pausing.forget(lambda tp: self._assignment.id_of(tp) in leaving)
 
     def _rejoin(self, cause: PenstockError) -> None:
         """Fenced, no longer a member, or without an answer in the middle of something: discard everything, and join again
@@ -512,16 +488,6 @@ class Runtime:
 
     def _unit_of(self, task_id: TaskId) -> CommitGroup:
         return self._units[None if self.options.partitions is None else task_id.partition]
-
-
-def _look(unit: CommitGroup, task: Task) -> None:
-    """What cannot be asked now is asked in the next round."""
-    try:
-        unit.committer.look_for_strangers(task)
-    except IncompatibleError:
-        raise
-    except (RetriableError, EnvironmentFault, UserError):
-        pass  # a broker that has just come back may not know all topics
 
 
 def _buffered(task: Task) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.state.errors import PenstockError, ProcessingError, SerdeError
 from penstock.state.log import Headers, TaskId, TopicPartition
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.events.facts import BadRecord, RecordDeadLettered, RecordFailed, RecordSkipped
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.task.engine import BatchTime
 from penstock.streams.task.error_policies import ErrorPolicy, Policies
 from penstock.streams.task.external_calls import COMMIT_BYTES, ExternalCalls
@@ -47,8 +49,15 @@ class RecordErrorHandler:
     how the input was cut into batches. What a wall-clock timer or a commit emitted has no input record behind it: its
     letter has a null key and value, and the error in its headers."""
 
-    def __init__(self, task: TaskId, policies: Policies, locate: Callable[[int], Origin | None]) -> None:
+    def __init__(
+        self,
+        task: TaskId,
+        policies: Policies,
+        locate: Callable[[int], Origin | None],
+        events: EventSink = NO_EVENTS,
+    ) -> None:
         self._task = task
+        self._events = events
         self._policies = policies
         self._locate = locate
         self._letters: list[tuple[int, int, Origin | None, Headers]] = []
@@ -63,7 +72,7 @@ class RecordErrorHandler:
         are not the record's (of stores, of the machine) are raised as they are, whatever the policy."""
         if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
             raise error
-        kind = "deserialization" if isinstance(error, SerdeError) else "processing"
+        kind: BadRecord = "deserialization" if isinstance(error, SerdeError) else "processing"
         policy = self._policies.deserialization if kind == "deserialization" else self._policies.processing
         if not may_skip:
             policy = "fail"
@@ -78,7 +87,7 @@ class RecordErrorHandler:
     def _apply(
         self,
         policy: ErrorPolicy,
-        kind: str,
+        kind: BadRecord,
         operator: str,
         index: int,
         place: int,
@@ -91,6 +100,9 @@ class RecordErrorHandler:
             if origin is not None
             else "a record that a wall-clock timer or the commit emitted"
         )
+        at = None if origin is None else (*origin.partition, origin.offset)
+        name = "InvalidTimestamp" if error is None else type(error).__name__
+        self._events.emit(_REPORTED[policy](self._task, kind, operator, at, name, problem))
         if policy == "fail":
             raise ProcessingError(
                 f"task {self._task} stopped at {where}, operator {operator}: {problem}. Nothing from that record on is "
@@ -117,6 +129,13 @@ class RecordErrorHandler:
         letters, self._letters = self._letters, []
         letters.sort(key=lambda x: (x[0], x[1]))
         return [(origin, headers) for _, _, origin, headers in letters]
+
+
+_REPORTED: Final[Mapping[ErrorPolicy, type[RecordFailed | RecordSkipped | RecordDeadLettered]]] = {
+    "fail": RecordFailed,
+    "skip": RecordSkipped,
+    "dead_letter": RecordDeadLettered,
+}
 
 
 class TaskRequests:

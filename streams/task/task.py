@@ -18,11 +18,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.position import decode_position
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
-from penstock.streams.own_positions import OwnPositions
+from penstock.streams.events.facts import SourceIdle, TimestampsClamped
+from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task import commit_metadata, journal
@@ -30,6 +33,7 @@ from penstock.streams.task.batch_input import BatchInput
 from penstock.streams.task.bootstrap_inputs import Bootstrap, bootstrap_topics
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork, CommitWriter, store_writes
+from penstock.streams.task.dead_letters import dead_letter_output
 from penstock.streams.task.engine import BatchTime, Engine
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
@@ -37,8 +41,11 @@ from penstock.streams.task.external_calls import CallExecutor, ExternalCalls, In
 from penstock.streams.task.feed import Feed
 from penstock.streams.task.heavy_keys import HeavyKeys
 from penstock.streams.task.operator_context import NodeContext, RecordErrorHandler, TaskRequests
+from penstock.streams.task.operator_times import restore_times, saved_times
 from penstock.streams.task.output import Output, coalesced
+from penstock.streams.task.own_positions import OwnPositions
 from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
+from penstock.streams.task.store_memory import StoreMemory
 from penstock.streams.task.task_clock import TaskClock
 from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
@@ -54,9 +61,6 @@ from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSp
 Columns = Literal["auto", "off"]
 STATE_CACHE_BYTES = 64 << 20
 """For the decoded entries of all tasks of a process, unless more is said."""
-_MEASURED_EVERY = 1_000
-"""Records after which the memory of the stores is measured again, however much room there was."""
-_SMALL_ENTRY_BYTES = 400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +70,7 @@ class TaskOptions:
     processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
     ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
     already holds what it says. ``asker`` puts operators' questions to the world outside.
-    ``columns="off"``: everything runs on rows, whatever the plan says."""
+    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: what the task reports goes there."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -77,6 +81,7 @@ class TaskOptions:
     announces: bool = True
     columns: Columns = "auto"
     asker: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
+    events: EventSink = NO_EVENTS
 
 
 class Task:
@@ -124,9 +129,13 @@ class Task:
         self.requests = TaskRequests()
         self.dropped: Counter[str] = Counter()
         self.heavy_keys = HeavyKeys()
+        self.cached_bytes: Mapping[str, int] = {}
+        """What each store's entries in memory took when ``measure_caches`` looked last."""
         self.committed_positions: dict[TopicPartition, int] = {}
         """Of its inputs, as of its own last commit that is known to have happened."""
-        self.failures = RecordErrorHandler(task_id, options.policies, lambda place: self._input.locate(place))
+        self.failures = RecordErrorHandler(
+            task_id, options.policies, lambda place: self._input.locate(place), options.events
+        )
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
         self._lifecycle = TaskLifecycle(task_id)
@@ -192,14 +201,12 @@ class Task:
         times = {name: ms for m in recorded for name, ms in m.operators.items()}
         specs = zip(self._plan.names, self._plan.specs, self._engine.operators, strict=True)
         for name, spec, operator in specs:
-            operator.stream_time_ms = times.get(name, NO_TIME)
-            if operator.input_times_ms is not None:
-                operator.input_times_ms.update({p: times[k] for p in spec.in_ports if (k := f"{name}:{p}") in times})
+            restore_times(name, operator, spec.in_ports, times)
             operator.resumed()
         if any(m.version for m in recorded) and not self._replay:
             self.feed.note_start()
         self.uncommitted_records = 0
-        self._unmeasured_max = 0
+        self._memory = StoreMemory(self.stores.values(), self.requests, self._rows_of_record)
 
     def _open_operator(self, index: int, spec: OperatorSpec) -> Operator:
         ctx = NodeContext(
@@ -269,15 +276,13 @@ class Task:
         # what this application wrote itself may lie ahead: its inputs were judged where they came in
         clock_ms = now_ms if self.options.live and not source.internal else None
         before_ms, began_ms = self._partition_time_ms[chunk.topic], self._began_ms[chunk.topic]
-        if (
-            began_ms == NO_TIME
-            and before_ms <= 0
-            and clock_ms is not None
-            and self.options.policies.timestamp != "fail"
-        ):
+        unjudged = self.options.policies.timestamp == "fail"
+        if clock_ms is not None and not unjudged and began_ms == NO_TIME and before_ms <= 0:
             began_ms = self._began_ms[chunk.topic] = clock_ms
         checked, time, wrong = check_timestamps(chunk, before_ms, self.options.policies, clock_ms, began_ms)
         self._partition_time_ms[chunk.topic] = time
+        if checked is not chunk and self.options.policies.timestamp == "clamp":
+            self._report_clamped(chunk, checked)
         if source.watermark is not None or source.waits_for_writers:
             checked, unstated = with_marks(checked, source, wrong)
             unmade |= unstated
@@ -287,6 +292,11 @@ class Task:
             wrong = {**wrong, **unmade}
         self._input.reject(TopicPartition(chunk.topic, chunk.partition), wrong)
         self.feed.add(checked, next_offset)
+
+    def _report_clamped(self, given: Chunk, checked: Chunk) -> None:
+        changed = int(np.count_nonzero(np.asarray(given.times) != np.asarray(checked.times)))
+        partition = TopicPartition(given.topic, given.partition)
+        self.options.events.emit(TimestampsClamped(self.id, partition, changed))
 
     def process(self, now_ms: int = 0, max_records: int | None = None) -> int:
         """Run one batch; returns how many input records it took (0: nothing to do now)."""
@@ -307,7 +317,7 @@ class Task:
         self._engine.run(batches, count)
         self._write_dead_letters()
         self.uncommitted_records += count
-        self._measure_memory(count)
+        self._memory.processed(count, self.cache_max_bytes)
         return count
 
     def _announce(self) -> None:
@@ -348,7 +358,8 @@ class Task:
 
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
         self._input.set([])
-        self._watermarks.read_clock(now_ms)
+        for topic in self._watermarks.read_clock(now_ms):
+            self.options.events.emit(SourceIdle(self.id, topic))
         self._time.wall_ms = now_ms
         self._event_time.begin_batch()
         self._engine.punctuate(now_ms, before_ms)
@@ -378,15 +389,7 @@ class Task:
         if letters:
             topic = self.options.policies.dead_letter_topic
             assert topic is not None
-            self._outputs.append(
-                Output(
-                    topic,
-                    [None if o is None else o.key for o, _ in letters],
-                    [None if o is None else o.value for o, _ in letters],
-                    [max(self.stream_time_ms if o is None else o.timestamp_ms, 0) for o, _ in letters],
-                    [headers for _, headers in letters],
-                )
-            )
+            self._outputs.append(dead_letter_output(topic, letters, self.stream_time_ms))
 
     def prepare_commit(self, now_ms: int = 0) -> CommitWork:
         """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
@@ -406,13 +409,7 @@ class Task:
         partition in this commit."""
         self._lifecycle.enter("offsets", work)
         self._commits.note_ends(work, ends)
-        operators = {
-            name: op.stream_time_ms
-            for name, op in zip(self._plan.names, self._engine.operators, strict=True)
-            if op.stream_time_ms != NO_TIME
-        }
-        for name, op in zip(self._plan.names, self._engine.operators, strict=True):
-            operators |= {f"{name}:{port}": ms for port, ms in (op.input_times_ms or {}).items()}
+        operators = saved_times(self._plan.names, self._engine.operators)
         out: dict[TopicPartition, Committed] = {}
         for topic, offset in work.positions.items():
             began, before = self._start[topic]
@@ -470,26 +467,9 @@ class Task:
         self._begin()
         self._lifecycle.leave("discard")
 
-    def _measure_memory(self, records: int) -> None:
-        """After so many records: relieve the memory if too much of it is used. Measuring costs as much as a few records
-        do, so it waits while the rows of those since the last time cannot have filled the room, each by four entries."""
-        self._unmeasured_max -= records * self._rows_of_record
-        if self._unmeasured_max > 0 or not self.stores:
-            return
-        states = self.stores.values()
-        used = sum(s.size_bytes() for s in states)
-        if used > self.cache_max_bytes:
-            self._relieve_memory()
-        entry_bytes = max(used // max(sum(len(s.entries) for s in states), 1), _SMALL_ENTRY_BYTES)
-        self._unmeasured_max = min((self.cache_max_bytes - used) // (4 * entry_bytes), _MEASURED_EVERY)
-
-    def _relieve_memory(self) -> None:
-        """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
-        share = self.cache_max_bytes // max(len(self.stores), 1)
-        for state in self.stores.values():
-            state.trim(share, anew=True)
-        if sum(s.uncommitted_bytes() for s in self.stores.values()) > self.cache_max_bytes // 2:
-            self.requests.commit = True
+    def measure_caches(self) -> None:
+        """Look at what the stores' entries in memory take, for those who ask in another thread."""
+        self.cached_bytes = {name: state.size_bytes() for name, state in self.stores.items()}
 
     def retire(self) -> None:
         """Take no call any more. Who opened the stores closes them."""

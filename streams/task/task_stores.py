@@ -28,11 +28,10 @@ class Reached:
 
 @dataclasses.dataclass(frozen=True)
 class TaskStores:
-    """The stores, and the lock that keeps them the task's own. ``log`` says in sentences how they were restored."""
+    """The stores, and the lock that keeps them the task's own."""
 
     backend: StateBackend
     lock: Held | None = None
-    log: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Close the stores, then let go of the lock, also when they cannot be closed. Damage that is met is no error here:

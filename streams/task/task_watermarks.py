@@ -139,13 +139,15 @@ class _Clock:
         reached = min(running) if running else max(ms for ms, _ in self.writers.values())
         self.watermark_ms = max(self.watermark_ms, reached)
 
-    def read(self, now_ms: int) -> None:
-        """Note a reading of the clock."""
+    def read(self, now_ms: int) -> bool:
+        """Note a reading of the clock; return whether the source became idle."""
         limit_ms = self.strategy.idle_ms
         if self.fresh or self.active_ms == NO_TIME:
             self.active_ms, self.fresh = now_ms, False
-        elif limit_ms is not None and now_ms - self.active_ms >= limit_ms:
+        elif limit_ms is not None and now_ms - self.active_ms >= limit_ms and not self.idle:
             self.idle = True
+            return True
+        return False
 
 
 class _LoopClock(_Clock):
@@ -290,11 +292,11 @@ class TaskWatermarks:
             self.idle_by_place.append(self.idle)
         return out
 
-    def read_clock(self, now_ms: int) -> None:
-        """Note a reading of the clock: sources may have become idle."""
-        for clock in self._clocks.values():
-            clock.read(now_ms)
+    def read_clock(self, now_ms: int) -> list[str]:
+        """Note a reading of the clock: sources may have become idle. Return the topics of those that did."""
+        idle = [topic for topic, clock in self._clocks.items() if clock.read(now_ms)]
         self._settle()
+        return idle
 
     def _settle(self) -> None:
         running = [c.watermark_ms for c in self._clocks.values() if not c.idle]

@@ -234,6 +234,10 @@ class MemoryConsumer:
         log = self._log.partition(partition)
         return log.first, log.last_stable
 
+    def known_ends(self) -> dict[TopicPartition, int]:
+        """See the port."""
+        return {tp: self._log.partition(tp).last_stable for tp in self._reading}
+
     def close(self) -> None:
         """See the port."""
         if not self._closed:

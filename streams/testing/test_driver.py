@@ -31,7 +31,6 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.typed_stores import store_facade
 from penstock.state.type_parameters import S
-from penstock.streams.driver_asker import DriverAsker
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
@@ -40,6 +39,7 @@ from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.task.task_state import TaskState
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
+from penstock.streams.testing.driver_asker import DriverAsker
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 Only a group has generations to fence by, so one application is run either way, never both. Workers with fixed partitions
 join a group of their own, ``<application.id>-fixed``, from which they read nothing: the brokers keep its members for as
 long as they live. Each side makes itself known first and then looks for the other, so that of two that start at once at
-least one gives up. That is for who starts; those who run are kept apart by ``penstock.streams.fixed_fence``.
+least one gives up. That is for who starts; those who run are kept apart by ``penstock.streams.runtime.fixed_fence``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.streams.fixed_fence import mark_fixed
 from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.runtime.fixed_fence import mark_fixed
 
 JOIN_LIMIT_S = 60.0
 KEEP_INTERVAL_S = 1.0

@@ -1,47 +1,95 @@
-"""A worker's metrics over HTTP, as the text that Prometheus collects: ``GET /metrics``.
+"""What a process serves over HTTP: ``/metrics`` for Prometheus, ``/health`` and ``/ready`` for whatever runs the process.
 
-Off unless a port is set. Answered by a thread of its own, when somebody asks; listens on the loopback interface unless told
-otherwise, for keys of users' records are among the labels.
+Off unless a port is set; listens on the loopback interface unless told otherwise, for keys of users' records are among the
+labels. Each request has a thread, at most ``CONNECTIONS_MAX`` at a time, and ``REQUEST_LIMIT_S`` from its first byte to its
+last: a client that is slow, or goes away, holds up nobody and leaves no line in the log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import socketserver
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import time
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import groupby
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import orjson
 
 from penstock.state.errors import EnvironmentFault
-from penstock.streams.runtime.metric_values import Metric
+from penstock.streams.events.metrics_adapter import CONTENT_TYPE
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PATH: Final = "/metrics"
-_log = logging.getLogger("penstock.metrics")
+CONNECTIONS_MAX = 16
+REQUEST_LIMIT_S = 5.0
 _POLL_S = 0.1
-REQUEST_LIMIT_S = 10.0
-"""For a whole request, however slowly it comes: whoever sends a byte now and then holds a thread no longer."""
-REQUESTS_MAX = 8
-"""At once; who comes meanwhile is turned away."""
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_log = logging.getLogger("penstock.metrics")
+_JSON: Final = "application/json"
+_BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+
+
+class Report(NamedTuple):
+    """An answer about the state of a process."""
+
+    well: bool
+    said: Mapping[str, Any]
+
+
+class Pages(Protocol):
+    """What an endpoint serves. Called by threads of its own."""
+
+    def metrics(self) -> bytes:
+        """Prometheus' text format."""
+
+    def health(self) -> Report:
+        """Whether the process is alive."""
+
+    def ready(self) -> Report:
+        """Whether its tasks run."""
+
+
+class Starting:
+    """The pages of a process that has not come further yet."""
+
+    def metrics(self) -> bytes:
+        """None yet."""
+        return b""
+
+    def health(self) -> Report:
+        """Alive."""
+        return Report(True, {"state": "starting"})
+
+    def ready(self) -> Report:
+        """Not yet."""
+        return Report(False, {"state": "starting"})
 
 
 class MetricsEndpoint:
-    """Serves what ``look`` gives at each request, from now until ``close``. ``port`` 0: any that is free. Raises
-    ``EnvironmentFault`` where it cannot be listened on."""
+    """Serves ``pages``, which may be replaced, from now until ``close``. ``at``: host and port (0: any that is free), or
+    the path of a socket. Raises ``EnvironmentFault`` where it cannot be listened on."""
 
-    def __init__(self, host: str, port: int, look: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(
+        self,
+        at: tuple[str, int] | Path,
+        pages: Pages | None = None,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        request_limit_s: float = REQUEST_LIMIT_S,
+    ) -> None:
+        self.pages: Pages = pages or Starting()
+        kind: type[_Server] = _SocketServer if isinstance(at, Path) else _Server
         try:
-            self._server = _Server((host, port), look)
+            self._server = kind(at, self, connections_max, request_limit_s)
         except (OSError, OverflowError) as exc:
+            where = str(at) if isinstance(at, Path) else f"{at[0]}:{at[1]}"
             raise EnvironmentFault(
-                f"metrics cannot be served on {host}:{port} ({exc}); set metrics_port to one that is free, metrics_host to "
-                "an address of this machine, or metrics_port=0 to go without"
+                f"cannot serve metrics on {where} ({exc}); set metrics_port to a free port, metrics_host to an address of "
+                "this machine, or metrics_port=0 to serve none"
             ) from exc
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="penstock-metrics", daemon=True
@@ -60,54 +108,65 @@ class MetricsEndpoint:
         self._thread.join()
 
 
-def exposition(metrics: Iterable[Metric]) -> str:
-    """The metrics as Prometheus' text format 0.0.4: those of one name together, under their type."""
-    lines: list[str] = []
-    for name, some in groupby(sorted(metrics, key=lambda m: m.name), lambda m: m.name):
-        lines.append(f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}")
-        for metric in some:
-            labels = ",".join(f'{label}="{value.translate(_ESCAPES)}"' for label, value in metric.labels.items())
-            lines.append(f"{name}{{{labels}}} {metric.value}" if labels else f"{name} {metric.value}")
-    return "".join(f"{line}\n" for line in lines)
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # who keeps a connection open does not keep the worker from ending
+    block_on_close = False  # a client that keeps its connection open does not keep the worker from ending
 
-    def __init__(self, address: tuple[str, int], look: Callable[[], Iterable[Metric]]) -> None:
-        self.look = look
-        self._free = threading.BoundedSemaphore(REQUESTS_MAX)
-        super().__init__(address, _Handler)
+    def __init__(self, at: Any, endpoint: MetricsEndpoint, connections_max: int, request_limit_s: float) -> None:
+        self.endpoint = endpoint
+        self._connections_max = connections_max
+        self._request_limit_s = request_limit_s
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, float] = {}
+        super().__init__(at, _Handler)
+
+    def server_bind(self) -> None:
+        """Without looking up the host's name, which nobody needs."""
+        socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread, if one is free."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
+        """In a thread, or not at all when there are too many."""
+        with self._lock:
+            admitted = len(self._open) < self._connections_max
+            if admitted:
+                self._open[request] = time.monotonic() + self._request_limit_s
+        if admitted:
+            super().process_request(request, client_address)
             return
-        super().process_request(request, client_address)
+        with contextlib.suppress(OSError):
+            request.settimeout(0.0)
+            request.send(_BUSY)
+        self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """One request, ended from outside when it takes too long."""
-        limit = threading.Timer(REQUEST_LIMIT_S, _end, [request])
-        limit.daemon = True
-        limit.start()
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            limit.cancel()
-            self._free.release()
+    def service_actions(self) -> None:
+        """End the connections whose time is up."""
+        now_s = time.monotonic()
+        with self._lock:
+            late = [request for request, until_s in self._open.items() if now_s > until_s]
+            for request in late:
+                with contextlib.suppress(OSError):  # the client has gone
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The request is over."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that go away in the middle are no news; what goes wrong here is."""
+        """A client that has gone is not worth a line; what goes wrong here is."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             _log.warning("metrics could not be given: %r", error)
 
 
-def _end(request: socket.socket) -> None:
-    with suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
+class _SocketServer(_Server):
+    address_family = socket.AF_UNIX
+    allow_reuse_address = False
+
+    def __init__(self, at: Any, endpoint: MetricsEndpoint, connections_max: int, request_limit_s: float) -> None:
+        at.unlink(missing_ok=True)  # of a process that was killed
+        super().__init__(str(at), endpoint, connections_max, request_limit_s)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -115,13 +174,25 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_LIMIT_S
 
     def do_GET(self) -> None:
-        """The metrics, or where they are."""
-        if self.path.partition("?")[0] != PATH:
-            self.send_error(HTTPStatus.NOT_FOUND, explain=f"metrics are at {PATH}")
-            return
-        body = exposition(self.server.look()).encode(errors="backslashreplace")
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", CONTENT_TYPE)
+        """One of the pages."""
+        pages = self.server.endpoint.pages
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                self._answer(HTTPStatus.OK, CONTENT_TYPE, pages.metrics())
+            case "/health":
+                self._report(pages.health())
+            case "/ready":
+                self._report(pages.ready())
+            case _:
+                self.send_error(HTTPStatus.NOT_FOUND, explain="there are /metrics, /health and /ready")
+
+    def _report(self, report: Report) -> None:
+        status = HTTPStatus.OK if report.well else HTTPStatus.SERVICE_UNAVAILABLE
+        self._answer(status, _JSON, orjson.dumps(report.said))
+
+    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -1,4 +1,4 @@
-"""Progress bars of a restore, on a terminal; elsewhere a line at the begin and at the end of each store."""
+"""Progress bars of a restore, on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class RestoreBars:
         self._lock = threading.Lock()
         self._bars: Any = None
         self._ids: dict[tuple[TaskId, str], Any] = {}
-        self._said: set[tuple[TaskId, str]] = set()
 
     def __enter__(self) -> RestoreBars:
         return self
@@ -30,11 +29,9 @@ class RestoreBars:
         """Show how far a store is."""
         if not progress.offsets_total:
             return
-        with self._lock:
-            if sys.stderr.isatty():
+        if sys.stderr.isatty():
+            with self._lock:
                 self._draw(task, store, progress)
-            else:
-                self._say(task, store, progress)
 
     def _draw(self, task: TaskId, store: str, progress: RestoreProgress) -> None:
         if self._bars is None:
@@ -56,15 +53,3 @@ class RestoreBars:
         self._bars.update(self._ids[key], completed=progress.offsets_done)
         if progress.done:
             self._bars.remove_task(self._ids.pop(key))
-
-    def _say(self, task: TaskId, store: str, progress: RestoreProgress) -> None:
-        key = (task, store)
-        if progress.done:
-            self._said.discard(key)
-            print(
-                f"restored {store} of task {task}: {progress.records} records, {progress.records_per_second:,.0f}/s",
-                file=sys.stderr,
-            )
-        elif key not in self._said:
-            self._said.add(key)
-            print(f"restoring {store} of task {task}: {progress.offsets_total} offsets", file=sys.stderr)

@@ -26,6 +26,7 @@ from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import STATE_CACHE_BYTES, Columns
 from penstock.streams.worker.secret_redaction import redacted
 
+_NAMING = ("application_id", "bootstrap_servers", "guarantee", "state_dir")
 Latency = Literal["balanced", "low"]
 TRANSACTION_TIMEOUT_MS = 10_000
 CACHE_BYTES_MAX = 1 << 30
@@ -202,6 +203,17 @@ class WorkerSettings:
         if self.latency != "low" or self.rocksdb.write_out_bytes <= WRITE_OUT_LOW_BYTES:
             return self.rocksdb
         return dataclasses.replace(self.rocksdb, write_out_bytes=WRITE_OUT_LOW_BYTES)
+
+    def changed(self) -> dict[str, str]:
+        """The settings that differ from their defaults, without secrets, and without what names the application."""
+        out: dict[str, str] = {}
+        for field in dataclasses.fields(self):
+            made = field.default_factory
+            default = field.default if made is dataclasses.MISSING else made()
+            value = getattr(self, field.name)
+            if field.name not in _NAMING and value != default:
+                out[field.name] = str(redacted(value))
+        return out
 
     def __repr__(self) -> str:
         shown = (f"{f.name}={redacted(getattr(self, f.name))!r}" for f in dataclasses.fields(self))

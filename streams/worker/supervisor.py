@@ -18,8 +18,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from penstock.streams import exit_codes
+from penstock.streams.events.facts import ProcessEnded
+from penstock.streams.events.logging_adapter import LoggingEvents
+from penstock.streams.events.port import EventSink
+from penstock.streams.worker import exit_codes
+
+if TYPE_CHECKING:
+    from penstock.streams.worker.metrics_gateway import MetricsGateway
 
 PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
@@ -29,19 +36,25 @@ LIFELINE = "PENSTOCK_LIFELINE_FD"
 """The environment variable by which a supervised process learns its end of the pipe."""
 
 
-def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | None) -> int:
+def supervise(
+    argv: Sequence[str], processes: int, partitions: Sequence[int] | None, gateway: MetricsGateway | None = None
+) -> int:
     """Run the command ``penstock ARGV`` in this many processes until a signal; returns the exit status. With fixed
-    partitions each process gets its share of them."""
+    partitions each process gets its share of them. ``gateway`` serves their metrics."""
     from penstock.state.errors import SettingsError
 
     if partitions is not None and len(partitions) < processes:
         raise SettingsError(f"--processes {processes} with {len(partitions)} partitions; start at most one for each")
     commands = [_command(argv, None if partitions is None else partitions[n::processes]) for n in range(processes)]
+    if gateway is not None:
+        commands = gateway.commands(commands)
+    events = LoggingEvents()
     stopping: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stopping.append(n))
     lifeline, held = os.pipe()  # neither is inherited but by those that are given it
-    children = [_Child(command, lifeline) for command in commands]
+    restarted = (lambda process: None) if gateway is None else gateway.restarted
+    children = [_Child(n, command, lifeline, events, restarted) for n, command in enumerate(commands)]
     status = 0
     try:
         while not stopping and not all(child.done for child in children):
@@ -60,8 +73,13 @@ def supervise(argv: Sequence[str], processes: int, partitions: Sequence[int] | N
 class _Child:
     """One of the processes. ``process``: while it runs; ``done``: it ended well, as by ``ctx.shutdown()``."""
 
-    def __init__(self, command: list[str], lifeline: int) -> None:
+    def __init__(
+        self, number: int, command: list[str], lifeline: int, events: EventSink, restarted: Callable[[int], None]
+    ) -> None:
         self.done = False
+        self._number = number
+        self._events = events
+        self._restarted = restarted
         self._command = command
         self._lifeline = lifeline
         self._pause_s = PAUSE_S
@@ -76,6 +94,7 @@ class _Child:
         """Start it again if it is due; the exit status of one that has just ended."""
         if self.process is None:
             if not self.done and time.monotonic() >= self._due_s:
+                self._restarted(self._number)
                 self._start()
             return None
         status = self.process.poll()
@@ -87,11 +106,10 @@ class _Child:
             if now_s - self._started_s > PAUSE_MAX_S:
                 self._pause_s = PAUSE_S
             self._due_s = now_s + self._pause_s
-            ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            print(
-                f"penstock: worker process {pid} {ended}; starting it again in {self._pause_s:.1f} s", file=sys.stderr
-            )
+            self._events.emit(ProcessEnded(self._number, pid, status, self._pause_s))
             self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
+        elif status:
+            self._events.emit(ProcessEnded(self._number, pid, status, None))
         return status
 
 

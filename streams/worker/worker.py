@@ -9,9 +9,7 @@ This is the only place that wires the adapters to the core.
 from __future__ import annotations
 
 import gc
-import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +17,11 @@ from typing import Any
 from penstock.state.errors import PenstockError, RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
-from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import RestoreProgress
 from penstock.state.snapshots.repository import SnapshotRepository
-from penstock.streams.changelog_marks import marked_topics
-from penstock.streams.contact import Contact, StoppedError
-from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id
+from penstock.streams.events.facts import ClusterFound
+from penstock.streams.events.measurements import CommitStep, Metric
+from penstock.streams.events.port import EventSink
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import (
     admin_config,
@@ -35,13 +32,16 @@ from penstock.streams.kafka.client_config import (
 from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.lease import Lease, lease_s
-from penstock.streams.metadata_size import check_metadata_size
+from penstock.streams.kafka.watched_consumer import WatchedConsumer
 from penstock.streams.ports.log import LogConsumer
-from penstock.streams.runtime.commit_protocol import CommitStep, Committer, CommitTimeouts
-from penstock.streams.runtime.metric_values import Metric, memory_limits, metrics_of
+from penstock.streams.runtime.changelog_marks import marked_topics
+from penstock.streams.runtime.commit_producer import CommitTimeouts
+from penstock.streams.runtime.commit_protocol import Committer
+from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id
+from penstock.streams.runtime.membership_lease import Lease, lease_s
+from penstock.streams.runtime.metadata_size import check_metadata_size
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
-from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
+from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.topic_setup import (
     TopicLayout,
     check_application_id,
@@ -50,9 +50,9 @@ from penstock.streams.runtime.topic_setup import (
     fingerprint,
     prepare_topics,
 )
+from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
-from penstock.streams.task.task import Task, TaskOptions
-from penstock.streams.topic_watch import TopicWatch
+from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
     check_no_fixed_workers,
@@ -61,24 +61,22 @@ from penstock.streams.worker.fixed_worker_lock import (
 )
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
-from penstock.streams.worker.restorer import Restorer, TaskOpener
+from penstock.streams.worker.restorer import Restorer
+from penstock.streams.worker.runtime_options import runtime_options
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.spare_memory import SpareMemory, few_arenas, trim
+from penstock.streams.worker.store_positions import store_position
+from penstock.streams.worker.system_clock import SystemClock
+from penstock.streams.worker.task_opener import TaskOpener
+from penstock.streams.worker.worker_pages import WorkerStatus
+from penstock.streams.worker.worker_reports import WorkerReports
 from penstock.topologies.graph.topology import Topology
 
 SLOTS_MAX = 64
 """How many worker processes may share one state folder."""
 
-TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
-TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
-"""See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
-
 CHANGELOG_PURGE_INTERVAL_MS = 300_000
 """As often as brokers look for what is too old."""
-
-PATIENCE_MAX_MS = 50
-"""At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
-for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
 
 YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
 """While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
@@ -89,21 +87,6 @@ OLDER_ROUNDS = 100
 """And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
 
 
-_log = logging.getLogger("penstock.worker")
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def now_ms(self) -> int:
-        """Wall clock."""
-        return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        """For intervals."""
-        return time.monotonic()
-
-
 class Worker:
     """See the module. ``settings`` are those given, within their ``memory_max_bytes``.
 
@@ -112,8 +95,12 @@ class Worker:
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
 
-    Brokers that do not answer are waited for, at the start as later, for as long as it takes: one line says so, and
-    ``request_stop`` ends the wait.
+    Brokers that do not answer are waited for, at the start as later, for as long as it takes; ``request_stop`` ends the
+    wait.
+
+    What happens is logged under ``penstock.…`` (``log_records``: also what may hold record contents), counted in
+    ``metrics``, and reported to ``events``. ``endpoint`` listens already and shows this worker from now on; without it,
+    ``run`` opens one if ``metrics_port`` is set. ``run`` closes either.
     """
 
     def __init__(
@@ -125,14 +112,26 @@ class Worker:
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
+        events: EventSink | None = None,
+        log_records: bool = False,
+        endpoint: MetricsEndpoint | None = None,
     ) -> None:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
-        self._on_progress = on_progress
-        self._on_step = on_step
         self._open_consumer = open_consumer
         self._clock = SystemClock()
+        self._reports = WorkerReports(
+            self.settings,
+            lambda: self._runtime,
+            self._clock.monotonic_s,
+            events=events,
+            log_records=log_records,
+            endpoint=endpoint,
+            on_step=on_step,
+            on_progress=on_progress,
+        )
+        self._events = self._reports.events
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -184,11 +183,12 @@ class Worker:
         return self._runtime
 
     def metrics(self) -> list[Metric]:
-        """What its tasks measure now, and what their stores may take; from any thread. See
-        ``penstock.streams.runtime.metric_values``."""
-        if self._runtime is None:
-            return []
-        return [*memory_limits(self.settings.memory_limits()), *metrics_of(list(self._runtime.tasks.values()))]
+        """What it measures, from any thread. ``penstock.streams.events.metric_names`` says what each metric means."""
+        return self._reports.metrics()
+
+    def status(self) -> WorkerStatus:
+        """How it stands now, from any thread."""
+        return self._reports.pages.status()
 
     def _run_caught(self) -> None:
         try:
@@ -200,15 +200,17 @@ class Worker:
 
     def run(self) -> None:
         """Run in the calling thread until ``request_stop``, ``ctx.shutdown()`` or an error."""
+        with self._reports.running():
+            self._run()
+
+    def _run(self) -> None:
         restorer: Restorer | None = None
-        endpoint: MetricsEndpoint | None = None
         young, *older = gc.get_threshold()
         try:
             choose(self.settings.native)
+            self._reports.started()
             if self.settings.memory_max_bytes:
                 few_arenas()
-            if self.settings.metrics_port:
-                endpoint = MetricsEndpoint(self.settings.metrics_host, self.settings.metrics_port, self.metrics)
             runtime, restorer = self._open()
             self._runtime = runtime
             if young:  # 0: the process does without
@@ -216,11 +218,12 @@ class Worker:
                     max(young, YOUNG_OBJECTS[self.settings.latency]), max(older[0], OLDER_ROUNDS), *older[1:]
                 )
             try:
-                self._contact.ask(runtime.start)
+                self._brokers.ask(runtime.start)
                 self._ready.set()
                 spare = SpareMemory(trim())
                 while not self._stop.is_set() and not runtime.shutdown_requested:
                     records = runtime.step()
+                    self._reports.pages.turned()
                     spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
                     if self._presence is not None:
                         self._presence.keep()
@@ -233,8 +236,6 @@ class Worker:
         finally:
             gc.set_threshold(young, *older)
             self._asker.close()
-            if endpoint is not None:
-                endpoint.close()
             if restorer is not None:
                 restorer.close()
             if self._presence is not None:
@@ -250,13 +251,14 @@ class Worker:
         check_guarantee(self.topology, s.guarantee)
         check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
-        self._contact = Contact(f"starting {s.application_id}", admin.require_answer, self._stop, _log.warning)
-        layout, cluster_id = self._contact.ask(lambda: self._prepare(admin))
+        self._brokers = BrokerWait(s.bootstrap_servers, admin.require_answer, self._stop, self._events)
+        layout, cluster_id = self._brokers.ask(lambda: self._prepare(admin))
+        self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         directory = StateDirectory(s.state_dir, s.application_id)
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
         slot = self._take_slot(directory)
         topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
-        self._identity = (cluster_id, self._contact.ask(lambda: admin.topic_ids(sorted(set(topics)))))
+        self._identity = (cluster_id, self._brokers.ask(lambda: admin.topic_ids(sorted(set(topics)))))
         opener = TaskOpener(
             s.application_id,
             directory,
@@ -265,16 +267,17 @@ class Worker:
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.stores_options(),
-            on_progress=self._on_progress,
+            on_progress=self._reports.restore_went_on,
+            events=self._events,
             committed_only=s.guarantee == "at_least_once",
         )
-        restorer = Restorer(opener, _log.warning)
+        restorer = Restorer(opener)
         prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
         runtime = Runtime(
             self.topology,
             s.application_id,
             layout,
-            self._options(),
+            runtime_options(s, self._partitions, self._asker, self._events, epochs_grow=self._epochs_grow),
             self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
@@ -286,10 +289,10 @@ class Worker:
                 marked_topics(self.topology, s.application_id),
                 CHANGELOG_PURGE_INTERVAL_MS,
                 admin.delete_before,
-                _report_purge,
+                self._reports.purge_failed,
             ),
-            say=_log.warning,
             topic_watch=TopicWatch(self._identity[1], admin.ask_topic_ids),
+            events=self._events,
         )
         return runtime, restorer
 
@@ -331,32 +334,6 @@ class Worker:
             if store.changelog or store.source_topic is not None
         ]
 
-    def _options(self) -> RuntimeOptions:
-        s = self.settings
-        return RuntimeOptions(
-            guarantee=s.guarantee,
-            commit_interval_ms=s.commit_interval_ms,
-            task=TaskOptions(
-                policies=s.policies,
-                batch_max_records=s.batch_max_records,
-                state_cache_max_bytes=s.cache_bytes(),
-                max_task_idle_ms=s.max_task_idle_ms,
-                live=True,
-                columns=s.columns,
-                asker=self._asker,
-            ),
-            turn_min_records=TURN_MIN_RECORDS[s.latency],
-            turn_max_records=s.batch_max_records,
-            turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
-            commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
-            buffered_max_records=s.buffered_max_records,
-            buffered_max_bytes=s.buffered_max_bytes(),
-            state_flush_interval_ms=s.state_flush_interval_ms,
-            partitions=self._partitions,
-            epochs_grow=self._epochs_grow,
-            session_timeout_ms=s.session_timeout_ms,
-        )
-
     @property
     def _epochs_grow(self) -> bool:
         return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
@@ -374,6 +351,8 @@ class Worker:
             queue_max_bytes=s.queues_bytes()[0],
         )
         patience_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
+        if member:
+            return WatchedConsumer(config, self._events, request_timeout_s=patience_s, native=s.native)
         return KafkaConsumer(config, request_timeout_s=patience_s, native=s.native)
 
     def _purger(self, admin: KafkaAdmin) -> Purger | None:
@@ -381,7 +360,7 @@ class Worker:
         if not interval_ms:
             return None
         topics = purgeable_topics(self.topology, self.settings.application_id)
-        return Purger(topics, interval_ms, admin.delete_before, _report_purge)
+        return Purger(topics, interval_ms, admin.delete_before, self._reports.purge_failed)
 
     def _open_reader(self) -> KafkaConsumer:
         """A consumer outside the group, for stores' changelogs and looks at the log."""
@@ -405,15 +384,16 @@ class Worker:
             runtime.consumer,
             lambda: KafkaProducer(config, native=s.native),
             lambda: runtime.membership() if partition is None else s.application_id,
-            self._position_of,
+            lambda task, store, at_ms: store_position(task, store, at_ms, *self._identity),
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
-            self._on_step,
+            self._reports.step_done,
             yields=partition is not None,
             lease=lease,
             open_reader=self._open_reader,
             epochs_grow=self._epochs_grow,
             positions=positions,
             on_open=None if partition is None else lambda: check_no_group_members(admin, s.application_id),
+            events=self._events,
         )
 
     def _producer_config(self, transactional_id: str | None) -> dict[str, Any]:
@@ -447,28 +427,6 @@ class Worker:
     def _inputs(self, layout: TopicLayout) -> list[TopicPartition]:
         topics = self.topology.source_topics(self.settings.application_id)
         return [TopicPartition(t, p) for t, (sub, _) in topics.items() for p in range(layout.tasks[sub])]
-
-    def _position_of(self, task: Task, store: str, at_ms: int) -> bytes:
-        """The position record of a store after a commit; ``at_ms``: when it was known to be at the log's end."""
-        state = task.stores[store]
-        spec = state.spec
-        positions = task.feed.positions()
-        cluster_id, topic_ids = self._identity
-        if spec.source_topic is not None:
-            offset = positions[spec.source_topic]
-        else:
-            offset = task.changelog_ends.get(store, 0)
-        return encode_position(
-            Position(
-                offset,
-                {TopicPartition(t, task.id.partition): o for t, o in positions.items()},
-                cluster_id,
-                topic_ids,
-                at_ms,
-                task.stream_time_ms,
-                segment_ms=spec.segment_ms,
-            )
-        )
 
     # -- start checks --------------------------------------------------------------------------------------------
 
@@ -506,8 +464,3 @@ class Worker:
                 continue
             return number
         raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")
-
-
-def _report_purge(tp: TopicPartition, why: str) -> None:
-    # nothing is lost by it but space, and it is tried again
-    _log.warning("records of %s [%d] that are needed no more could not be deleted: %s", tp.topic, tp.partition, why)

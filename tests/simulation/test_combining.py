@@ -12,7 +12,7 @@ import pytest
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId
 from penstock.state.serdes.serde import INT
-from penstock.streams.runtime.commit_protocol import CommitStep
+from penstock.streams.events.measurements import CommitStep
 from tests.simulation.programs import REGIONS, clicks, combined_world, windowed_clicks
 from tests.simulation.world import Disk, World
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from penstock.streams.runtime.commit_protocol import CommitStep
+from penstock.streams.events.measurements import CommitStep
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.test_crashes import OUTPUTS, undisturbed
 from tests.simulation.world import TURN_MS, Node, World

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from penstock.state.log import TaskId
-from penstock.streams.runtime.commit_protocol import CommitStep
+from penstock.streams.events.measurements import CommitStep
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.world import Disk, Node, World
 

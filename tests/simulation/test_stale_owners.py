@@ -9,7 +9,7 @@ import pytest
 
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import changelog_topic
-from penstock.streams.runtime.commit_protocol import CommitStep
+from penstock.streams.events.measurements import CommitStep
 from penstock.streams.task import commit_metadata
 from penstock.topologies.examples import keyed_count
 from tests.simulation.world import APP, POLL_INTERVAL_MS, Disk, Node, World

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from penstock.streams.runtime.commit_protocol import CommitStep
+from penstock.streams.events.measurements import CommitStep
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import Disk, Node, World

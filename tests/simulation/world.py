@@ -20,25 +20,31 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
-from penstock.streams.changelog_marks import marked_topics
-from penstock.streams.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
-from penstock.streams.lease import Lease, lease_s
+from penstock.streams.events.facts import AbortDelayed, CommitRetried, Rejoining, Waiting, WentOn
+from penstock.streams.events.measurements import CommitStep
+from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
+from penstock.streams.events.sentences import line_of
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
-from penstock.streams.runtime.commit_protocol import CommitStep, Committer, Guarantee
+from penstock.streams.runtime.changelog_marks import marked_topics
+from penstock.streams.runtime.commit_protocol import Committer, Guarantee
+from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
+from penstock.streams.runtime.membership_lease import Lease, lease_s
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from penstock.streams.runtime.repartition_purging import Purger
-from penstock.streams.runtime.runtime import Runtime, RuntimeOptions
+from penstock.streams.runtime.runtime import Runtime
+from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
+from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.task import journal
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import Task, TaskOptions
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
-from penstock.streams.topic_watch import TopicWatch
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
 from penstock.topologies.graph.topology import Topology
+from tests.recorder import Recorder
 
 APP = "app"
 TURN_MS = 20
@@ -223,6 +229,8 @@ class World:
         self.live = live
         self.restoring: Restoring | None = None
         """What gives the nodes that are made next their stores, instead of the model."""
+        self.events: EventSink = NO_EVENTS
+        """What the nodes that are made next report goes here."""
         self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -282,6 +290,8 @@ class Node:
         self.steps: list[CommitStep] = []
         self.on_step: Callable[[CommitStep], None] = lambda step: None
         self.alive = True
+        self.recorder = Recorder()
+        self.events = Fanout(world.events, self.recorder)
         log = world.log
         clock = SimClock(log, world.rng.randint(-SKEW_MAX_MS, SKEW_MAX_MS))
         self.restoring = SimRestoring(log, disk, world.rng, clock, committed_only=world.guarantee == "at_least_once")
@@ -289,7 +299,7 @@ class Node:
             guarantee=world.guarantee,
             commit_interval_ms=100,
             commit_patience_ms=world.commit_patience_ms,
-            task=TaskOptions(policies=world.policies, batch_max_records=5, live=world.live),
+            task=TaskOptions(policies=world.policies, batch_max_records=5, live=world.live, events=self.events),
             turn_min_records=2,
             turn_max_records=7,
             buffered_max_records=20,
@@ -299,8 +309,6 @@ class Node:
             epochs_grow=world.epochs_grow,
         )
         self.producers: list[MemoryProducer] = []
-        self.said: list[str] = []
-        """The lines of its log."""
         inputs = [TopicPartition(t, p) for t in world.topology.source_topics(APP) for p in range(world.partitions)]
         self.runtime = Runtime(
             world.topology,
@@ -312,15 +320,22 @@ class Node:
             world.restoring or self.restoring,
             clock,
             changelog_purger=self._purger(),
-            say=self.said.append,
             on_joined=FixedFence(inputs, self._marks, self._fixed_producer, 30).on_joined,
             topic_watch=TopicWatch(
                 world.topic_ids(list(log.topics)), lambda topics: lambda: world.topic_ids(topics), 1.0
             ),
+            events=self.events,
         )
         if fixed is not None:
             mark_fixed(self._marks(), [tp for tp in inputs if tp.partition in fixed])
         self.runtime.start()
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of its log that tell of waiting and of joining again."""
+        kinds = (AbortDelayed, CommitRetried, Rejoining, Waiting, WentOn)
+        told = [line_of(fact) for fact in self.recorder.facts if isinstance(fact, kinds)]
+        return [f"{line.fact}: {line.sentence}. {dict(line.fields)}" for line in told]
 
     def _purger(self) -> Purger:
         admin = MemoryAdmin(self.world.log)
@@ -366,6 +381,7 @@ class Node:
             epochs_grow=self.world.epochs_grow,
             positions=positions,
             on_open=None if partition is None else lambda: check_no_group_members(MemoryAdmin(self.world.log), APP),
+            events=self.events,
         )
 
     def _fixed_producer(self, partition: int) -> MemoryProducer:

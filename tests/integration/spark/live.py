@@ -19,7 +19,8 @@ from penstock.streams.kafka.client_config import admin_config, consumer_config, 
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.log import TopicSpec
-from penstock.streams.runtime.commit_protocol import Committer, start_positions
+from penstock.streams.runtime.commit_protocol import Committer
+from penstock.streams.runtime.start_positions import start_positions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.spark.cluster import retried
 from penstock.streams.task.task import Task, TaskOptions

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.events.measurements import CommitStep
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.log import TopicSpec
-from penstock.streams.runtime.commit_protocol import CommitStep, Guarantee
+from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.examples import word_count

@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from penstock.streams.runtime.commit_protocol import CommitStep
+from penstock.streams.events.measurements import CommitStep
 from tests.integration.worker.application import PARTITIONS, Application, until
 
 STEPS: tuple[CommitStep, ...] = get_args(CommitStep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import shutil
@@ -43,14 +44,18 @@ def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
         port = free.getsockname()[1]
     worker = Worker(app.topology, app.settings(metrics_port=port))
     assert not worker.running
-    assert worker.metrics() == []
+    assert not [m for m in worker.metrics() if "task" in m.labels]
+    assert worker.status().state == "starting"
     assert worker.start() is worker
     assert worker.running
     app.add_lines(300)
     app.wait()
     assert {m.labels["topic"] for m in worker.metrics() if m.name == "penstock_buffered_records"} >= {app.source}
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S) as answer:
-        assert f'penstock_buffered_records{{task="0_0",topic="{app.source}"}} 0' in answer.read().decode().splitlines()
+        lines = answer.read().decode().splitlines()
+        assert f'penstock_buffered_records{{task="0_0",topic="{app.source}"}} 0.0' in lines
+        assert f'penstock_records_consumed_total{{topic="{app.source}"}} 300.0' in lines
+    assert worker.status().state == "running"
     with pytest.raises(EnvironmentFault, match=f"127.0.0.1:{port}"):
         Worker(app.topology, app.settings(metrics_port=port)).start()
     worker.stop()
@@ -230,10 +235,17 @@ def test_restore_shows_its_progress_and_a_warm_start_needs_none(kafka: str, tmp_
 def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "supervised", tmp_path)
     said = tmp_path / "said"
-    supervisor = supervised(app, said)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    supervisor = supervised(app, said, **{"metrics-port": str(port), "log-format": "json"})
     try:
         app.add_lines(500)
         app.wait()
+        until("both processes are ready", lambda: page(port, "/ready")[0] == 200)
+        assert page(port, "/health")[0] == 200
+        shown = page(port, "/metrics")[1]
+        consumed = re.findall(rf'penstock_records_consumed_total{{process="(\d)",topic="{app.source}"}} (\d+)', shown)
+        assert sum(int(count) for _, count in consumed) == 500 and {n for n, _ in consumed} <= {"0", "1"}
         children = children_of(supervisor.pid)
         assert len(children) == 2
         os.kill(children[0], signal.SIGKILL)
@@ -241,13 +253,17 @@ def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: 
         app.wait()
         until("it was started again", lambda: len(children_of(supervisor.pid)) == 2)
         until("both are members", lambda: app.admin.group_members(app.name) == 2)
+        until("both processes are ready again", lambda: page(port, "/ready")[0] == 200)
+        restarts = re.findall(r'penstock_process_restarts_total{process="\d"} (\d)', page(port, "/metrics")[1])
+        assert sorted(restarts) == ["0", "1"]
         supervisor.send_signal(signal.SIGTERM)
         assert supervisor.wait(LIMIT_S) == 0, said.read_text()
     finally:
         if supervisor.poll() is None:
             supervisor.terminate()
             supervisor.wait()
-    assert re.search(r"worker process \d+ was ended by signal 9; starting it again", said.read_text())
+    ended = [line for line in map(json.loads, said.read_text().splitlines()) if line.get("fact") == "ProcessEnded"]
+    assert [(line["pid"], line["status"], line["restart_s"]) for line in ended] == [(children[0], -9, 0.5)]
     until("the killed one is forgotten", lambda: app.admin.group_members(app.name) == 0)
     app.assert_exact()
 
@@ -277,7 +293,16 @@ def test_supervised_processes_do_not_outlive_a_killed_supervisor(kafka: str, tmp
     app.assert_exact()
 
 
-def supervised(app: Application, said: Path) -> subprocess.Popen[bytes]:
+def page(port: int, path: str) -> tuple[int, str]:
+    """One of the pages of an endpoint: status and text."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def supervised(app: Application, said: Path, **more: str) -> subprocess.Popen[bytes]:
     """``penstock worker --processes 2`` of the word count, which writes to ``said``."""
     module = app.folder / "counting.py"
     module.write_text(
@@ -290,6 +315,7 @@ def supervised(app: Application, said: Path) -> subprocess.Popen[bytes]:
         "state-dir": str(app.folder / "state"),
         "guarantee": "exactly_once",
         "session-timeout-ms": "6000",
+        **more,
     }
     command += [word for name, value in options.items() for word in (f"--{name}", value)]
     env = {**os.environ, "PYTHONPATH": str(ROOT / ".package")}

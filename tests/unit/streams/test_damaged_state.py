@@ -20,12 +20,20 @@ from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.events.facts import (
+    RestoreFinished,
+    RestoreStarted,
+    SnapshotRefused,
+    SnapshotUsed,
+    StoreQuarantined,
+)
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.spark.compact_executor import CompactTarget, StoreForm, write_snapshot
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import MemoryLog
-from penstock.streams.worker.restorer import TaskOpener
+from penstock.streams.worker.task_opener import TaskOpener
+from tests.recorder import Recorder
 
 APP = "app"
 TASK = TaskId(0, 0)
@@ -49,6 +57,7 @@ class Bench:
         self.database = self.directory.database_path(str(TASK))
         self.now_ms = 1_000
         self.written = 0
+        self.events = Recorder()
 
     def write(self, keys: list[bytes], values: list[bytes | None] | None = None) -> None:
         """Commit records to the changelog, as a task would."""
@@ -68,6 +77,7 @@ class Bench:
             lambda: self.now_ms,
             repository=self.repository,
             lock_timeout_s=0.1,
+            events=self.events,
         )
         inputs = {self.changelog.topic: self.log.partition(self.changelog).last_stable}
         return opener.open(TASK, stores or [self.spec], Reached(inputs, {"s": self.written}))
@@ -113,7 +123,10 @@ def test_an_unreadable_position_is_set_aside_in_the_same_process(tmp_path: Path)
     backend.close()
     state = bench.open()
     assert keys_of(state) == [b"a", b"b"]
-    assert "was set aside: 7 bytes that begin with b'garbage'" in state.log[0]
+    (aside,) = bench.events.of(StoreQuarantined)
+    assert aside.task == TASK and "7 bytes that begin with b'garbage'" in aside.reason
+    assert [(f.from_offset, f.to_offset) for f in bench.events.of(RestoreStarted)] == [(0, 3)] * 2
+    assert [f.records for f in bench.events.of(RestoreFinished)] == [2, 2]
     assert bench.quarantined() == ["rocksdb.quarantine-1"]
     state.close()
 
@@ -153,7 +166,8 @@ def test_damage_that_is_met_by_a_read_is_known_at_the_next_opening(tmp_path: Pat
     assert state.backend.damaged is not None
     state.close()
     state = bench.open()
-    assert "was set aside: damage was met" in state.log[0]
+    (aside,) = bench.events.of(StoreQuarantined)
+    assert "damage was met" in aside.reason
     assert state.backend.get_many("s", keys) == [(1).to_bytes(8, "big") + (v or b"") for v in values]
     assert bench.quarantined() == ["rocksdb.quarantine-1"]
     state.close()
@@ -238,10 +252,11 @@ def test_an_older_snapshot_takes_the_place_of_a_damaged_one(
     state = bench.open()
     assert keys_of(state) == [b"a", b"b", b"c"]
     assert state.backend.damaged is None
-    taken, passed_over, then = state.log
-    assert f"at offset {newest.changelog_offset} is usable" in taken
-    assert "damaged and was passed over" in passed_over
-    assert f"at offset {older.changelog_offset} is usable" in then
+    (refused,) = bench.events.of(SnapshotRefused)
+    assert (refused.task, refused.store) == (TASK, "s")
+    assert bench.events.of(SnapshotUsed) == [SnapshotUsed(TASK, "s", older.name, older.changelog_offset)]
+    (started,) = bench.events.of(RestoreStarted)
+    assert f"at offset {older.changelog_offset} is usable" in started.reason
     assert bench.quarantined() == []
     state.close()
 
@@ -254,7 +269,9 @@ def test_without_a_sound_snapshot_the_changelog_is_read(tmp_path: Path) -> None:
         file.unlink()
     state = bench.open()
     assert keys_of(state) == [b"a"]
-    assert "from the beginning of" in state.log[-1]
+    assert len(bench.events.of(SnapshotRefused)) == 1
+    (started,) = bench.events.of(RestoreStarted)
+    assert "from the beginning of" in started.reason
     state.close()
 
 
@@ -288,6 +305,7 @@ def test_keys_of_another_retention_are_made_anew(tmp_path: Path, kept: str, rete
     found = SegmentedState(KeyValueStoreView(spec, state.backend)).fetch(b"k", 0, 2_000_000)
     assert [(e.time_ms, e.value) for e in found] == [(1_000_000, "A")]
     changed = retention_ms != SESSIONS.retention_ms
-    assert ("in segments of 60000 ms" in state.log[0]) == changed
+    kind = StoreQuarantined if kept == "local" else SnapshotRefused
+    assert ["in segments of 60000 ms" in fact.reason for fact in bench.events.of(kind)] == [True] * changed
     assert bool(bench.quarantined()) == (changed and kept == "local")
     state.close()

@@ -20,6 +20,7 @@ from penstock.streams.cli.client_options import BOOTSTRAP_ENV, bootstrap_servers
 from penstock.streams.cli.console import check_format, render, unescape
 from penstock.streams.cli.main import COMMANDS, Command, build_parser, main
 from penstock.streams.cli.topics import table
+from penstock.streams.events.log_format import FORMATS, LEVELS
 from penstock.streams.kafka import embedded
 from penstock.streams.kafka.console import ConsoleRecord
 from penstock.streams.runtime.commit_protocol import Guarantee
@@ -71,7 +72,12 @@ def test_every_option_has_help_and_none_has_an_abbreviation(command: Command) ->
 def test_the_worker_takes_the_values_that_its_settings_take() -> None:
     (parser,) = [p for p in commands_of(build_parser(["worker"])) if p.prog == "penstock worker"]
     choices = {action.dest: action.choices for action in parser._actions if action.choices}
-    assert choices == {"guarantee": list(get_args(Guarantee)), "latency": list(get_args(Latency))}
+    assert choices == {
+        "guarantee": list(get_args(Guarantee)),
+        "latency": list(get_args(Latency)),
+        "log_level": LEVELS,
+        "log_format": FORMATS,
+    }
     args = parser.parse_args(["m:t", "--latency", "low", "--application-id", "a"])
     given = {name: getattr(args, name) for name in worker.SETTINGS}
     assert settings_of(None, **given).latency == "low"

@@ -1,49 +1,48 @@
-"""Which of the client's log lines reach the log."""
+"""The client's own log lines: equal ones once, with a count."""
 
 from __future__ import annotations
 
 import logging
-import time
 
 import pytest
 
-from penstock.streams.kafka import client_log
-from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.kafka.client_config import consumer_config
-from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.state.errors import EnvironmentFault
+from penstock.streams.kafka import admin
+from penstock.streams.kafka.client_log import REPEATED_AFTER_S, Folding, client_logger, folded_lines
+
+DOWN = "FAIL [rdkafka#%s] [thrd:127.0.0.1:%d]: Connect to ipv4#127.0.0.1:%d failed: Connection refused (after %dms)"
 
 
-def test_brokers_that_are_away_are_one_line_however_many_clients_look_for_them(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logger = client_log.client_logger()
-    monkeypatch.setattr(logger, "filters", [])
-    client_log.client_logger()
-    servers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
-    consumers = [KafkaConsumer(consumer_config(servers, f"g{n}", {})) for n in range(3)]
-    admin = KafkaAdmin({"bootstrap.servers": servers})
-    until = time.monotonic() + 4.0
-    while time.monotonic() < until:
-        for consumer in consumers:
-            consumer.poll(1, 0.1)
-        admin._client.poll(0.1)
-    for consumer in consumers:
-        consumer.close()
-    lines = [record.getMessage() for record in caplog.records if record.name == "penstock.kafka"]
-    assert len(lines) == 1, lines
+def line(text: str) -> logging.LogRecord:
+    return logging.LogRecord("penstock.kafka", logging.ERROR, __file__, 1, text, None, None)
 
 
-def test_other_lines_pass(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    logger = client_log.client_logger()
-    monkeypatch.setattr(logger, "filters", [])
-    client_log.client_logger()
-    for text in (
-        "MAXPOLL [c] too late",
-        "FAIL [c] refused",
-        "MAXPOLL [c] too late",
-        "FAIL [c] refused",
-        "FAIL [d] refused",
-    ):
-        logger.log(logging.WARNING, text)
-    logger.log(logging.WARNING, "CONFWARN [c] enable.gapless.guarantee is experimental")
-    assert [text.partition(" ")[0] for text in caplog.messages] == ["MAXPOLL", "FAIL", "MAXPOLL"]
+def test_equal_lines_pass_once_per_outage_and_are_counted() -> None:
+    now_s = 0.0
+    folding = Folding(lambda: now_s)
+    texts = [DOWN % (f"{who}-{i}", 9092, 9092, i) for i in range(500) for who in ("consumer", "producer")]
+    assert [folding.filter(line(text)) for text in texts].count(True) == 2
+    assert folding.filter(line("SESSTMOUT [rdkafka#consumer-2]: Consumer group session timed out"))
+    now_s = REPEATED_AFTER_S
+    assert folding.filter(line(texts[0]))
+    assert folding.take_left_out() == len(texts) - 2
+    assert folding.take_left_out() == 0
+    assert folding.filter(line(texts[0])), "the next outage is logged"
+
+
+def test_what_is_wanted_is_not_complained_of() -> None:
+    text = "CONFWARN [rdkafka#producer-1]: enable.gapless.guarantee is an experimental feature"
+    assert not Folding().filter(line(text))
+
+
+def test_the_logger_folds_once() -> None:
+    assert client_logger() is client_logger()
+    assert sum(isinstance(f, Folding) for f in client_logger().filters) == 1
+
+
+def test_why_no_broker_answers_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "CONTACT_S", 0.3)
+    folded_lines()
+    with pytest.raises(EnvironmentFault, match="no broker answers"):
+        admin.KafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}).require_answer()
+    assert "Connection refused" in caplog.text

@@ -1,32 +1,50 @@
-"""A worker's metrics over HTTP, asked for by a real request."""
+"""What a process serves over HTTP, asked for by real requests."""
 
 from __future__ import annotations
 
-import argparse
+import json
 import socket
-import struct
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 import penstock as ps
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.streams.cli import worker
-from penstock.streams.runtime.metric_values import Metric, metrics_of
+from penstock.streams.events.measurements import Metric
+from penstock.streams.events.metrics_adapter import CONTENT_TYPE, MetricsEvents, exposition
+from penstock.streams.runtime.metric_values import metrics_of
 from penstock.streams.testing.memory_log import LogEntry
-from penstock.streams.worker import metrics_endpoint
 from penstock.streams.worker.load_settings import load_settings
-from penstock.streams.worker.metrics_endpoint import CONTENT_TYPE, REQUESTS_MAX, MetricsEndpoint, exposition
+from penstock.streams.worker.metrics_endpoint import MetricsEndpoint, Report
+from penstock.streams.worker.metrics_gateway import MetricsGateway
 from penstock.streams.worker.settings import WorkerSettings
 from tests.simulation.world import World
 
 LIMIT_S = 10.0
+
+
+class Shown:
+    """Pages that say what a test wants."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[Metric] = []
+        self.well = True
+        self.events = MetricsEvents(lambda: self.looked_at)
+
+    def metrics(self) -> bytes:
+        return exposition(self.events.registry)
+
+    def health(self) -> Report:
+        return Report(True, {"state": "running"})
+
+    def ready(self) -> Report:
+        return Report(self.well, {"state": "running" if self.well else "restoring"})
 
 
 def asked(port: int, path: str = "/metrics") -> tuple[str, str]:
@@ -35,21 +53,29 @@ def asked(port: int, path: str = "/metrics") -> tuple[str, str]:
         return answer.headers["Content-Type"], answer.read().decode()
 
 
-@pytest.fixture
-def shown() -> list[Metric]:
-    """What the endpoint is to show."""
-    return []
+def status_of(port: int, path: str) -> int:
+    """The status of an answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 @pytest.fixture
-def endpoint(shown: list[Metric]) -> Iterator[MetricsEndpoint]:
-    opened = MetricsEndpoint("127.0.0.1", 0, lambda: shown)
+def pages() -> Shown:
+    return Shown()
+
+
+@pytest.fixture
+def endpoint(pages: Shown) -> Iterator[MetricsEndpoint]:
+    opened = MetricsEndpoint(("127.0.0.1", 0), pages, connections_max=3, request_limit_s=0.5)
     yield opened
     opened.close()
 
 
-def test_tasks_are_shown_as_they_stand(endpoint: MetricsEndpoint, shown: list[Metric]) -> None:
-    assert asked(endpoint.port) == (CONTENT_TYPE, "")
+def test_tasks_are_shown_as_they_stand(endpoint: MetricsEndpoint, pages: Shown) -> None:
+    assert asked(endpoint.port)[0] == CONTENT_TYPE
     builder = ps.StreamsBuilder("t", key=bytes, value=str)
     builder.stream("in").group_by_key().count(name="counts").to_stream().to("out", value=int)
     world = World(builder.build(), "at_least_once", partitions=1, inputs=["in"], outputs=["out"])
@@ -57,69 +83,99 @@ def test_tasks_are_shown_as_they_stand(endpoint: MetricsEndpoint, shown: list[Me
         world.log.append(TopicPartition("in", 0), LogEntry(b"heavy" if i else None, b"v", i))
     node = world.node("a")
     world.settle(node)
-    shown.extend(metrics_of(node.runtime.tasks.values()))
+    pages.looked_at += metrics_of(node.runtime.tasks.values(), node.runtime.consumer.known_ends())
     lines = asked(endpoint.port, "/metrics?name=x")[1].splitlines()
-    assert "# TYPE penstock_buffered_records gauge" in lines and "# TYPE penstock_counted_total counter" in lines
-    assert 'penstock_buffered_records{task="0_0",topic="in"} 0' in lines
-    share = 'penstock_heavy_key_share{task="0_0",topic="in",key="heavy"} '
+    assert (
+        "# TYPE penstock_buffered_records gauge" in lines and "# TYPE penstock_dropped_records_total counter" in lines
+    )
+    assert 'penstock_buffered_records{task="0_0",topic="in"} 0.0' in lines
+    assert 'penstock_records_lag{task="0_0",topic="in"} 0.0' in lines
+    assert 'penstock_stream_time_seconds{task="0_0"} 3.999' in lines
+    share = 'penstock_heavy_key_share{key="heavy",task="0_0",topic="in"} '
     assert [float(line.removeprefix(share)) for line in lines if line.startswith(share)] == [pytest.approx(1, abs=0.1)]
 
 
-def test_names_stand_together_and_labels_are_escaped() -> None:
-    odd = Metric("b", {"key": 'a"\\\n\u00e9'}, 0.5)
-    assert exposition([odd, Metric("a_total", {}, 3), Metric("b", {"key": "", "x": "y"}, 1)]).splitlines() == [
-        "# TYPE a_total counter",
-        "a_total 3",
-        "# TYPE b gauge",
-        'b{key="a\\"\\\\\\n\u00e9"} 0.5',
-        'b{key="",x="y"} 1',
-    ]
+def test_health_and_readiness_are_told_by_the_status(endpoint: MetricsEndpoint, pages: Shown) -> None:
+    assert (status_of(endpoint.port, "/health"), status_of(endpoint.port, "/ready")) == (200, 200)
+    pages.well = False
+    assert (status_of(endpoint.port, "/health"), status_of(endpoint.port, "/ready")) == (200, 503)
+    assert json.loads(asked(endpoint.port, "/health")[1]) == {"state": "running"}
+
+
+def test_a_process_that_begins_is_alive_and_not_ready() -> None:
+    endpoint = MetricsEndpoint(("127.0.0.1", 0))
+    assert (status_of(endpoint.port, "/health"), status_of(endpoint.port, "/ready")) == (200, 503)
+    assert asked(endpoint.port)[1] == ""
+    endpoint.close()
 
 
 def test_other_pages_are_not_there(endpoint: MetricsEndpoint) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        asked(endpoint.port, "/")
+    assert status_of(endpoint.port, "/") == 404
 
 
-def test_slow_clients_are_ended_and_many_are_turned_away(
-    endpoint: MetricsEndpoint, shown: list[Metric], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def threads() -> int:
+    """How many threads answer requests."""
+    return sum("process_request_thread" in t.name for t in threading.enumerate())
+
+
+def test_slow_clients_hold_no_thread_for_longer_than_a_request_may_take(endpoint: MetricsEndpoint) -> None:
+    slow = [socket.create_connection(("127.0.0.1", endpoint.port), timeout=LIMIT_S) for _ in range(3)]
+    until_s = time.monotonic() + LIMIT_S
+    ended = 0
+    while ended < len(slow) and time.monotonic() < until_s:
+        for client in list(slow):
+            try:
+                client.send(b"G")  # a byte now and then, for ever
+            except OSError:
+                slow.remove(client)
+                client.close()
+        time.sleep(0.05)
+        if not slow:
+            break
+    assert slow == []
+    assert status_of(endpoint.port, "/health") == 200
+    assert threads() <= 1
+
+
+def test_more_clients_than_there_may_be_are_refused(endpoint: MetricsEndpoint) -> None:
+    held = [socket.create_connection(("127.0.0.1", endpoint.port), timeout=LIMIT_S) for _ in range(3)]
+    for client in held:
+        client.send(b"GET /hea")
+    until_s = time.monotonic() + LIMIT_S
+    while threads() < 3 and time.monotonic() < until_s:
+        time.sleep(0.01)
+    with socket.create_connection(("127.0.0.1", endpoint.port), timeout=LIMIT_S) as late:
+        assert late.recv(100).startswith(b"HTTP/1.0 503")
+    for client in held:
+        client.send(b"lth HTTP/1.0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.0 200")
+        client.close()
+
+
+def test_a_client_that_goes_away_leaves_no_line(
+    endpoint: MetricsEndpoint, pages: Shown, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever sends a byte now and then does not hold a thread, and whoever goes away leaves nothing in the log."""
-    monkeypatch.setattr(metrics_endpoint, "REQUEST_LIMIT_S", 1.0)
-    shown.extend(Metric("a", {"n": "x" * 1_000 + str(n)}, n) for n in range(5_000))
-    threads_before = threading.active_count()
-    slow = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(3 * REQUESTS_MAX)]
-    started_s = time.monotonic()
-    while time.monotonic() - started_s < 0.5:
-        for connection in slow:
-            with suppress(OSError):
-                connection.send(b"G")
+    pages.looked_at += [
+        Metric("penstock_counted_total", {"task": "0_0", "counter": f"{i}" * 20}, i) for i in range(99_999)
+    ]
+    for _ in range(3):
+        client = socket.create_connection(("127.0.0.1", endpoint.port), timeout=LIMIT_S)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.send(b"GET /metrics HTTP/1.0\r\n\r\n")
+        client.close()
+    until_s = time.monotonic() + LIMIT_S
+    while threads() and time.monotonic() < until_s:
         time.sleep(0.05)
-    assert threading.active_count() - threads_before <= 2 * REQUESTS_MAX, "a thread and its limit for each"
-    until_s = time.monotonic() + 60
-    while threading.active_count() > threads_before:
-        assert time.monotonic() < until_s
-        for connection in slow:
-            with suppress(OSError):
-                connection.send(b"G")
-        time.sleep(0.05)
-    for connection in slow:
-        connection.close()
-    gone = socket.create_connection(("127.0.0.1", endpoint.port))
-    gone.send(b"GET /metrics HTTP/1.0\r\n\r\n")
-    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    gone.close()  # with a reset
-    assert len(asked(endpoint.port)[1]) > 5_000_000
-    assert capfd.readouterr().err == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_refused_and_a_closed_one_is_free(endpoint: MetricsEndpoint) -> None:
     with pytest.raises(EnvironmentFault, match="metrics_port"):
-        MetricsEndpoint("127.0.0.1", endpoint.port, list)
+        MetricsEndpoint(("127.0.0.1", endpoint.port))
     with pytest.raises(EnvironmentFault, match="metrics_host"):
-        MetricsEndpoint("no-such-host.invalid", 0, list)
+        MetricsEndpoint(("no-such-host.invalid", 0))
     endpoint.close()
-    MetricsEndpoint("127.0.0.1", endpoint.port, list).close()
+    MetricsEndpoint(("127.0.0.1", endpoint.port)).close()
     assert not [t for t in threading.enumerate() if t.name == "penstock-metrics"]
 
 
@@ -131,10 +187,58 @@ def test_it_is_off_unless_asked_for() -> None:
         WorkerSettings(application_id="a", metrics_port=70_000)
 
 
-def test_one_port_is_not_for_several_processes() -> None:
-    parser = argparse.ArgumentParser()
-    worker.register(parser.add_subparsers())
-    command = "worker penstock.topologies.examples.word_count:build --application-id a --bootstrap-server 127.0.0.1:1"
-    args = parser.parse_args([*command.split(), "--processes", "2", "--metrics-port", "9400"])
-    with pytest.raises(SettingsError, match="metrics_port=9400 serves one process, but there are --processes 2"):
-        worker.run(args)
+# -- several processes -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gateway() -> Iterator[MetricsGateway]:
+    opened = MetricsGateway(("127.0.0.1", 0), 2, answer_limit_s=0.5)
+    yield opened
+    opened.close()
+
+
+def test_one_port_shows_all_processes(gateway: MetricsGateway, pages: Shown) -> None:
+    others = Shown()
+    for of, records in ((pages, 1), (others, 2)):
+        of.looked_at.append(Metric("penstock_buffered_records", {"task": "0_0", "topic": "in"}, records))
+    first = MetricsEndpoint(gateway.socket(0), pages)
+    second = MetricsEndpoint(gateway.socket(1), others)
+    text = asked(gateway.port)[1]
+    lines = text.splitlines()
+    assert lines.count("# TYPE penstock_buffered_records gauge") == 1
+    assert 'penstock_buffered_records{process="0",task="0_0",topic="in"} 1.0' in lines
+    assert 'penstock_buffered_records{process="1",task="0_0",topic="in"} 2.0' in lines
+    assert 'penstock_commit_total{process="1"} 0.0' in lines
+    assert 'penstock_process_latency_seconds_bucket{le="+Inf",process="0"} 0.0' in lines
+    assert 'penstock_process_up{process="1"} 1.0' in lines
+    assert status_of(gateway.port, "/ready") == 200
+    others.well = False
+    assert (status_of(gateway.port, "/ready"), status_of(gateway.port, "/health")) == (503, 200)
+    second.close()
+    gateway.restarted(1)
+    lines = asked(gateway.port)[1].splitlines()
+    assert 'penstock_process_up{process="1"} 0.0' in lines
+    assert 'penstock_process_restarts_total{process="1"} 1.0' in lines
+    assert not any('topic="in"' in line and 'process="1"' in line for line in lines)
+    assert (status_of(gateway.port, "/ready"), status_of(gateway.port, "/health")) == (503, 200)
+    MetricsEndpoint(gateway.socket(1), others).close()  # started again on the same socket
+    first.close()
+
+
+def test_a_process_that_is_stuck_does_not_hold_up_the_others(gateway: MetricsGateway, pages: Shown) -> None:
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(str(gateway.socket(0)))
+        stuck.listen()
+        endpoint = MetricsEndpoint(gateway.socket(1), pages)
+        lines = asked(gateway.port)[1].splitlines()
+        assert 'penstock_process_up{process="0"} 0.0' in lines and 'penstock_process_up{process="1"} 1.0' in lines
+        endpoint.close()
+
+
+def test_the_folder_of_the_sockets_is_the_users_own_and_goes(tmp_path: Path) -> None:
+    opened = MetricsGateway(("127.0.0.1", 0), 1)
+    folder = opened.socket(0).parent
+    assert folder.stat().st_mode & 0o077 == 0
+    assert opened.commands([["penstock"]]) == [["penstock", "--metrics-socket", str(opened.socket(0))]]
+    opened.close()
+    assert not folder.exists()

@@ -15,13 +15,16 @@ from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
-from penstock.streams import retry_queue
+from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreRetried
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
-from penstock.streams.worker import restorer as restoring
-from penstock.streams.worker.restorer import LOCK_TURN_S, Cancelled, Restorer, TaskOpener
+from penstock.streams.worker import retry_queue
+from penstock.streams.worker import task_opener as restoring
+from penstock.streams.worker.restorer import Restorer
+from penstock.streams.worker.task_opener import LOCK_TURN_S, Cancelled, TaskOpener
+from tests.recorder import Recorder
 
 APP = "app"
 TASK = TaskId(0, 0)
@@ -38,6 +41,7 @@ class Bench:
         self.log.create(TopicSpec(CHANGELOG.topic, 1, config={"cleanup.policy": "compact"}))
         self.directory = StateDirectory(path, APP)
         self.directory.claim(cluster_id="memory", fingerprint="f")
+        self.events = Recorder()
 
     def opener(self, *, lock_timeout_s: float = 0.1) -> TaskOpener:
         return TaskOpener(
@@ -47,6 +51,7 @@ class Bench:
             lambda: MemoryConsumer(self.log, "restore"),
             lambda: 1_000,
             lock_timeout_s=lock_timeout_s,
+            events=self.events,
         )
 
     def pending(self, *keys: bytes) -> MemoryProducer:
@@ -129,7 +134,7 @@ def test_store_that_lacks_nothing_is_kept_when_its_changelog_has_expired(tmp_pat
     state.close()
     bench.log.partition(CHANGELOG).delete_before(bench.log.partition(CHANGELOG).last_stable)
     state = bench.opener().open(TASK, [SPEC], reached(end))
-    assert keys_of(state) == [b"a"], state.log
+    assert keys_of(state) == [b"a"]
     state.close()
 
 
@@ -152,8 +157,7 @@ def until(what: Callable[[], object]) -> None:
 def test_a_task_that_a_frozen_sibling_holds_is_waited_for_while_others_are_restored(tmp_path: Path) -> None:
     """A sibling that is stopped lets go of nothing, for as long as it is."""
     bench = Bench(tmp_path)
-    said: list[str] = []
-    restorer = Restorer(bench.opener(), said.append)
+    restorer = Restorer(bench.opener())
     held, other = TASK, TaskId(0, 1)
     bench.log.create(TopicSpec("app-other-changelog", 2, config={"cleanup.policy": "compact"}))
     lock = bench.directory.lock(str(held), timeout_s=0)
@@ -164,16 +168,14 @@ def test_a_task_that_a_frozen_sibling_holds_is_waited_for_while_others_are_resto
     assert list(found) == [other]
     time.sleep(3 * LOCK_TURN_S)
     assert restorer.finished() == []
-    assert len(said) == 1, "once, however often it was tried"
-    assert "held by process" in said[0]
+    assert bench.events.of(LockAwaited) == [LockAwaited(held, 0.0)], "once, however often it was tried"
     lock.release()
     until(lambda: found.update(restorer.finished()) or len(found) == 2)
     restorer.close()
     for state in found.values():
         assert isinstance(state, TaskStores), state
         state.close()
-    assert len(said) == 2
-    assert "restoring goes on after" in said[1]
+    assert bench.events.counts() == {"LockAwaited": 1, "RestoreFinished": 2}
 
 
 def test_restorer_gives_errors_that_waiting_does_not_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,18 +202,17 @@ def test_a_restore_is_begun_again_while_brokers_do_not_answer(tmp_path: Path, mo
         return watermarks(consumer, partition)
 
     monkeypatch.setattr(MemoryConsumer, "watermarks", answers_late)
-    said: list[str] = []
-    restorer = Restorer(opener, said.append)
+    restorer = Restorer(opener)
     found: dict[TaskId, TaskStores | BaseException] = {}
     restorer.submit(TASK, [SPEC], reached(1))
     until(lambda: found.update(restorer.finished()) or len(found) == 1)
     state = found[TASK]
     assert isinstance(state, TaskStores), state
     assert keys_of(state) == [b"a"]
+    assert bench.events.counts() == {"RestoreRetried": 1, "RestoreStarted": 1, "RestoreFinished": 1}
     state.close()
     restorer.close()
-    assert len(said) == 2
-    assert "no broker answers" in said[0]
+    assert "no broker answers" in str(bench.events.of(RestoreRetried)[0].cause)
 
 
 def test_a_question_that_is_never_answered_does_not_keep_a_worker_from_ending(
@@ -241,11 +242,13 @@ def test_restorer_forgets_a_task_that_was_taken_away(tmp_path: Path) -> None:
     restorer = Restorer(bench.opener())
     lock = bench.directory.lock(str(TASK), timeout_s=0)
     restorer.submit(TASK, [SPEC], reached(0))
+    until(lambda: bench.events.facts)
     restorer.cancel(TASK)
     started = time.monotonic()
     restorer.close()
     assert time.monotonic() - started < 30
     assert restorer.finished() == []
+    assert bench.events.facts == [LockAwaited(TASK, 0.0), RestoreCancelled(TASK)]
     lock.release()
     bench.opener().open(TASK, [SPEC], reached(0)).close()
 

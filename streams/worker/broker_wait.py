@@ -1,4 +1,4 @@
-"""How a worker that begins waits for its brokers: for as long as it takes, saying so, and ready to stop at any moment."""
+"""How a worker that begins waits for its brokers: for as long as it takes, reporting it, and ready to stop at any moment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.state.errors import RetriableError
+from penstock.streams.events.facts import BrokersFound, WaitingForBrokers
+from penstock.streams.events.port import EventSink
+from penstock.streams.kafka.client_log import folded_lines
 from penstock.streams.kafka.errors import NoBrokerError
-from penstock.streams.patience import Patience, Say
+from penstock.streams.runtime.retry_backoff import RetryBackoff
 
 STOP_LOOK_S = 0.05
 """While an answer is waited for, it looks so often whether it is to stop."""
@@ -22,14 +25,16 @@ class StoppedError(Exception):
     """The worker is to stop, and has not begun."""
 
 
-class Contact:
-    """See the module. ``knock`` asks whether a broker answers, and raises where none does; ``stop``: whether to stop."""
+class BrokerWait:
+    """See the module. ``knock`` asks whether a broker of ``servers`` answers, and raises where none does; ``stop``: whether
+    to stop."""
 
-    def __init__(self, doing: str, knock: Callable[[], None], stop: threading.Event, say: Say) -> None:
+    def __init__(self, servers: str, knock: Callable[[], None], stop: threading.Event, events: EventSink) -> None:
+        self._servers = servers
         self._knock = knock
         self._stop = stop
         self._answers = False
-        self._patience = Patience(doing, say)
+        self._backoff = RetryBackoff("starting", events, lambda away_s: BrokersFound(servers, away_s, folded_lines()))
 
     def ask(self, question: Callable[[], T]) -> T:
         """The answer to a question that may be asked again where it was not answered, or half-way. Raises what waiting does
@@ -44,7 +49,7 @@ class Contact:
                 self._answers = False
                 self._pause(exc)
                 continue
-            self._patience.succeeded(time.monotonic())
+            self._backoff.succeeded(time.monotonic())
             return answer
 
     def _wait_for_brokers(self) -> None:
@@ -63,7 +68,8 @@ class Contact:
         return answers.get()
 
     def _pause(self, why: BaseException) -> None:
-        if self._stop.wait(self._patience.failed(why, time.monotonic())):
+        pause_s = self._backoff.failed(why, time.monotonic(), WaitingForBrokers(self._servers, why))
+        if self._stop.wait(pause_s):
             raise StoppedError
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.streams import exit_codes
+from penstock.streams.worker import exit_codes
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LIMIT_S = 60.0
 
 SUPERVISE = """
 import sys
-from penstock.streams import supervisor
+from penstock.streams.worker import supervisor
 programs = iter(sys.argv[2:])
 supervisor.PAUSE_S = float(sys.argv[1])
 supervisor._command = lambda argv, partitions: [sys.executable, "-c", next(programs)]
@@ -72,9 +72,8 @@ def test_a_process_that_fails_is_started_again_and_again_and_the_others_go_on(tm
             said = supervisor.communicate(timeout=LIMIT_S)[1]
         finally:
             supervisor.kill()
-    ended = "was ended by signal 9" if status < 0 else f"ended with status {status}"
     for pause in ("0.2", "0.4", "0.8"):
-        assert f"{ended}; starting it again in {pause} s" in said
+        assert f"status={int(status)} restart_s={pause}" in said
 
 
 def test_a_stop_does_not_wait_for_a_pause(tmp_path: Path) -> None:
@@ -82,7 +81,7 @@ def test_a_stop_does_not_wait_for_a_pause(tmp_path: Path) -> None:
     with supervise(ENDS.format(mark=str(fails), status=1), pause_s=600.0) as supervisor:
         try:
             assert supervisor.stderr is not None
-            assert "starting it again in 600.0 s" in supervisor.stderr.readline()
+            assert "starting it again. process=0" in supervisor.stderr.readline()
             supervisor.send_signal(signal.SIGTERM)
             assert supervisor.wait(LIMIT_S) == 0
         finally:

@@ -9,7 +9,9 @@ long as it takes. Pure.
 from __future__ import annotations
 
 from penstock.state.errors import PenstockError, TaskMigratedError
-from penstock.streams.patience import Patience, Say
+from penstock.streams.events.facts import Rejoining
+from penstock.streams.events.port import EventSink
+from penstock.streams.runtime.retry_backoff import RetryBackoff
 
 REJOINS_MAX = 10
 STABLE_S = 60.0
@@ -17,13 +19,13 @@ PAUSE_S = 0.5
 PAUSE_MAX_S = 30.0
 
 
-class Rejoining:
-    """See the module. ``application_id`` and ``say`` are for the lines that tell of it."""
+class RejoinPacing:
+    """See the module. ``events`` gets what happens."""
 
-    def __init__(self, application_id: str, say: Say) -> None:
+    def __init__(self, application_id: str, events: EventSink) -> None:
         self._application_id = application_id
-        self._say = say
-        self._silence = Patience(f"group {application_id}: joining again", say)
+        self._events = events
+        self._silence = RetryBackoff("joining the group again", events)
         self.losses = 0
         """In a row."""
         self._joined_s = 0.0
@@ -38,7 +40,7 @@ class Rejoining:
         """The place was lost, or could not be taken. Raises ``TaskMigratedError`` when it was lost too often."""
         if not isinstance(cause, TaskMigratedError):
             before = self._silence.waiting
-            pause_s = self._silence.failed(cause, now_s)
+            pause_s = self._silence.failed(cause, now_s, Rejoining(cause, 0.0, self.losses))
             self._due_s = now_s + (pause_s if before else 0.0)
             return
         if now_s - self._joined_s > STABLE_S + PAUSE_MAX_S:
@@ -52,8 +54,7 @@ class Rejoining:
             )
         pause_s = 0.0 if self.losses == 1 else min(PAUSE_S * 2.0 ** (self.losses - 2), PAUSE_MAX_S)
         self._due_s = now_s + pause_s
-        again = f"again in {pause_s:.1f} s (loss {self.losses} in a row)" if pause_s else "again at once"
-        self._say(f"this worker lost its place in group {self._application_id}, and joins {again}: {cause}")
+        self._events.emit(Rejoining(cause, pause_s, self.losses))
 
     def asked(self) -> None:
         """The group was asked to take this worker; what it says comes later."""

@@ -15,7 +15,7 @@ The same number tells, under every guarantee, that a changelog has lost records 
 after an unclean election or when the topic was made again. Nothing is committed then, for no restore could give the state
 again, and the worker ends with ``IncompatibleError``.
 
-A version that a stranger has written into a versioned store and that the owner does not have stays in the log: there is no
+A version that another worker has written into a versioned store and that the owner does not have stays in the log: there is no
 record that takes a version back.
 """
 
@@ -37,10 +37,10 @@ READ_RECORDS = 10_000
 READ_TURN_S = 0.2
 READ_LIMIT_S = 30.0
 ROUNDS_MAX = 10
-"""So often strangers may write between two looks before the commit is given up for now."""
+"""So often others may write between two looks before the commit is given up for now."""
 
 
-class Strangers:
+class ForeignWrites:
     """See the module. ``open_reader``: a consumer that only reads; ``ask`` the group; ``send`` records and wait, which gives
     where they end. ``answers``: others' records may be there, as under at-least-once."""
 
@@ -89,7 +89,7 @@ class Strangers:
             return ends
         out = dict(ends)
         for task, work in works:
-            found = with_strangers(task, work, ends, self._seen.pop(task.id, {}))
+            found = with_foreign_writes(task, work, ends, self._seen.pop(task.id, {}))
             for spec, start, end in found:
                 tp = changelog_of(task, spec)
                 out[tp] = self._answered(task, work, spec, start, end)
@@ -135,7 +135,7 @@ def _lost(tp: TopicPartition, end: int, known: int) -> IncompatibleError:
     )
 
 
-def with_strangers(
+def with_foreign_writes(
     task: Task, work: CommitWork, ends: Mapping[TopicPartition, int], watched: Mapping[str, int]
 ) -> list[tuple[StoreSpec, int, int]]:
     """The stores whose changelogs hold records of others since the last commit, with the range to look at. ``ends``: where

@@ -6,8 +6,8 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import TopologyError
-from penstock.streams.metadata_size import check_metadata_size, worst_metadata
 from penstock.streams.ports.log import TopicSpec
+from penstock.streams.runtime.metadata_size import check_metadata_size, worst_metadata
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.task import commit_metadata
 from penstock.streams.testing.memory_clients import MemoryAdmin

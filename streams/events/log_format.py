@@ -1,0 +1,90 @@
+"""Log records as lines: for a person on a terminal, or as JSON for a collector."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Any, Literal, get_args
+
+import orjson
+
+from penstock.streams.events.sentences import Field, Line
+
+LogFormat = Literal["human", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
+LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+FACT = "penstock_line"
+"""The attribute of a log record that holds the line of a fact."""
+
+
+def values_of(line: Line) -> str:
+    """The fields of a line as ``key=value`` words."""
+    return " ".join(f"{name}={_word(value)}" for name, value in line.fields.items())
+
+
+def _word(value: Field) -> str:
+    if isinstance(value, list):
+        return ",".join(value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value).replace("\n", " ")
+    quoted = not text or any(c in text for c in ' "=')
+    return orjson.dumps(text).decode() if quoted else text
+
+
+class HumanFormatter(logging.Formatter):
+    """Local time, level and message; of a fact the message is its sentence and its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See the class."""
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        text = record.getMessage().replace("\n", " ")
+        if not hasattr(record, FACT):
+            text = f"{record.name}: {text}"
+        line = f"{at}.{int(record.msecs):03d} {record.levelname:<7} {text}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: ``time`` (UTC), ``level``, ``logger`` and ``message``; of a fact also ``fact`` and its
+    fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See the class."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        out: dict[str, Any] = {
+            "time": f"{at}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        line: Line | None = getattr(record, FACT, None)
+        if line is None:
+            out["message"] = record.getMessage()
+        else:
+            out |= {"message": line.sentence, "fact": line.fact, **line.fields}
+        if record.exc_info:
+            out["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(out, default=str).decode(errors="replace")
+
+
+class StderrHandler(logging.StreamHandler[Any]):
+    """Writes to whatever standard error is at the moment, so that progress bars can put lines above themselves."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See the class."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def set_up(level: LogLevel, form: LogFormat) -> None:
+    """Let this process write its log to standard error. Other libraries' lines come too, from ``info`` on at most."""
+    formatter = JsonFormatter() if form == "json" else HumanFormatter()
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[StderrHandler(formatter)], force=True)
+    logging.getLogger("penstock").setLevel(number)

@@ -1,0 +1,67 @@
+"""What is measured once per batch, never per record. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from penstock.state.log import TaskId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordsConsumed:
+    """One poll gave so many records of a topic. ``size_bytes``: keys and values, estimated where they are objects."""
+
+    topic: str
+    records: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordsProduced:
+    """So many records were handed to the producer."""
+
+    topic: str
+    records: int
+    size_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchProcessed:
+    """A task processed one batch."""
+
+    task: TaskId
+    records: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Punctuated:
+    """Wall-clock timers or idle sources of a task were due."""
+
+    task: TaskId
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordsVisible:
+    """A commit made a task's results visible. ``age_s``: how old the newest record was then, by its timestamp."""
+
+    task: TaskId
+    age_s: float
+
+
+Measurement: TypeAlias = RecordsConsumed | RecordsProduced | BatchProcessed | Punctuated | RecordsVisible
+
+
+CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
+"""What has just been done, in the order of a commit."""
+
+
+class Metric(NamedTuple):
+    """``name`` in Prometheus' manner: ``…_total`` only grows while a task lives, the others are of now."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float

@@ -1,0 +1,253 @@
+"""Each fact as one line of a log: its level, the part of the worker that it is of, a sentence, and its fields. Pure.
+
+Fields that may hold record contents (``detail``, and the text of errors about a record) are left out unless they are asked
+for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, assert_never
+
+from penstock.state.errors import ProcessingError, SerdeError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.events import facts as f
+
+Level = Literal["debug", "info", "warning", "error"]
+Area = Literal["worker", "task", "restore", "commit", "record", "flow"]
+Field = str | int | float | bool | list[str]
+
+
+class Line(NamedTuple):
+    """One line of a log, before it has a format."""
+
+    level: Level
+    area: Area
+    fact: str
+    sentence: str
+    fields: Mapping[str, Field]
+
+
+def line_of(fact: f.Fact, *, records: bool = False) -> Line:
+    """The line of a fact. ``records``: also what may hold record contents."""
+    level, area, sentence = told(fact)
+    return Line(level, area, type(fact).__name__, sentence, fields_of(fact, records=records))
+
+
+def fields_of(fact: f.Fact, *, records: bool = False) -> dict[str, Field]:
+    """The fields of a fact as texts and numbers."""
+    out: dict[str, Field] = {}
+    for field in dataclasses.fields(fact):
+        value = getattr(fact, field.name)
+        if value is None or (field.name == "detail" and not records):
+            continue
+        if field.name == "place":
+            out |= {"topic": value[0], "partition": value[1], "offset": value[2]}
+        elif isinstance(value, Mapping):
+            out |= {f"{field.name}.{key}": _plain(of, records) for key, of in value.items()}
+        else:
+            out[field.name] = _plain(value, records)
+    return out
+
+
+def _plain(value: Any, records: bool) -> Field:
+    if isinstance(value, BaseException):
+        return text_of(value, records=records)
+    if isinstance(value, TopicPartition):
+        return f"{value.topic}-{value.partition}"
+    if isinstance(value, TaskId):
+        return str(value)
+    if isinstance(value, tuple):
+        return [str(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 3)
+    return value if isinstance(value, str | int) else str(value)
+
+
+def text_of(error: BaseException, *, records: bool = False) -> str:
+    """An error in one line. Those about a record quote it, so without ``records`` only their class is named."""
+    name = type(error).__name__
+    if isinstance(error, ProcessingError | SerdeError) and not records:
+        return name
+    return f"{name}: {error}" if str(error) else name
+
+
+def told(fact: f.Fact) -> tuple[Level, Area, str]:
+    """The level of a fact, the part of the worker that it is of, and its sentence."""
+    match fact:
+        case (
+            f.WorkerStarted()
+            | f.ClusterFound()
+            | f.WaitingForBrokers()
+            | f.BrokersFound()
+            | f.Waiting()
+            | f.WentOn()
+            | f.WorkerStopped()
+            | f.ProcessEnded()
+        ):
+            return _worker(fact)
+        case (
+            f.TasksAssigned()
+            | f.TasksRevoked()
+            | f.TasksLost()
+            | f.Rejoining()
+            | f.Fenced()
+            | f.TaskRunning()
+            | f.TaskReopened()
+            | f.TaskCaughtUp()
+            | f.FallingBehind()
+        ):
+            return _task(fact)
+        case (
+            f.LockAwaited()
+            | f.RestoreStarted()
+            | f.RestoreProgressed()
+            | f.RestoreFinished()
+            | f.RestoreRetried()
+            | f.RestoreCancelled()
+            | f.StoreQuarantined()
+            | f.SnapshotUsed()
+            | f.SnapshotRefused()
+        ):
+            return _store(fact)
+        case (
+            f.Committed()
+            | f.CommitLate()
+            | f.CommitAborted()
+            | f.AbortDelayed()
+            | f.CommitRetried()
+            | f.TransactionInDoubt()
+            | f.ProducerRetired()
+        ):
+            return _commit(fact)
+        case f.RecordFailed() | f.RecordSkipped() | f.RecordDeadLettered() | f.TimestampsClamped():
+            return _record(fact)
+        case f.PartitionPaused() | f.PartitionResumed() | f.SourceIdle() | f.PurgeFailed():
+            return _flow(fact)
+        case _:
+            assert_never(fact)
+
+
+def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:
+    match fact:
+        case f.WorkerStarted():
+            return "info", "worker", "Worker starts"
+        case f.ClusterFound():
+            return "info", "worker", "Connected to the cluster"
+        case f.WaitingForBrokers():
+            return "error", "worker", "No broker answers; waiting"
+        case f.BrokersFound():
+            return "info", "worker", "Brokers answer again"
+        case f.Waiting():
+            return "warning", "worker", "Still waiting for an answer; trying until it works"
+        case f.WentOn():
+            return "info", "worker", "Answered; going on"
+        case f.WorkerStopped(reason="error"):
+            return "error", "worker", "Worker stopped with an error"
+        case f.WorkerStopped():
+            return "info", "worker", "Worker stopped"
+        case f.ProcessEnded(restart_s=None):
+            return "error", "worker", "Worker process ended"
+        case f.ProcessEnded():
+            return "warning", "worker", "Worker process ended; starting it again"
+        case _:
+            assert_never(fact)
+
+
+def _task(fact: f.TaskFact) -> tuple[Level, Area, str]:
+    match fact:
+        case f.TasksAssigned():
+            return "info", "task", "Tasks assigned"
+        case f.TasksRevoked():
+            return "info", "task", "Tasks revoked"
+        case f.TasksLost():
+            return "warning", "task", "Tasks lost; discarding what is not committed"
+        case f.Rejoining():
+            return "warning", "task", "Lost its place in the group; joining again"
+        case f.Fenced():
+            return "warning", "task", "Fenced by another worker; giving way"
+        case f.TaskRunning():
+            return "info", "task", "Task runs"
+        case f.TaskReopened():
+            return "warning", "task", "Task is opened again"
+        case f.TaskCaughtUp():
+            return "info", "task", "Task has caught up"
+        case f.FallingBehind():
+            return "warning", "task", "Task falls behind"
+        case _:
+            assert_never(fact)
+
+
+def _store(fact: f.StoreFact) -> tuple[Level, Area, str]:
+    match fact:
+        case f.LockAwaited():
+            return "info", "restore", "Waiting for another process to release the task's folder"
+        case f.RestoreStarted():
+            return "info", "restore", "Restoring a store"
+        case f.RestoreProgressed():
+            return "info", "restore", "Still restoring a store"
+        case f.RestoreFinished(records=0):
+            return "info", "restore", "Store is up to date"
+        case f.RestoreFinished():
+            return "info", "restore", "Store restored"
+        case f.RestoreRetried():
+            return "warning", "restore", "Restore was not answered; trying again"
+        case f.RestoreCancelled():
+            return "info", "restore", "Restore cancelled"
+        case f.StoreQuarantined():
+            return "warning", "restore", "Local state put aside; restoring it from the log"
+        case f.SnapshotUsed():
+            return "info", "restore", "Snapshot loaded"
+        case f.SnapshotRefused():
+            return "warning", "restore", "Snapshot refused"
+        case _:
+            assert_never(fact)
+
+
+def _commit(fact: f.CommitFact) -> tuple[Level, Area, str]:
+    match fact:
+        case f.Committed():
+            return "debug", "commit", "Committed"
+        case f.CommitLate():
+            return "warning", "commit", "Commit is late"
+        case f.CommitAborted():
+            return "warning", "commit", "Commit aborted; going back to the last one"
+        case f.AbortDelayed():
+            return "warning", "commit", "Abort is not answered; trying again"
+        case f.CommitRetried():
+            return "warning", "commit", "Commit failed; trying again"
+        case f.TransactionInDoubt():
+            return "warning", "commit", "The answer to a commit was lost; the committed offsets told its outcome"
+        case f.ProducerRetired():
+            return "warning", "commit", "Producer retired"
+        case _:
+            assert_never(fact)
+
+
+def _record(fact: f.RecordFact) -> tuple[Level, Area, str]:
+    match fact:
+        case f.RecordFailed():
+            return "error", "record", "Record failed; stopping"
+        case f.RecordSkipped():
+            return "warning", "record", "Record skipped"
+        case f.RecordDeadLettered():
+            return "warning", "record", "Record sent to the dead letters"
+        case f.TimestampsClamped():
+            return "warning", "record", "Timestamps clamped to stream time"
+        case _:
+            assert_never(fact)
+
+
+def _flow(fact: f.FlowFact) -> tuple[Level, Area, str]:
+    match fact:
+        case f.PartitionPaused():
+            return "debug", "flow", "Partition paused"
+        case f.PartitionResumed():
+            return "debug", "flow", "Partition resumed"
+        case f.SourceIdle():
+            return "info", "flow", "Source is idle"
+        case f.PurgeFailed():
+            return "warning", "flow", "Records that nobody needs any more could not be deleted; trying again later"
+        case _:
+            assert_never(fact)

@@ -1,0 +1,65 @@
+"""Makes idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a time, since
+records wait while a large one is written. Before that it proves that the task is still this worker's, and looks for what
+others wrote to its changelogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.state.errors import EnvironmentFault, IncompatibleError, RetriableError, StateCorruptedError, UserError
+from penstock.state.log import TaskId
+from penstock.streams.runtime.commit_group import CommitGroup
+from penstock.streams.task.task import Task
+
+FLUSH_APART_MAX_S = 1.0
+"""Between the flushes of two tasks, or less where an interval has many of them."""
+
+
+class IdleFlushing:
+    """See the module. Each task has its turn once per ``interval_ms``."""
+
+    def __init__(
+        self, groups: Sequence[CommitGroup], interval_ms: int, monotonic_s: Callable[[], float], now_s: float
+    ) -> None:
+        self._groups = groups
+        self._interval_ms = interval_ms
+        self._monotonic_s = monotonic_s
+        self._begun_s = self._flushed_s = now_s
+        self._waiting: list[tuple[CommitGroup, TaskId]] = []
+        self._apart_s = 0.0
+
+    def turn(self, now_s: float) -> None:
+        """Flush the next task if it is due."""
+        interval_s = self._interval_ms / 1000
+        if not self._waiting and now_s - self._begun_s >= interval_s:
+            self._begun_s = now_s
+            self._waiting = [(g, t.id) for g in self._groups for t in g.tasks.values() if t.stores]
+            self._apart_s = min(FLUSH_APART_MAX_S, interval_s / 2 / max(len(self._waiting), 1))
+        elif now_s - self._flushed_s < self._apart_s:
+            return
+        if self._waiting:
+            self._flush(*self._waiting.pop(0))
+            self._flushed_s = self._monotonic_s()
+
+    def _flush(self, group: CommitGroup, task_id: TaskId) -> None:
+        group.prove(self._interval_ms)
+        if (task := group.tasks.get(task_id)) is None or group.broken:
+            return
+        try:
+            group.committer.refresh(task)
+            task.backend.flush()
+            task.measure_caches()
+        except StateCorruptedError as exc:
+            group.abort(exc)
+        else:
+            _look(group, task)
+
+
+def _look(unit: CommitGroup, task: Task) -> None:
+    """What cannot be asked now is asked in the next round."""
+    try:
+        unit.committer.look_for_foreign_writes(task)
+    except IncompatibleError:
+        raise
+    except (RetriableError, EnvironmentFault, UserError):
+        pass  # a broker that has just come back may not know all topics

@@ -1,0 +1,47 @@
+"""The options of the run loop that follow from a worker's settings."""
+
+from __future__ import annotations
+
+from penstock.streams.events.port import EventSink
+from penstock.streams.runtime.runtime_options import RuntimeOptions
+from penstock.streams.task.external_calls import CallExecutor
+from penstock.streams.task.task import TaskOptions
+from penstock.streams.worker.settings import WorkerSettings
+
+TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
+TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
+"""See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
+
+PATIENCE_MAX_MS = 50
+"""At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
+for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
+
+
+def runtime_options(
+    s: WorkerSettings, partitions: tuple[int, ...] | None, asker: CallExecutor, events: EventSink, *, epochs_grow: bool
+) -> RuntimeOptions:
+    """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``."""
+    return RuntimeOptions(
+        guarantee=s.guarantee,
+        commit_interval_ms=s.commit_interval_ms,
+        task=TaskOptions(
+            policies=s.policies,
+            batch_max_records=s.batch_max_records,
+            state_cache_max_bytes=s.cache_bytes(),
+            max_task_idle_ms=s.max_task_idle_ms,
+            live=True,
+            columns=s.columns,
+            asker=asker,
+            events=events,
+        ),
+        turn_min_records=TURN_MIN_RECORDS[s.latency],
+        turn_max_records=s.batch_max_records,
+        turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
+        commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
+        buffered_max_records=s.buffered_max_records,
+        buffered_max_bytes=s.buffered_max_bytes(),
+        state_flush_interval_ms=s.state_flush_interval_ms,
+        partitions=partitions,
+        epochs_grow=epochs_grow,
+        session_timeout_ms=s.session_timeout_ms,
+    )

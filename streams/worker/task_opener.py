@@ -1,0 +1,416 @@
+"""Restoring: bringing a task's stores to the end of their changelogs.
+
+``TaskOpener.open`` performs what ``penstock.state.recovery.restore_decision`` decides, for one task: take the folder's
+lock, open the database, quarantine it when it cannot be trusted, ingest snapshots into empty stores, replay the tails.
+It returns stores that stand exactly at what is committed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, StateCorruptedError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.machine.atomic_files import environment_fault
+from penstock.state.machine.state_directory import StateDirectory, TaskLock
+from penstock.state.recovery.changelog import History, changelog_topic, from_changelog_columns
+from penstock.state.recovery.position import Position, decode_position, encode_position
+from penstock.state.recovery.restore_decision import (
+    ChangelogFacts,
+    FromBeginning,
+    IngestSnapshot,
+    Quarantine,
+    RestoreProgress,
+    Resume,
+    decide,
+    decide_afresh,
+)
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.tuning import RocksDBOptions
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.stores.store import StoreSpec, StoreWrites
+from penstock.streams.events.facts import (
+    LockAwaited,
+    RestoreCancelled,
+    RestoreRetried,
+    SnapshotUsed,
+    StoreQuarantined,
+)
+from penstock.streams.events.port import NO_EVENTS, EventSink
+from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.worker.restore_report import RefusedSnapshots, RestoreReport
+
+RESTORE_POLL_RECORDS = 50_000
+STALLED_AFTER_S = 60.0
+LOCK_TURN_S = 0.5
+MARKERS_WAIT_S = 30.0
+_MARKERS_TURN_S = 0.05
+
+OnProgress = Callable[[TaskId, str, RestoreProgress], None]
+
+
+class Cancelled(Exception):
+    """The task was taken away while it was being restored."""
+
+
+@dataclasses.dataclass
+class _Opening:
+    """A task that is being opened. ``unusable``: the names of snapshots that turned out damaged."""
+
+    task: TaskId
+    stores: Sequence[StoreSpec]
+    reached: Reached
+    cancelled: Callable[[], bool]
+    refused: RefusedSnapshots
+    unusable: set[str] = dataclasses.field(default_factory=set)
+    backend: RocksDBBackend | None = None
+
+    def close(self) -> None:
+        """Release the database. What cannot be written meanwhile is restored from the log."""
+        if self.backend is not None:
+            with suppress(PenstockError):
+                self.backend.close()
+        self.backend = None
+
+
+def _restorable(spec: StoreSpec) -> bool:
+    return spec.changelog or spec.source_topic is not None
+
+
+class LockHeldError(RetriableError):
+    """Another process holds the task's folder."""
+
+
+class TaskOpener:
+    """Opens and restores the stores of tasks. ``open_consumer`` makes a consumer of its own for each call; ``now_ms``
+    is the wall clock; ``lock_timeout_s`` how long one call waits for a sibling to let go of a task. ``asking``: whether a
+    call waits for the brokers' answer now. ``committed_only``: what lies behind the last commit in a changelog is no
+    owner's, as at-least-once leaves it, and is not restored."""
+
+    def __init__(
+        self,
+        application_id: str,
+        directory: StateDirectory,
+        admin: LogAdmin,
+        open_consumer: Callable[[], LogConsumer],
+        now_ms: Callable[[], int],
+        *,
+        repository: SnapshotRepository | None = None,
+        options: RocksDBOptions | None = None,
+        lock_timeout_s: float = LOCK_TURN_S,
+        on_progress: OnProgress | None = None,
+        committed_only: bool = False,
+        events: EventSink = NO_EVENTS,
+    ) -> None:
+        self._application_id = application_id
+        self._directory = directory
+        self._admin = admin
+        self._open_consumer = open_consumer
+        self._now_ms = now_ms
+        self._repository = repository
+        self._options = options
+        self._lock_timeout_s = lock_timeout_s
+        self.asking = False
+        self._committed_only = committed_only
+        self._on_progress = on_progress or (lambda task, store, progress: None)
+        self._events = events
+
+    def open(
+        self,
+        task: TaskId,
+        stores: Sequence[StoreSpec],
+        reached: Reached,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> TaskStores:
+        """The task's stores at the end of their changelogs; of a table that reads its own topic, at its committed
+        position. Raises ``Cancelled`` when told so, ``RetriableError`` while another process holds the task or the brokers
+        do not answer (another call goes on where this one came to), and ``IncompatibleError`` for a changelog that does not
+        hold what was committed."""
+        lock = self._lock(task, cancelled)
+        opening = _Opening(task, stores, reached, cancelled, RefusedSnapshots(self._events, task))
+        try:
+            self._remove_fetched(task)
+            damage = self._attempt(opening)
+            if damage is not None:
+                self._set_aside(opening, damage)
+                damage = self._attempt(opening)
+            if damage is not None:
+                raise StateCorruptedError(
+                    f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
+                )
+            assert opening.backend is not None
+            return TaskStores(opening.backend, lock)
+        except BaseException:
+            opening.close()
+            lock.release()
+            raise
+
+    def cancelled(self, task: TaskId) -> None:
+        """Report that ``open`` of a task was cancelled."""
+        self._events.emit(RestoreCancelled(task))
+
+    def put_off(self, task: TaskId, cause: RetriableError, waited_s: float) -> None:
+        """Report that ``open`` of a task is tried again, ``waited_s`` after the first time."""
+        held = isinstance(cause, LockHeldError)
+        self._events.emit(LockAwaited(task, waited_s) if held else RestoreRetried(task, cause, waited_s))
+
+    def _lock(self, task: TaskId, cancelled: Callable[[], bool]) -> TaskLock:
+        """The task's lock, waited for in turns, so that a task that is taken away waits for nothing."""
+        until = time.monotonic() + self._lock_timeout_s
+        while True:
+            left = until - time.monotonic()
+            try:
+                return self._directory.lock(str(task), timeout_s=max(min(left, LOCK_TURN_S), 0.0))
+            except RetriableError as exc:
+                if cancelled():
+                    raise Cancelled from None
+                if left <= LOCK_TURN_S:
+                    raise LockHeldError(str(exc)) from exc
+
+    def _attempt(self, opening: _Opening) -> str | None:
+        """Open the database and restore its stores; returns what damage was met. Whatever the error's traceback holds of
+        the database is gone by then."""
+        try:
+            self._open_database(opening)
+            consumer = self._open_consumer()
+            try:
+                for spec in opening.stores:
+                    if _restorable(spec):
+                        self._restore(opening, spec, consumer)
+            finally:
+                consumer.close()
+        except StateCorruptedError as exc:
+            return str(exc)
+        return None
+
+    def _open_database(self, opening: _Opening) -> None:
+        path = self._directory.database_path(str(opening.task))
+        opening.backend = backend = RocksDBBackend(path, opening.stores, self._options)
+        for spec in opening.stores:
+            raw = backend.position(spec.name)
+            if raw is not None:
+                decode_position(raw)
+
+    def _set_aside(self, opening: _Opening, damage: str) -> None:
+        self._events.emit(StoreQuarantined(opening.task, damage))
+        opening.close()
+        self._directory.quarantine(str(opening.task), damage)
+
+    # -- one store -----------------------------------------------------------------------------------------------
+
+    def _restore(self, opening: _Opening, spec: StoreSpec, consumer: LogConsumer) -> None:
+        assert opening.backend is not None
+        task = opening.task
+        of = StorePartition(self._application_id, spec.name, task.partition)
+        asked_ms = self._now_ms()
+        facts = self._facts(task, spec, consumer, opening.reached, opening.cancelled)
+        raw = opening.backend.position(spec.name)
+        stored = None if raw is None else decode_position(raw)
+        snapshots = self._snapshots(of, opening)
+        decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
+        if isinstance(decision, Quarantine):
+            self._events.emit(StoreQuarantined(task, decision.reason))
+            # every store of the task goes aside with the one that is wrong: they share the database
+            opening.close()
+            self._directory.quarantine(str(task), decision.reason)
+            self._open_database(opening)
+            for other in opening.stores[: list(opening.stores).index(spec)]:
+                if _restorable(other):
+                    self._restore(opening, other, consumer)
+            decision = decision.then
+        while isinstance(decision, IngestSnapshot) and not self._ingest(opening, spec, decision.manifest):
+            snapshots = [m for m in snapshots if m.name not in opening.unusable]
+            decision = decide_afresh(of, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
+        if not isinstance(decision, Resume):
+            opening.refused.add(spec.name, decision.refused)
+        begun_ms = asked_ms
+        if isinstance(decision, Resume) and stored is not None:
+            begun_ms = min(stored.wall_time_ms, asked_ms)
+        elif isinstance(decision, IngestSnapshot):
+            begun_ms = min(decision.manifest.created_ms, asked_ms)
+        self._replay(opening, spec, consumer, facts, decision, (begun_ms, asked_ms))
+
+    def _facts(
+        self,
+        task: TaskId,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        reached: Reached,
+        cancelled: Callable[[], bool],
+    ) -> ChangelogFacts:
+        self.asking = True
+        try:
+            return self._asked_facts(task, spec, consumer, reached, cancelled)
+        finally:
+            self.asking = False
+
+    def _asked_facts(
+        self,
+        task: TaskId,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        reached: Reached,
+        cancelled: Callable[[], bool],
+    ) -> ChangelogFacts:
+        topic = changelog_topic(self._application_id, spec)
+        partition = TopicPartition(topic, task.partition)
+        begin, end = consumer.watermarks(partition)
+        written: int | None = None
+        if spec.source_topic is not None:
+            # rows past the committed position have not been processed yet
+            end = min(end, max(reached.inputs.get(topic, begin), begin))
+        else:
+            written = reached.changelogs.get(spec.name)
+            end = self._committed_end(spec, consumer, partition, end, written or 0, cancelled)
+            if self._committed_only and written is not None:
+                end = written
+        config = self._admin.topic_config(topic)
+        return ChangelogFacts(
+            topic,
+            self._admin.topic_ids([topic])[topic],
+            self._admin.cluster_id(),
+            begin,
+            end,
+            "compact" in config.get("cleanup.policy", "delete"),
+            int(config.get("delete.retention.ms", 86_400_000)),
+            written,
+        )
+
+    def _committed_end(
+        self,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        partition: TopicPartition,
+        end: int,
+        needed: int,
+        cancelled: Callable[[], bool],
+    ) -> int:
+        """The end for readers of committed records, once it holds the last commit: the brokers write a transaction's
+        markers one partition after the other, so that its positions can be read before its changelog."""
+        waited_s = 0.0  # in turns: the time of a process that was frozen is not the brokers'
+        while end < needed:
+            if cancelled():
+                raise Cancelled
+            if waited_s > MARKERS_WAIT_S:
+                raise IncompatibleError(
+                    f"{partition.topic} [{partition.partition}] ends at {end}, but the last commit of group "
+                    f"{self._application_id} wrote store {spec.name} up to {needed}: the topic was made anew or has lost "
+                    "records. To build the store again, stop the application, delete its changelog topics and state "
+                    "folder, and reset the group's positions to the begin"
+                )
+            time.sleep(_MARKERS_TURN_S)
+            waited_s += _MARKERS_TURN_S
+            end = consumer.watermarks(partition)[1]
+        return end
+
+    def _snapshots(self, of: StorePartition, opening: _Opening) -> Sequence[Manifest]:
+        if self._repository is None:
+            return []
+        found = self._repository.find(of)
+        opening.refused.add(of.store, found.damaged)
+        return [m for m in found.manifests if m.name not in opening.unusable]
+
+    def _ingest(self, opening: _Opening, spec: StoreSpec, manifest: Manifest) -> bool:
+        """Bring the snapshot's files here and ingest them; a damaged snapshot is named, and the store left empty."""
+        assert self._repository is not None
+        assert opening.backend is not None
+        try:
+            files = self._repository.fetch(manifest, self._fetched(opening.task))
+            opening.backend.ingest(spec.name, files)
+        except StateCorruptedError as exc:
+            opening.unusable.add(manifest.name)
+            opening.refused.add(spec.name, [str(exc)])
+            if opening.backend.damaged is not None:
+                raise
+            opening.backend.reset(spec.name)
+            return False
+        finally:
+            self._remove_fetched(opening.task)
+        self._events.emit(SnapshotUsed(opening.task, spec.name, manifest.name, manifest.changelog_offset))
+        return True
+
+    def _fetched(self, task: TaskId) -> Path:
+        """Where the files of a snapshot lie until they are ingested."""
+        return self._directory.task_path(str(task)) / "fetched"
+
+    def _remove_fetched(self, task: TaskId) -> None:
+        """Also what a process that was killed has left there."""
+        folder = self._fetched(task)
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+        except OSError as exc:
+            raise environment_fault(exc, f"remove {folder}") from exc
+
+    def _replay(
+        self,
+        opening: _Opening,
+        spec: StoreSpec,
+        consumer: LogConsumer,
+        facts: ChangelogFacts,
+        decision: Resume | FromBeginning | IngestSnapshot,
+        known_ms: tuple[int, int],
+    ) -> None:
+        """Read ``[offset, end)`` of the changelog into the store. Ends by position, not by records: compaction and
+        transactions leave gaps. ``known_ms``: until the end is reached the store is as old as its oldest part, since the
+        deletions that are missed by it may lie ahead and be gone when a later restore goes on from here; at the end it is
+        as old as the moment before the end was asked for."""
+        begun_ms, asked_ms = known_ms
+        backend, task = opening.backend, opening.task
+        assert backend is not None
+        partition = TopicPartition(facts.topic, task.partition)
+        now = self._now_ms()
+        progress = RestoreProgress.begin(decision.offset, facts.end_offset, now)
+        self._on_progress(task, spec.name, progress)
+        report = RestoreReport(self._events, task, spec.name, time.monotonic)
+        report.began(decision, facts)
+        if progress.done and isinstance(decision, Resume):
+            report.ended(progress, facts.end_offset)
+            return
+        history = History(spec, backend.range(spec.name, None, None))
+        consumer.assign_at({partition: decision.offset})
+        waited_s = 0.0
+        try:
+            while not progress.done:
+                if opening.cancelled():
+                    raise Cancelled
+                fetched = consumer.poll(RESTORE_POLL_RECORDS, 0.2)
+                offset, records = progress.offset, 0
+                for chunk in fetched.chunks:
+                    stop = len(chunk)
+                    while stop and chunk.offsets[stop - 1] >= facts.end_offset:
+                        stop -= 1
+                    offset = facts.end_offset if stop < len(chunk) else chunk.offsets[-1] + 1
+                    records += stop
+                    columns: list[list[Any]] = [chunk.keys[:stop], chunk.values[:stop], chunk.timestamps[:stop]]
+                    if (taken := history.taken(columns[0], columns[2])) is not None:
+                        columns = [list(compress(column, taken)) for column in columns]
+                    entries = from_changelog_columns(spec, *columns)
+                    backend.commit([StoreWrites(spec.name, entries, self._position(spec, facts, offset, begun_ms))])
+                offset = max(offset, min(fetched.ends.get(partition, 0), facts.end_offset))
+                waited_s = 0.0 if offset > progress.offset else waited_s + 0.2
+                if waited_s > STALLED_AFTER_S:
+                    raise RetriableError(
+                        f"restoring {spec.name} of task {task} stands still at offset {progress.offset} of "
+                        f"{facts.topic}, {facts.end_offset - progress.offset} before its end; check the brokers"
+                    )
+                progress = progress.advanced(offset, records, self._now_ms())
+                self._on_progress(task, spec.name, progress)
+                report.went_on(progress)
+            backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset, asked_ms))])
+            report.ended(progress, facts.end_offset)
+        finally:
+            consumer.unassign([partition])
+
+    def _position(self, spec: StoreSpec, facts: ChangelogFacts, offset: int, at_ms: int) -> bytes:
+        ids = {facts.topic: facts.topic_id}
+        return encode_position(Position(offset, {}, facts.cluster_id, ids, at_ms, segment_ms=spec.segment_ms))

@@ -1,0 +1,126 @@
+"""How a worker stands, for ``/metrics``, ``/health``, ``/ready`` and the status line of a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal, TypeVar, assert_never
+
+from penstock.streams.events.facts import Committed, Fact, Rejoining, TasksAssigned, WorkerStopped
+from penstock.streams.events.measurements import Measurement
+from penstock.streams.events.metrics_adapter import Collects, exposition
+from penstock.streams.runtime.lag import lag_of
+from penstock.streams.runtime.runtime import Runtime
+from penstock.streams.worker.metrics_endpoint import Report
+
+T = TypeVar("T")
+State = Literal["starting", "joining", "restoring", "running", "stopped"]
+ALIVE_S = 300.0
+"""A loop that has not turned for so long counts as dead: by then the group has excluded the worker."""
+_TRIES = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerStatus:
+    """``records``: processed since the start. ``lag``: up to the known ends of the inputs. ``commit_age_s``: since the last
+    commit; ``None`` before the first. ``turn_age_s``: since the loop turned last."""
+
+    state: State
+    tasks: int
+    restoring: int
+    records: int
+    lag: int
+    commit_age_s: float | None
+    turn_age_s: float | None
+
+
+class WorkerPages:
+    """See the module. Receives facts beside the other sinks. ``runtime`` gives the loop, if there is one by now."""
+
+    def __init__(
+        self, runtime: Callable[[], Runtime | None], registry: Collects, monotonic_s: Callable[[], float]
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._monotonic_s = monotonic_s
+        self._joined = False
+        self._stopped = False
+        self._committed_s: float | None = None
+        self._turned_s: float | None = None
+
+    def emit(self, fact: Fact) -> None:
+        """Remember what the pages say."""
+        match fact:
+            case TasksAssigned():
+                self._joined = True
+            case Rejoining():
+                self._joined = False
+            case Committed():
+                self._committed_s = self._monotonic_s()
+            case WorkerStopped():
+                self._stopped = True
+            case _:
+                pass
+
+    def measure(self, measurement: Measurement) -> None:
+        """Nothing of it is shown."""
+
+    def turned(self) -> None:
+        """The loop has turned."""
+        self._turned_s = self._monotonic_s()
+
+    def status(self) -> WorkerStatus:
+        """How it stands now; from any thread."""
+        runtime, now_s = self._runtime(), self._monotonic_s()
+        tasks = [] if runtime is None else list(runtime.tasks.values())
+        ends = {} if runtime is None else runtime.consumer.known_ends()
+        restoring = 0 if runtime is None else len(runtime.restoring)
+        return WorkerStatus(
+            self._state(runtime is not None, restoring),
+            len(tasks),
+            restoring,
+            0 if runtime is None else runtime.records,
+            sum(sum(lag_of(task, ends).values()) for task in tasks),
+            None if self._committed_s is None else now_s - self._committed_s,
+            None if self._turned_s is None else now_s - self._turned_s,
+        )
+
+    def _state(self, opened: bool, restoring: int) -> State:
+        if self._stopped:
+            return "stopped"
+        if not opened:
+            return "starting"
+        if not self._joined:
+            return "joining"
+        return "restoring" if restoring else "running"
+
+    def metrics(self) -> bytes:
+        """See ``Pages``."""
+        return _tried(lambda: exposition(self._registry))
+
+    def health(self) -> Report:
+        """Alive, unless the loop stands still."""
+        status = _tried(self.status)
+        return Report(status.turn_age_s is None or status.turn_age_s < ALIVE_S, dataclasses.asdict(status))
+
+    def ready(self) -> Report:
+        """Whether the worker has its tasks and none of them is being restored."""
+        status = _tried(self.status)
+        match status.state:
+            case "running":
+                ready = True
+            case "starting" | "joining" | "restoring" | "stopped":
+                ready = False
+            case _:
+                assert_never(status.state)
+        return Report(ready, dataclasses.asdict(status))
+
+
+def _tried(look: Callable[[], T]) -> T:
+    """Look again when the loop's thread has changed what was looked at meanwhile."""
+    for _ in range(_TRIES):
+        try:
+            return look()
+        except RuntimeError:
+            continue
+    return look()

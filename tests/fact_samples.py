@@ -1,0 +1,58 @@
+"""One fact of each class, as a worker might report it."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from penstock.state.errors import ProcessingError, RetriableError, TaskMigratedError
+from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.events import facts as f
+from penstock.streams.ports.log import AbortableError, ProducerRetiredError
+
+TASK = TaskId(0, 1)
+SECRET = "customer 4711"
+"""What a record holds."""
+KINDS: tuple[type[f.Fact], ...] = get_args(f.Fact)
+SAMPLES: list[f.Fact] = [
+    f.WorkerStarted("1.0", "app", "exactly_once", True, ".penstock", {"commit_interval_ms": "50"}),
+    f.ClusterFound("cluster", "b:9092"),
+    f.WaitingForBrokers("b:9092"),
+    f.Waiting("committing", RetriableError("no answer"), 61.5),
+    f.WentOn("committing", 70.0),
+    f.BrokersFound("b:9092", 12.34567, 7),
+    f.WorkerStopped("error", ProcessingError(f"cannot read {SECRET}")),
+    f.ProcessEnded(1, 4242, -9, 0.5),
+    f.TasksAssigned((TASK, TaskId(1, 0))),
+    f.TasksRevoked((TASK,)),
+    f.TasksLost((TASK,)),
+    f.Rejoining(TaskMigratedError("fenced"), 0.5, 2),
+    f.Fenced(TaskMigratedError("fenced")),
+    f.TaskRunning(TASK, {"in": 5}),
+    f.TaskReopened(TASK, "its stores are damaged: x"),
+    f.TaskCaughtUp(TASK),
+    f.FallingBehind(TASK, 1_000, 30.0),
+    f.LockAwaited(TASK, 0.0),
+    f.RestoreStarted(TASK, "s", 0, 10, "there is no snapshot"),
+    f.RestoreProgressed(TASK, "s", 5, 10, 100.0),
+    f.RestoreFinished(TASK, "s", 10, 10, 0.5),
+    f.RestoreRetried(TASK, RetriableError("no answer"), 0.0),
+    f.RestoreCancelled(TASK),
+    f.StoreQuarantined(TASK, "a bad block"),
+    f.SnapshotUsed(TASK, "s", "snap", 8),
+    f.SnapshotRefused(TASK, "s", "too old"),
+    f.Committed((TASK,), 10, 0.01),
+    f.CommitLate(9.0, 1.0),
+    f.CommitAborted(AbortableError("refused")),
+    f.AbortDelayed(RetriableError("no answer")),
+    f.CommitRetried(RetriableError("no answer")),
+    f.TransactionInDoubt("committed"),
+    f.ProducerRetired(ProducerRetiredError("slow")),
+    f.RecordFailed(TASK, "processing", "map", ("in", 0, 7), "ValueError", SECRET),
+    f.RecordSkipped(TASK, "deserialization", "in", ("in", 0, 8), "SerdeError", SECRET),
+    f.RecordDeadLettered(TASK, "timestamp", "in", None, "InvalidTimestamp", SECRET),
+    f.TimestampsClamped(TASK, TopicPartition("in", 0), 3),
+    f.PartitionPaused(TopicPartition("in", 0), 100),
+    f.PartitionResumed(TopicPartition("in", 0), 1.5),
+    f.SourceIdle(TASK, "in"),
+    f.PurgeFailed(TopicPartition("in", 0), "no leader"),
+]

@@ -36,11 +36,9 @@ from penstock.streams.ports.log import Committed, Fetched
 
 REQUEST_TIMEOUT_S = 60.0
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
-
 _error: Any = Message.error
 
-# Reported to the application although the client recovers by itself: it reconnects, or the lost callback follows. The
-# same holds for retriable errors: it asks the brokers again.
+# Reported although the client recovers by itself: it reconnects, or the lost callback follows. So are retriable errors.
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
 
 

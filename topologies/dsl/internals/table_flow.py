@@ -26,7 +26,8 @@ JOINED_RETENTION_MS = duration_ms("1d")
 class TableFlow:
     """A table's changes (``flow``) and rows. ``store`` holds the rows. Without one, ``view`` makes the way to read them, and
     ``inputs`` are the tables that must send old values if this one is to. ``windows``: those of the aggregation that the
-    table is the result of; ``retention_named``: the user said for how long its rows can be read."""
+    table is the result of; ``retention_named``: the user said for how long its rows can be read. ``named``: the store is
+    one that Kafka Streams would have, too; not that of a topic's table without a name."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class TableFlow:
         inputs: tuple[TableFlow, ...] = (),
         windows: Windows | None = None,
         retention_named: bool = False,
+        named: bool = True,
     ) -> None:
         self.flow = flow
         self._store = store
@@ -44,6 +46,7 @@ class TableFlow:
         self._inputs = inputs
         self._windows = windows
         self._retention_fixed = retention_named
+        self._named = named
         self._copy: TableFlow | None = None
         self._copied_from: TableFlow | None = None
 
@@ -192,6 +195,14 @@ class TableFlow:
             table.request_olds()
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
 
+    @property
+    def keeps_olds(self) -> bool:
+        """Whether Kafka Streams would have its old values without another store: its rows are kept, or those that they
+        are computed from."""
+        if self._store is not None:
+            return self._named or self.flow.wiring.graph.operator(self.name).sends_olds
+        return bool(self._inputs) and all(table.keeps_olds for table in self._inputs)
+
     def silence_refused(self) -> None:
         """Have a filtered table say nothing of rows that the filter refuses and refused, which it knows by old values: for
         operators that such a change would move (Kafka Streams asks for old values there too)."""
@@ -215,9 +226,9 @@ def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
 
 def table_of_stream(flow: Flow, ttl: int | str | None, name: str | None) -> TableFlow:
     """The last value per key of a stream."""
-    wiring = flow.wiring
+    wiring, named = flow.wiring, name is not None
     name = wiring.name(flow, "to-table", name)
     flow = wiring.by_key(flow)
     store = StoreSpec(name, "key_value", flow.key, flow.value)
     wiring.add(name, keep_rows(store, ttl), flow)
-    return TableFlow(dataclasses.replace(flow, operator=name, port=None), store)
+    return TableFlow(dataclasses.replace(flow, operator=name, port=None), store, named=named)

@@ -18,12 +18,16 @@ from penstock.topologies.operators.tables.table_views import ComputedView
 
 
 def filtered(table: TableFlow, kind: str, fn: Any, name: str | None, *, negate: bool) -> TableFlow:
-    """The rows for which ``fn(key, value)`` is true (``negate``: false)."""
+    """The rows for which ``fn(key, value)`` is true (``negate``: false). Where the table's rows are kept already, its old
+    values are asked for, as in Kafka Streams: so a row that stays refused is not deleted twice."""
     own = _operator_name(table, kind, name)
     if negate and isinstance(fn, Expression):
         fn, negate = ~fn, False  # of what is null neither a condition nor its opposite is true
     checked = row_function(fn, own, table.flow, condition=True)
-    return _derived(table, own, TableFilterSpec(fn=checked, negate=negate), None, name)
+    knows = table.keeps_olds
+    if knows:  # then the filter knows which rows it refused before, and says nothing of them again
+        table.request_olds()
+    return _derived(table, own, TableFilterSpec(fn=checked, negate=negate, sends_olds=knows), None, name)
 
 
 def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> TableFlow:

@@ -77,8 +77,16 @@ DEPARTURES: tuple[Departure, ...] = (
         where=d.is_as_late_as_grace,
     ),
     Departure(
+        "records without key or value ahead",
+        ("streams_*",),
+        "Kafka Streams",
+        "A record without a key or value meets nobody and moves no time. In Kafka Streams it moves the time by which a "
+        "record waits for a partner, and by which the rows of its own side are forgotten.",
+        where=d.is_behind_a_record_without,
+    ),
+    Departure(
         "released at once",
-        ("versioned_*_grace",),
+        ("versioned_*_grace*",),
         "choice",
         "Records with equal timestamps leave the grace buffer in order of arrival. Kafka Streams orders them by key.",
         seen_as=d.any_order_at_once,

@@ -260,7 +260,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
             topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first
         )
         self._wiring.add_source(flow.operator, spec)
-        return KTable(TableFlow(flow, store))
+        return KTable(TableFlow(flow, store, named=False))
 
     @overload
     def global_table(self, topic: str, *, name: str | None = None) -> GlobalKTable[KDefault, VDefault]: ...

@@ -27,7 +27,7 @@ class TableFlow:
     """A table's changes (``flow``) and rows. ``store`` holds the rows. Without one, ``view`` makes the way to read them, and
     ``inputs`` are the tables that must send old values if this one is to. ``windows``: those of the aggregation that the
     table is the result of; ``retention_named``: the user said for how long its rows can be read. ``named``: the store is
-    one that Kafka Streams would have, too; not that of a topic's table without a name."""
+    one whose old values Kafka Streams would know, too; not that of a topic's table without a name, or of versions."""
 
     def __init__(
         self,

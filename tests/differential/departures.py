@@ -188,6 +188,19 @@ def is_as_late_as_grace(run: Run) -> bool:
     return False
 
 
+def is_behind_a_record_without(run: Run) -> bool:
+    """Some record comes behind one that has no key or no value and was ahead of all others."""
+    now, ahead = -1, -1
+    for entry in _records(run):
+        if entry["k"] is None or entry["v"] is None:
+            ahead = max(ahead, entry["ts"])
+            continue
+        if entry["ts"] < ahead and ahead > now:
+            return True
+        now = max(now, entry["ts"])
+    return False
+
+
 def deletes_at_the_time_of_the_row(run: Run) -> bool:
     """Some row is deleted with its own timestamp."""
     times: set[tuple[str, str, int]] = set()

@@ -77,8 +77,16 @@ DEPARTURES: tuple[Departure, ...] = (
         where=d.is_as_late_as_grace,
     ),
     Departure(
+        "records without key or value ahead",
+        ("streams_*",),
+        "Kafka Streams",
+        "A record without a key or value meets nobody and moves no time. In Kafka Streams it moves the time by which a "
+        "record waits for a partner, and by which the rows of its own side are forgotten.",
+        where=d.is_behind_a_record_without,
+    ),
+    Departure(
         "released at once",
-        ("versioned_*_grace",),
+        ("versioned_*_grace*",),
         "choice",
         "Records with equal timestamps leave the grace buffer in order of arrival. Kafka Streams orders them by key.",
         seen_as=d.any_order_at_once,
@@ -139,11 +147,11 @@ DEPARTURES: tuple[Departure, ...] = (
         seen_as=d.without_repeats,
     ),
     Departure(
-        "filtered rows deleted again",
-        ("table_filter_of_a_count*", "per_commit_filtered", "per_commit_to_null"),
+        "null aggregates deleted again",
+        ("per_commit_to_null",),
         "choice",
-        "A row that was filtered out and still is may be deleted again: a table whose readers ask for no old values does "
-        "not know that it was. Kafka Streams compares with the old value where it has one.",
+        "An aggregate that was null and is null again may be deleted again: where no reader asks for old values, what was "
+        "emitted at the last commit is not known. Kafka Streams compares with the old value in its cache.",
         seen_as=d.without_idle_changes,
         whose="Penstock",
     ),
@@ -217,15 +225,5 @@ DEPARTURES: tuple[Departure, ...] = (
 )
 """Where the two differ for good."""
 
-PENDING: dict[str, str] = {
-    "versioned_*": "a join finds a key's newest version whatever its age; null values do not move the buffer's time",
-    "streams_*": "records without key or value do not move a join's time",
-    "tables_inner_windowed_on_close": "windowed tables keep their rows long enough to be joined",
-    "cogroup_tumbling*": "one stream time for each input of a windowed cogroup",
-    "cogroup_hopping": "one stream time for each input of a windowed cogroup",
-    "cogroup_sliding": "one stream time for each input of a windowed cogroup",
-    "cogroup_session*": "one stream time for each input of a windowed cogroup",
-    "foreign_left_right_filtered": "a left foreign-key join does not repeat rows that did not change",
-    "suppressed_filter": "changes that a filter takes away do not move the time of suppress",
-}
+PENDING: dict[str, str] = {}
 """Kinds that are expected to differ until Penstock's answer is changed, and to what. Empty when nothing is open."""

@@ -157,6 +157,131 @@ def test_no_stream_of_a_cogroup_lies_more_than_a_day_behind() -> None:
     assert [value for key, value, _ in found if key == "k@0-10"] == ["y"]
 
 
+def test_records_without_a_value_do_not_move_the_time_of_a_join() -> None:
+    b = ps.StreamsBuilder("ahead", value=str)
+    b.stream("l").left_join(b.stream("r"), pair, within=5, grace=5).to("out")
+    assert answers(b, ("r", "q", None, 100), ("l", "k", "x", 10), ("r", "k", "y", 12)) == [("k", "x|y", 12)]
+
+
+def test_records_meet_until_window_and_grace_are_over() -> None:
+    b = ps.StreamsBuilder("late", value=str)
+    b.stream("l").join(b.stream("r"), pair, within=8, grace=2).to("out")
+    assert answers(b, ("l", "k", "a", 10), ("l", "q", "z", 28), ("r", "k", "b", 10)) == [("k", "a|b", 10)]
+    b = ps.StreamsBuilder("later", value=str)
+    b.stream("l").join(b.stream("r"), pair, within=8, grace=2).to("out")
+    assert answers(b, ("l", "k", "a", 10), ("l", "q", "z", 29), ("r", "k", "b", 10)) == []
+
+
+def test_unmatched_records_wait_for_the_bound_of_their_side() -> None:
+    b = ps.StreamsBuilder("bound", value=str)
+    b.stream("l").left_join(b.stream("r"), pair, before=8, after=2, grace=0).to("out")
+    assert answers(b, ("l", "k", "x", 10), ("r", "q", "y", 12)) == []
+    assert answers(b, ("l", "k", "x", 10), ("r", "q", "y", 14)) == [("k", "x|None", 10)]
+
+
+def test_outdated_versions_are_no_change_of_the_table() -> None:
+    b = ps.StreamsBuilder("outdated", value=str)
+    b.table("rows", history=100).to_stream().to("out")
+    assert answers(b, ("rows", "k", "new", 10), ("rows", "k", "old", 5)) == [("k", "new", 10)]
+
+
+def test_results_that_were_never_emitted_are_not_deleted() -> None:
+    b = ps.StreamsBuilder("never", value=str)
+    b.table("l").join_foreign(b.table("r"), lambda k, v: "x", pair).to("out")
+    assert answers(b, ("l", "a", "A", 1), ("l", "a", None, 2)) == []
+
+
+def test_suppress_names_what_it_emitted_last_as_the_old_value() -> None:
+    b = ps.StreamsBuilder("replaced", value=str)
+    held = b.table("rows").suppress(ps.until_time_limit(5))
+    groups = held.group_by(lambda k, v: ("all", v))
+    groups.aggregate(str, lambda k, v, t: f"{t}+{v}", lambda k, v, t: f"{t}-{v}", value=str).to("out")
+    rows = [("k", "a", 0), ("k", "b", 10), ("q", "c", 20), ("k", "d", 30), ("k", "e", 31), ("q", "f", 50)]
+    assert answers(b, *(("rows", *row) for row in rows))[-1] == ("all", "+b+c-b+e", 31)
+
+
+def test_suppress_does_not_lose_deletions() -> None:
+    b = ps.StreamsBuilder("deleted", value=str)
+    b.table("l").suppress(ps.until_time_limit(5)).left_join(b.table("r"), pair, value=str).to("out")
+    rows = [("k", "a", 0), ("q", "z", 10), ("k", None, 20), ("k", None, 21), ("q", "y", 40)]
+    assert answers(b, *(("l", *row) for row in rows))[-1] == ("k", None, 21)
+
+
+def test_null_aggregates_have_the_latest_time() -> None:
+    for emission in ("every_update", "per_commit"):
+        b = ps.StreamsBuilder("nulls-again", value=str)
+        grouped: Any = b.stream("in").group_by_key()
+        grouped.reduce(lambda old, new: None, emission=emission).to("out")
+        assert answers(b, ("in", "k", "a", 5), ("in", "k", "b", 1))[-1] == ("k", None, 5)
+
+
+def test_a_sliding_window_is_emitted_once_for_a_record() -> None:
+    b = ps.StreamsBuilder("twice", value=str)
+    by_window(b.stream("in").group_by_key().windowed_by(ps.sliding(10, grace=0)).count()).to("out")
+    found = answers(b, ("in", "k", "v", 6), ("in", "k", "v", 10), ("in", "k", "v", 21))
+    assert [key for key, _, _ in found].count("k@11-21") == 1
+
+
+def test_a_session_that_keeps_its_bounds_replaces_itself() -> None:
+    b = ps.StreamsBuilder("bounds-kept", value=str)
+    sessions: Any = b.stream("in").group_by_key().windowed_by(ps.session(5, grace=0)).reduce(lambda a, v: a + v)
+    groups = sessions.group_by(lambda w, v: (w.key, v), key=str)
+    groups.aggregate(str, lambda k, v, t: f"{t}+{v}", lambda k, v, t: f"{t}-{v}", value=str).to("out")
+    assert answers(b, ("in", "k", "b", 5), ("in", "k", "e", 5))[-1] == ("k", "+b-b+be", 5)
+
+
+def test_a_closed_session_is_final() -> None:
+    b = ps.StreamsBuilder("closed", value=str)
+    windows: Any = b.stream("in").group_by_key().windowed_by(ps.session(3, grace=3))
+    by_window(windows.reduce(lambda a, v: a + v, emission="on_close")).to("out")
+    rows = [("k", "a", 26), ("k", "b", 32), ("k", "c", 38), ("k", "d", 29), ("q", "e", 42)]
+    assert answers(b, *(("in", *row) for row in rows)) == [("k@26-26", "a", 26), ("k@29-32", "bd", 32)]
+
+
+def test_a_join_does_not_repeat_rows_that_did_not_change() -> None:
+    b = ps.StreamsBuilder("repeats", value=str)
+    b.table("l").outer_join(b.table("r").map_values(str.upper), pair, value=str).to("out")
+    assert answers(b, ("l", "k", "a", 6), ("r", "k", None, 14)) == [("k", "a|None", 6)]
+
+
+def test_a_null_aggregate_may_be_deleted_again() -> None:
+    b = ps.StreamsBuilder("again", value=str)
+    grouped: Any = b.stream("in").flat_map_values(lambda v: v.split(",")).group_by_key()
+    grouped.reduce(lambda old, new: None, emission="per_commit").to("out")
+    assert answers(b, ("in", "k", "a,b", 5)) == [("k", None, 5)]
+
+
+class Ticking(ps.Processor[str, str, str, str]):
+    """Tells when its timers fire."""
+
+    timers = ("stream_time", "wall_time")
+
+    def init(self, ctx: ps.ProcessorContext[str, str]) -> None:
+        ctx.schedule(10, lambda now: ctx.forward("stream", "", timestamp_ms=now), "stream_time")
+        ctx.schedule(10, lambda now: ctx.forward("clock", "", timestamp_ms=now), "wall_time")
+
+    def process(self, record: ps.Record[str, str], ctx: ps.ProcessorContext[str, str]) -> None:
+        pass
+
+
+def test_timers_fire_when_stream_time_passes_a_multiple() -> None:
+    b = ps.StreamsBuilder("timer", value=str)
+    b.stream("in").process(Ticking).to("out")
+    found = answers(b, ("in", "k", "a", 12), ("in", "k", "b", 25))
+    assert [(key, ts) for key, _, ts in found if key == "stream"] == [("stream", 25)]
+
+
+def test_timers_by_the_clock_begin_with_its_first_reading() -> None:
+    b = ps.StreamsBuilder("clock", value=str)
+    b.stream("in").process(Ticking).to("out")
+    with ps.TopologyTestDriver(b.build(), arrival_order=True) as driver:
+        driver.pipe("in", "k", "a", 1)
+        driver.advance_wall_time(15)
+        assert driver.read("out") == []
+        driver.advance_wall_time(5)
+        assert [(r.key, r.timestamp_ms) for r in driver.read("out")] == [("clock", 20)]
+
+
 # -- Flink -----------------------------------------------------------------------------------------------------------
 
 

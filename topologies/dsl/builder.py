@@ -239,7 +239,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value, source_topic=topic)
         spec = TableSourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first)
         self._wiring.add_source(flow.operator, spec)
-        return KTable(TableFlow(flow, store))
+        return KTable(TableFlow(flow, store, named=name is not None))
 
     def _for_a_time(self, topic: str, flow: Flow, ttl: int | str, first: dict[str, Any]) -> KTable[Any, Any]:
         source = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert", **first)
@@ -259,7 +259,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
             topic=topic, key_serde=flow.key, value_serde=flow.value, stores=(store,), **first
         )
         self._wiring.add_source(flow.operator, spec)
-        return KTable(TableFlow(flow, store))
+        return KTable(TableFlow(flow, store, named=False))
 
     @overload
     def global_table(self, topic: str, *, name: str | None = None) -> GlobalKTable[KDefault, VDefault]: ...

@@ -10,9 +10,9 @@ Supported SQL (unquoted names ignore case):
 * ``GROUP BY`` columns, with ``TUMBLE(rowtime, size)``, ``HOP(rowtime, slide, size)`` or ``SESSION(rowtime, gap)``: one row
   per group and window when the window closes, with ``window_start`` and ``window_end`` (or ``TUMBLE_START(…)``…). Without
   a window: a table of running aggregates. ``HAVING``. The new key is a struct of the group's columns.
-* A stream ``JOIN`` or ``LEFT JOIN`` a table on the table's ``key``; two streams (also ``FULL JOIN``) on equal columns and a
-  bound on time: ``a.rowtime BETWEEN b.rowtime - INTERVAL '5' SECOND AND b.rowtime + INTERVAL '1' MINUTE``. Joined rows
-  have no ``rowtime`` per side, only their own.
+* A stream ``JOIN`` or ``LEFT JOIN`` a table on the table's ``key``; two streams (also ``RIGHT JOIN`` and ``FULL JOIN``) on
+  equal columns and a bound on time: ``a.rowtime BETWEEN b.rowtime - INTERVAL '5' SECOND AND b.rowtime + INTERVAL '1'
+  MINUTE``. Joined rows have no ``rowtime`` per side, only their own.
 * ``MATCH_RECOGNIZE (PARTITION BY … ORDER BY rowtime MEASURES … PATTERN (A B+ C?) WITHIN INTERVAL '10' SECOND DEFINE …)``
   with ``ONE ROW PER MATCH``, ``AFTER MATCH SKIP`` and quantifiers; ``FIRST``, ``LAST`` and aggregates of a variable.
 

@@ -169,8 +169,9 @@ def joined(
     text = names.text
     text.only(join, "this", "on", "side", "kind")
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
-    if side not in ("", "LEFT", "FULL") or kind not in ("", "INNER", "OUTER"):
-        raise text.error(join, f"{f'{side} {kind}'.strip()} JOIN is not supported; use JOIN, LEFT JOIN or FULL JOIN")
+    if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in ("", "INNER", "OUTER"):
+        refused = f"{f'{side} {kind}'.strip()} JOIN"
+        raise text.error(join, f"{refused} is not supported; use JOIN, LEFT JOIN, RIGHT JOIN or FULL JOIN")
     if not isinstance(rows, KStream):
         raise text.error(join, "the left side of a join is a stream; join tables in Python: table.join(…)")
     if alias in names.sources:
@@ -185,9 +186,9 @@ def joined(
 
 def _with_table(joining: _Joining, on: _On, rows: KStream, table: KTable, side: str) -> tuple[KStream, Names]:
     text = joining.text
-    if side == "FULL":
+    if side in ("RIGHT", "FULL"):
         raise text.error(
-            joining.join, "FULL JOIN with a table is not supported: its rows without a record are never sent"
+            joining.join, f"{side} JOIN with a table is not supported: its rows without a record are never sent"
         )
     if len(on.pairs) != 1 or not on.pairs[0][1].same_as(Input("key")):
         raise text.error(joining.join, f"a table is joined on its key alone: ON … = {joining.alias}.key")
@@ -222,7 +223,8 @@ def _with_stream(
     left_key, right_key, serde = _equal_keys(joining, on)
     left = rows if left_key.same_as(Input("key")) else rows.select_key(left_key, key=serde)
     right = other if right_key.same_as(Input("key")) else other.select_key(right_key, key=serde)
-    method: Any = {"": left.join, "LEFT": left.left_join, "FULL": left.outer_join}[side]
+    methods = {"": left.join, "LEFT": left.left_join, "RIGHT": left.right_join, "FULL": left.outer_join}
+    method: Any = methods[side]
     condition: Any = joining.condition(on.rest)
     result = method(right, joining.joiner(), before=-least, after=most, grace=grace, condition=condition)
     keys = _keys(joining, kept=left is rows)

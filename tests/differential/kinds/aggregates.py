@@ -25,6 +25,10 @@ FOLDS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+_LAGGING = {"kafka_retention_ms": 100_000}
+"""Of windows that one input can still reach after another one has passed them, which Kafka Streams forgets sooner."""
+
+
 def _fold(name: str, of: str, **fields: object) -> Node:
     fn, functions = FOLDS[name]
     return node("aggregate", "made", of, fn=fn, **functions, **fields)
@@ -202,17 +206,18 @@ kind(
 )
 for _type, _window in WINDOWS.items():
     _extra = {"merger": "merged"} if _type == "session" else {}
-    kind(f"cogroup_{_type}", *_cogroup("t", window=_window, **_extra, **_kept(_type)), sink("made"), null_values=False)
+    _made = _cogroup("t", window=_window, **_extra, **_LAGGING)
+    kind(f"cogroup_{_type}", *_made, sink("made"), null_values=False)
 kind(
     "cogroup_tumbling_suppressed",
-    *_cogroup("t", window=WINDOWS["tumbling"]),
+    *_cogroup("t", window=WINDOWS["tumbling"], **_LAGGING),
     node("suppress", "last", "made", until="window_close"),
     sink("last"),
     null_values=False,
 )
 kind(
     "cogroup_session_suppressed",
-    *_cogroup("t", window=WINDOWS["session"], merger="merged", **_kept("session")),
+    *_cogroup("t", window=WINDOWS["session"], merger="merged", **_LAGGING),
     node("suppress", "last", "made", until="window_close"),
     sink("last"),
     null_values=False,

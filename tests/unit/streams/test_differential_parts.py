@@ -90,6 +90,7 @@ def test_order_across_steps_is_looked_past_only_where_it_may_be() -> None:
         (d.is_late, [entry(5), entry(1)], [entry(5), entry(2)]),
         (d.is_as_late_as_grace, [entry(5), entry(2)], [entry(5), entry(3)]),
         (d.is_as_late_as_grace, [entry(5), entry(2)], [entry(5, "k", None), entry(6, None), entry(2)]),
+        (d.is_behind_a_record_without, [entry(9, "k", None), entry(2)], [entry(9), entry(9, "k", None), entry(2)]),
         (d.changes_a_key_again, [entry(0), entry(1)], [entry(0), entry(1, "m")]),
         (d.deletes_a_key_again, [entry(0, "k", None), entry(1, "k", None)], [entry(0), entry(1, "k", None)]),
         (d.deletes_at_the_time_of_the_row, [entry(3), entry(3, "k", None)], [entry(3), entry(4, "k", None)]),

@@ -26,7 +26,9 @@ JOINED_RETENTION_MS = duration_ms("1d")
 class TableFlow:
     """A table's changes (``flow``) and rows. ``store`` holds the rows. Without a store, ``view`` builds the way to read
     them, and ``inputs`` are the tables that must send old values if this one does. ``windows``: those of the
-    aggregation that produced the table. ``retention_named``: the user set how long its rows can be read."""
+    aggregation that produced the table. ``retention_named``: the user set how long its rows can be read. ``named``: the
+    store is one whose old values Kafka Streams would know too: not that of a topic's table without a name, or of
+    versions."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class TableFlow:
         inputs: tuple[TableFlow, ...] = (),
         windows: Windows | None = None,
         retention_named: bool = False,
+        named: bool = True,
     ) -> None:
         self.flow = flow
         self._store = store
@@ -44,6 +47,7 @@ class TableFlow:
         self._inputs = inputs
         self._windows = windows
         self._retention_fixed = retention_named
+        self._named = named
         self._copy: TableFlow | None = None
         self._copied_from: TableFlow | None = None
 
@@ -192,6 +196,14 @@ class TableFlow:
             table.request_olds()
         graph.replace_operator(self.name, dataclasses.replace(spec, sends_olds=True))
 
+    @property
+    def keeps_olds(self) -> bool:
+        """Whether Kafka Streams would have its old values without another store: its rows are kept, or those that they
+        are computed from."""
+        if self._store is not None:
+            return self._named or self.flow.wiring.graph.operator(self.name).sends_olds
+        return bool(self._inputs) and all(table.keeps_olds for table in self._inputs)
+
     def silence_refused(self) -> None:
         """Make a filtered table drop changes if the filter rejects both the old and the new row, which needs old
         values: for operators that such a change would trigger (Kafka Streams requests old values there too)."""
@@ -215,9 +227,9 @@ def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
 
 def table_of_stream(flow: Flow, ttl: int | str | None, name: str | None) -> TableFlow:
     """Turn a stream into a table: the last value per key."""
-    wiring = flow.wiring
+    wiring, named = flow.wiring, name is not None
     name = wiring.name(flow, "to-table", name)
     flow = wiring.by_key(flow)
     store = StoreSpec(name, "key_value", flow.key, flow.value)
     wiring.add(name, keep_rows(store, ttl), flow)
-    return TableFlow(dataclasses.replace(flow, operator=name, port=None), store)
+    return TableFlow(dataclasses.replace(flow, operator=name, port=None), store, named=named)

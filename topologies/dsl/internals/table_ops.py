@@ -18,12 +18,16 @@ from penstock.topologies.operators.tables.table_views import ComputedView
 
 
 def filtered(table: TableFlow, kind: str, fn: Any, name: str | None, *, negate: bool) -> TableFlow:
-    """Keep the rows for which ``fn(key, value)`` is true (``negate``: false)."""
+    """Keep the rows for which ``fn(key, value)`` is true (``negate``: false). If the table's rows are kept already, request
+    its old values (as Kafka Streams does), so that a row that stays refused is not deleted twice."""
     own = _operator_name(table, kind, name)
     if negate and isinstance(fn, Expression):
         fn, negate = ~fn, False  # if a condition is null, neither it nor its negation is true
     checked = row_function(fn, own, table.flow, condition=True)
-    return _derived(table, own, TableFilterSpec(fn=checked, negate=negate), None, name)
+    knows = table.keeps_olds
+    if knows:  # then the filter knows which rows it refused before, and says nothing of them again
+        table.request_olds()
+    return _derived(table, own, TableFilterSpec(fn=checked, negate=negate, sends_olds=knows), None, name)
 
 
 def mapped(table: TableFlow, kind: str, fn: Any, value: Any, name: str | None, *, with_key: bool) -> TableFlow:

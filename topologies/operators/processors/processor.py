@@ -9,6 +9,10 @@ multiples were passed. So its next firing follows from stream time alone, which 
 restart neither loses nor repeats one. Stream-time timers fire right after the record that moved stream time was
 processed; wall-clock timers fire between batches, at the clock reading that the task's journal records.
 
+The first firing is on the grid, too. Kafka Streams also fires a stream-time timer at the first record, and counts a
+wall-clock timer's interval from when it was scheduled. Here a timer fires first when time passes a multiple after the first
+record, or after the first reading of the clock that the journal has: a replay knows of no other beginning.
+
 Window and session stores lose what is older than their retention behind the processor's stream time, in steps of a
 tenth of the retention (of an hour at most, well within what changelogs keep beyond it), right before the record that
 brings stream time to a step, and before the run of ``process_batch`` that it begins. So what a processor reads follows

@@ -1,8 +1,9 @@
 """Operators on a table's changes that look at one row at a time: filter, map, and keeping rows in a store.
 
 A change is a new value (``None``: the row is gone) and, where the input carries it, the old one. Semantics are those of
-Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes. It
-cannot know whether there was such a row, and says so with a tombstone each time; with old values it knows, and is silent.
+Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes. Without
+old values it cannot know whether there was such a row, and sends a tombstone each time; with them it knows, and is silent.
+The DSL asks for old values where the input's rows are kept already, as those of an aggregation are.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import count, max_, mean
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph.lockstep_plan import plan_of
+from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.windows import tumbling
@@ -53,6 +54,24 @@ def test_a_filter_with_old_values_says_only_what_changes() -> None:
     even = builder.table("t").filter_not(lambda k, v: v % 2 == 1)
     even.request_olds()
     even.to("out")
+    updates = [("t", "a", 1, 10), ("t", "a", 2, 11), ("t", "a", 3, 12), ("t", "a", 5, 13), ("t", "a", None, 14)]
+    assert outputs(builder, *updates) == [("a", 2, 11), ("a", None, 12)]
+
+
+@pytest.mark.parametrize("emission", ["every_update", "per_commit"])
+def test_a_filtered_aggregate_is_deleted_once(emission: Emission) -> None:
+    builder = StreamsBuilder(value=str)
+    counts = builder.stream("t").group_by_key().count(emission=emission)
+    counts.map_values(lambda n: n * 10).filter(lambda k, n: n < 30).to("out")
+    with TopologyTestDriver(builder, arrival_order=True) as driver:
+        for ts in range(1, 6):
+            driver.pipe("t", "a", "x", ts)
+        assert [(r.value, r.timestamp_ms) for r in driver.read("out")] == [(10, 1), (20, 2), (None, 3)]
+
+
+def test_a_filter_of_a_kept_table_deletes_no_row_twice() -> None:
+    builder = numbers()
+    builder.table("t", name="rows").materialize("kept").filter(lambda k, v: v % 2 == 0).to("out")
     updates = [("t", "a", 1, 10), ("t", "a", 2, 11), ("t", "a", 3, 12), ("t", "a", 5, 13), ("t", "a", None, 14)]
     assert outputs(builder, *updates) == [("a", 2, 11), ("a", None, 12)]
 

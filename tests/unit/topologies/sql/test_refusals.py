@@ -44,7 +44,7 @@ MATCH = "SELECT * FROM bids MATCH_RECOGNIZE (ORDER BY rowtime MEASURES "
         ("SELECT 1 AS x FROM bids b JOIN asks a ON b.price > a.price", "1:42", "needs an equality"),
         ("SELECT 1 AS x FROM bids b JOIN asks a ON b.price = a.price", "1:32", "joined within a time, bounded"),
         ("SELECT 1 AS x FROM bids b JOIN asks b ON b.price = b.price", "1:32", "two inputs are called b"),
-        ("SELECT 1 AS x FROM bids b RIGHT JOIN users u ON b.price = u.key", "1:38", "RIGHT JOIN is not supported"),
+        ("SELECT 1 AS x FROM bids b RIGHT JOIN users u ON b.price = u.key", "1:38", "RIGHT JOIN with a table is not supported"),
         ("SELECT 1 AS x FROM bids b JOIN users u ON b.url = u.name", "1:32", "a table is joined on its key alone"),
         ("SELECT 1 AS x FROM bids b JOIN asks a ON b.url = a.url AND price = 1", "1:60", "whose is price? Say b.… or a.…"),
         ("SELECT COUNT(price) IGNORE NULLS FROM bids", "1:8", "is not supported"),

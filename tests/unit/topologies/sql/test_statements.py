@@ -204,6 +204,22 @@ def test_interval_joins(query: Query, bids: list[Record]) -> None:
     assert sorted(values(full), key=str) == [{"bid": 0, "ask": None}, {"bid": None, "ask": 11}, {"bid": None, "ask": 5}]
 
 
+def test_a_right_join_keeps_the_records_of_the_right(query: Query, bids: list[Record]) -> None:
+    """Those that meet nobody have nulls for the left side; those of the left that meet nobody are gone."""
+    rows = query(
+        """SELECT b.price AS bid, a.price AS ask, a.auction FROM bids b RIGHT JOIN asks a ON b.auction = a.auction
+           AND a.bidder >= b.bidder AND a.rowtime BETWEEN b.rowtime AND b.rowtime + INTERVAL '1' SECOND""",
+        bids=[Record("k", Bid(1, 1, 10), 1000), Record("k", Bid(2, 1, 20), 1000)],
+        asks=[Record("q", Bid(*ask), ts) for ask, ts in (((1, 1, 5), 1500), ((2, 0, 7), 1500), ((3, 0, 8), 90_000))]
+        + [Record("q", Bid(9, 0, 0), 180_000)],
+    )
+    assert sorted(values(rows), key=str) == [
+        {"bid": 10, "ask": 5, "auction": 1},
+        {"bid": None, "ask": 7, "auction": 2},
+        {"bid": None, "ask": 8, "auction": 3},
+    ]
+
+
 def test_subqueries_and_joins_of_joins(query: Query, bids: list[Record]) -> None:
     """A statement's rows are an input like any other."""
     rows = query(

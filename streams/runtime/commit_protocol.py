@@ -385,10 +385,10 @@ class Committer:
         if self._lease is not None:
             self._lease.end()
 
-    def look_for_strangers(self, task: Task) -> None:
+    def look_for_strangers(self, task: Task, now_s: float) -> None:
         """Between commits: see ``Strangers.look``."""
         if self._strangers is not None:
-            self._strangers.look(task, self.consumer)
+            self._strangers.look(task, self.consumer, now_s)
 
     def refresh(self, task: Task) -> None:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the

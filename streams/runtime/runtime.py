@@ -402,7 +402,7 @@ class Runtime:
                 except StateCorruptedError as exc:
                     unit.abort(exc)
                 else:
-                    _look(unit, task)
+                    _look(unit, task, self._clock.monotonic_s())
             self._flushed_s = self._clock.monotonic_s()
 
     def _deletable(self) -> dict[TopicPartition, int]:
@@ -514,10 +514,10 @@ class Runtime:
         return self._units[None if self.options.partitions is None else task_id.partition]
 
 
-def _look(unit: CommitGroup, task: Task) -> None:
+def _look(unit: CommitGroup, task: Task, now_s: float) -> None:
     """What cannot be asked now is asked in the next round."""
     try:
-        unit.committer.look_for_strangers(task)
+        unit.committer.look_for_strangers(task, now_s)
     except IncompatibleError:
         raise
     except (RetriableError, EnvironmentFault, UserError):

@@ -210,9 +210,16 @@ class Committer:
     # -- during the interval -------------------------------------------------------------------------------------
 
     def send_outputs(self, task: Task) -> None:
-        """Hand the task's outputs to the producer."""
-        for o in task.take_outputs():
-            self._send(o)
+        """Hand the task's outputs to the producer. What it does not take stays with the task: a commit that is tried again
+        sends it then."""
+        outputs = task.take_outputs()
+        try:
+            while outputs:
+                self._send(outputs[0])
+                del outputs[0]
+        except PenstockError:
+            task.give_back_outputs(outputs)
+            raise
 
     def check_ownership(self) -> None:
         """Ask the group, if it has not said lately that this worker is a member: see ``Lease``. Raises

@@ -365,6 +365,11 @@ class Task:
         self._outputs.clear()
         return outputs
 
+    def give_back_outputs(self, outputs: Sequence[Output]) -> None:
+        """Those of the last ``take_outputs`` that could not be sent come first at the next call."""
+        self._lifecycle.enter("take_outputs")
+        self._outputs[:0] = outputs
+
     def causes(self, output: Output) -> list[tuple[TopicPartition, int] | None]:
         """Partition and offset of the input record behind each record of an output of the batch that was just run;
         ``None`` for what the clock or a commit emitted."""

@@ -55,7 +55,7 @@ PROGRAMS = ("counts", "counts", "balances", "joined", "regions", "windows", "sta
 @dataclasses.dataclass(frozen=True)
 class Fault:
     """``at``: the event from which on it may strike; at the ``nth`` passage of ``place`` by worker ``who``. ``ms``: for how
-    long; ``error``: the answer."""
+    long; ``error``: the answer, of a freeze what its request has got meanwhile."""
 
     kind: Kind
     at: int
@@ -133,7 +133,9 @@ def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
 def _fault(kind: Kind, plan: Plan, places: list[str], rng: random.Random) -> Fault:
     at, who, ms = rng.randrange(plan.events), rng.randrange(4), rng.choice(TIMES_MS)
     if kind in ("kill", "power_cut", "freeze"):
-        return Fault(kind, at, who, rng.choice(places), rng.randint(1, 4), ms)
+        place, nth = rng.choice(places), rng.randint(1, 4)
+        lost = kind == "freeze" and place in ERRORS and rng.random() < 0.5
+        return Fault(kind, at, who, place, nth, ms, rng.choice(ERRORS[place]) if lost else "")
     if kind == "answer":
         point = rng.choice(sorted(ERRORS))
         return Fault(kind, at, who, point, rng.randint(1, 3), error=rng.choice(ERRORS[point]))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from penstock.state.errors import (
-    IncompatibleError,
     PenstockError,
     RetriableError,
     SettingsError,
@@ -178,7 +177,7 @@ class Swarm:
     def _ended(self, slot: Slot, exc: PenstockError) -> None:
         self.log.trace.append((slot.name, type(exc).__name__))
         node, slot.node = slot.node, None
-        if isinstance(exc, IncompatibleError) and self.doomed:
+        if self.doomed and not isinstance(exc, ENDS):
             self.refused = slot.retired = True
             return
         if self.doomed:
@@ -268,6 +267,8 @@ class Swarm:
         self.log.trace.append((self.event, fault.kind, slot.name))
         if fault.kind == "freeze":
             self._others(fault.ms)
+            if fault.error and not self.healed:
+                raise ERRORS[fault.error]()
         elif fault.kind == "answer":
             raise ERRORS[fault.error]()
         elif fault.kind == "late_commit":
@@ -338,6 +339,8 @@ class Swarm:
             )  # an idle fixed worker without stores sees only with its next record that it is replaced
         if sorted(tasks) != sorted(wanted):
             return f"tasks {sorted(tasks)} run, not {sorted(wanted)}"
+        if self.log.pending_offsets(APP, list(self.log.group(APP).offsets)):
+            return "a transaction that changes positions is open"
         unread = list(self.log.unread(sorted(self.world.topology.source_topics(APP))))
         return f"{unread} have unread records" if unread else ""
 

@@ -43,6 +43,8 @@ class Mutant:
     function: str
     old: str
     new: str
+    also: Mutant | None = None
+    """Planted too: a second defence that would hide the first one's absence."""
 
     def plant(self) -> Callable[[], None]:
         """Put it in; what is returned takes it out."""
@@ -55,7 +57,13 @@ class Mutant:
         code = compile("from __future__ import annotations\n" + source.replace(self.old, self.new), self.name, "exec")
         exec(code, plain.__globals__, names)
         setattr(self.owner, self.function, names[self.function])
-        return lambda: setattr(self.owner, self.function, before)
+        further = self.also.plant() if self.also is not None else lambda: None
+
+        def take_out() -> None:
+            further()
+            setattr(self.owner, self.function, before)
+
+        return take_out
 
 
 _WRITE_FIRST = """
@@ -64,6 +72,14 @@ _WRITE_FIRST = """
         places = {name: self._position_of(task, name, now_ms) for name in work.pending}
         task.backend.commit(store_writes(work, task.stores, places))
     self._in_doubt.append(offsets)"""
+
+_UNPROVED = Mutant(
+    "ownership is not proved before an age is given",
+    Committer,
+    "prove",
+    "young =",
+    "self._proved_ms = now_ms; return\n    young =",
+)
 
 MUTANTS = [
     # the commit
@@ -95,6 +111,7 @@ MUTANTS = [
         "_restart_tasks",
         "elif not task.own_positions.are(starts[task.id]):",
         "elif False:",
+        _UNPROVED,
     ),
     Mutant(
         "only offsets of positions are compared",
@@ -141,13 +158,7 @@ MUTANTS = [
         "partition=o.partition",
         "partition=0 if o.partition is not None else None",
     ),
-    Mutant(
-        "ownership is not proved before an age is given",
-        Committer,
-        "prove",
-        "young =",
-        "self._proved_ms = now_ms; return\n    young =",
-    ),
+    _UNPROVED,
     Mutant("an old proof counts for new tasks", Committer, "forget_proof", "self._proved_ms = None", "pass"),
     Mutant("damaged stores are kept", CommitGroup, "recover", "[*behind, *damaged]", "behind"),
     Mutant("a failed commit is not undone", CommitGroup, "abort", "self.roll_back()", "pass"),

@@ -14,7 +14,7 @@ RESOLVE_FLAGS = --constraints requirements/constraints.txt --universal \
 RESOLVE = $(BIN)/uv pip compile pyproject.toml $(RESOLVE_FLAGS)
 RESOLVE_GROUP = $(BIN)/uv pip compile $(RESOLVE_FLAGS) --group pyproject.toml
 
-.PHONY: help venv native java demo test test-native differential lint deny wheel bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test test-native differential mutants lint deny wheel bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,8 @@ differential: java venv ## random programs on Kafka Streams, FlinkCEP, Beam and 
 	@$(BIN)/python -m tests.differential $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) \
 	  $(if $(KINDS),--kinds $(foreach kind,$(KINDS),'$(kind)')) $(ARGS)
 
+mutants: venv ## faults planted in the protocol, and the first seed of the swarm that finds each (ARGS='--only lease')
+	@$(BIN)/python -m tests.simulation.mutants $(ARGS)
 
 lint: venv ## ruff, mypy, the import contracts, native/, the Docker files
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_f
 if TYPE_CHECKING:
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import SparkSettings
-    from penstock.streams.task.task import TaskOptions
+    from penstock.streams.task.task_options import TaskOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def inputs_of(args: argparse.Namespace) -> Given:
     from penstock.streams.cli.client_options import pairs, settings_of
     from penstock.streams.spark.cluster import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
-    from penstock.streams.task.task import STATE_CACHE_BYTES, TaskOptions
+    from penstock.streams.task.task_options import STATE_CACHE_BYTES, TaskOptions
     from penstock.streams.topology_loading import load_topology
 
     # First of all, because it is quick, and because it puts this folder on the path that executors get.

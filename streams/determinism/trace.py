@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from penstock.state.log import Record
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.batch import Batch

@@ -156,9 +156,16 @@ class Committer:
     # -- during the interval -------------------------------------------------------------------------------------
 
     def send_outputs(self, task: Task) -> None:
-        """Hand the task's outputs to the producer."""
-        for o in task.take_outputs():
-            self._send(o)
+        """Hand the task's outputs to the producer. What it does not take stays with the task: a commit that is tried again
+        sends it then."""
+        outputs = task.take_outputs()
+        try:
+            while outputs:
+                self._send(outputs[0])
+                del outputs[0]
+        except PenstockError:
+            task.give_back_outputs(outputs)
+            raise
 
     def check_ownership(self) -> None:
         """Ask the group, if it has not said lately that this worker is a member: see ``Lease``. Raises
@@ -333,10 +340,10 @@ class Committer:
         if self._lease is not None:
             self._lease.end()
 
-    def look_for_foreign_writes(self, task: Task) -> None:
+    def look_for_foreign_writes(self, task: Task, now_s: float) -> None:
         """Between commits: see ``ForeignWrites.look``."""
         if self._foreign_writes is not None:
-            self._foreign_writes.look(task, self.consumer)
+            self._foreign_writes.look(task, self.consumer, now_s)
 
     def refresh(self, task: Task) -> None:
         """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the

@@ -36,6 +36,9 @@ from penstock.streams.task.task import Task
 READ_RECORDS = 10_000
 READ_TURN_S = 0.2
 READ_LIMIT_S = 30.0
+SHORT_S = 30.0
+"""So long a changelog may seem to end before the last commit: to readers of committed records it ends where a transaction is
+open, and a worker that was frozen may have left one there."""
 ROUNDS_MAX = 10
 """So often others may write between two looks before the commit is given up for now."""
 
@@ -53,27 +56,27 @@ class ForeignWrites:
         answers: bool,
     ) -> None:
         self._answers = answers
-        self._short: dict[tuple[TaskId, str], int] = {}
-        """Changelogs that were seen to end too early, with where they should end: the end for readers of committed records
-        may come a little later than the answer to a commit."""
+        self._short: dict[tuple[TaskId, str], tuple[int, float]] = {}
+        """Changelogs that were seen to end too early: where they should end, and since when that was seen."""
         self._open_reader = open_reader
         self._ask = ask
         self._send = send
         self._seen: dict[TaskId, dict[str, int]] = {}
         """Where changelogs were seen to end that nothing was written to, by store."""
 
-    def look(self, task: Task, consumer: LogConsumer) -> None:
+    def look(self, task: Task, consumer: LogConsumer, now_s: float) -> None:
         """Between commits: if others have written to the changelogs of idle stores, have the next commit answer them. Raises
-        ``IncompatibleError`` for one that ends too early, as it did the last time."""
+        ``IncompatibleError`` for one that has ended too early for ``SHORT_S``."""
         for name, state in task.stores.items():
             known = task.changelog_end(name)
             if known is None or not state.spec.changelog or state.spec.source_topic is not None:
                 continue
             end = consumer.watermarks(changelog_of(task, state.spec))[1]
-            if end < self._short.pop((task.id, name), 0):
-                raise _lost(changelog_of(task, state.spec), end, known)
-            if end < known:
-                self._short[task.id, name] = known
+            needed, since_s = self._short.pop((task.id, name), (known, now_s))
+            if end < needed:
+                if now_s - since_s > SHORT_S:
+                    raise _lost(changelog_of(task, state.spec), end, needed)
+                self._short[task.id, name] = (needed, since_s)
             elif end > known and self._answers:
                 self._seen.setdefault(task.id, {})[name] = end
                 task.uncommitted_records += 1

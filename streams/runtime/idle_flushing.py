@@ -52,13 +52,13 @@ class IdleFlushing:
         except StateCorruptedError as exc:
             group.abort(exc)
         else:
-            _look(group, task)
+            _look(group, task, self._monotonic_s())
 
 
-def _look(unit: CommitGroup, task: Task) -> None:
+def _look(unit: CommitGroup, task: Task, now_s: float) -> None:
     """What cannot be asked now is asked in the next round."""
     try:
-        unit.committer.look_for_foreign_writes(task)
+        unit.committer.look_for_foreign_writes(task, now_s)
     except IncompatibleError:
         raise
     except (RetriableError, EnvironmentFault, UserError):

@@ -6,7 +6,7 @@ import dataclasses
 
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,7 +59,7 @@ from penstock.streams.spark.replay_task import REPORT_SCHEMA, ReplayJob, run_tas
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ShippedTopology, TopologyRef, ship
 from penstock.streams.spark.slots import spread
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.topology_loading import load_topology
 from penstock.topologies.graph.topology import Subtopology
 

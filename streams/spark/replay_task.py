@@ -32,7 +32,8 @@ from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.external_calls import InlineCallExecutor
 from penstock.streams.task.journal import ClockFiring
 from penstock.streams.task.output import Output
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
 REPORT_SCHEMA = "report string"

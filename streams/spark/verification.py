@@ -54,7 +54,7 @@ from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import TopologyRef, ship
 from penstock.streams.spark.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
 from penstock.streams.spark.written import Slack, written_topics
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.topology_loading import load_topology
 
 Mode = Literal["sequence", "key sequence", "bag", "last value"]

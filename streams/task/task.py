@@ -3,9 +3,8 @@
 Its runner gives it chunks of records, tells it where partitions end and what the clock says, and takes outputs. At a
 commit the runner does, in this order: ``prepare_commit`` → send changelog and journal → ``offsets`` with the ends that
 the log gave back → commit them → ``committed``. If the commit is known not to have taken place, ``abandon_commit`` keeps
-the work for the next one. If anything else fails before the commit is known, ``discard`` forgets everything since the last
-one, and the runner feeds the task again from the committed offsets. ``penstock.streams.task.task_state`` has the states and
-the allowed calls as a table; calls out of order raise ``TaskStateError``.
+the work for the next one. If anything else fails, ``discard`` drops everything since the last commit, and the runner feeds
+the task again. ``penstock.streams.task.task_state`` has the allowed calls as a table.
 
 From the same start state, offsets and journal it gives the same outputs in the same order and the same stores, whatever
 the chunks, the batch size or the runner.
@@ -16,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -25,7 +23,6 @@ from penstock.state.recovery.position import decode_position
 from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
 from penstock.streams.events.facts import SourceIdle, TimestampsClamped
-from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Committed
 from penstock.streams.task import commit_metadata, journal
@@ -35,9 +32,8 @@ from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork, CommitWriter, store_writes
 from penstock.streams.task.dead_letters import dead_letter_output
 from penstock.streams.task.engine import BatchTime, Engine
-from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
-from penstock.streams.task.external_calls import CallExecutor, ExternalCalls, InlineCallExecutor
+from penstock.streams.task.external_calls import ExternalCalls
 from penstock.streams.task.feed import Feed
 from penstock.streams.task.heavy_keys import HeavyKeys
 from penstock.streams.task.operator_context import NodeContext, RecordErrorHandler, TaskRequests
@@ -47,6 +43,7 @@ from penstock.streams.task.own_positions import OwnPositions
 from penstock.streams.task.sink_operator import LoopWatermarkEmitter, SinkOperator, WatermarkEmitter, mark_output
 from penstock.streams.task.store_memory import StoreMemory
 from penstock.streams.task.task_clock import TaskClock
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_state import TaskLifecycle, TaskState
 from penstock.streams.task.task_time import EventTimeTracker
 from penstock.streams.task.task_watermarks import TaskWatermarks, WatermarkMark, with_marks
@@ -57,31 +54,6 @@ from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operator_api.operator import NO_TIME, Operator, OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import Carried, Looped
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
-
-Columns = Literal["auto", "off"]
-STATE_CACHE_BYTES = 64 << 20
-"""For the decoded entries of all tasks of a process, unless more is said."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskOptions:
-    """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
-    cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
-    processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
-    ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
-    already holds what it says. ``asker`` puts operators' questions to the world outside.
-    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: what the task reports goes there."""
-
-    policies: Policies = dataclasses.field(default_factory=Policies)
-    batch_max_records: int = 10_000
-    state_cache_max_bytes: int = STATE_CACHE_BYTES
-    max_task_idle_ms: int = 0
-    live: bool = False
-    wall_resolution_ms: int = 10
-    announces: bool = True
-    columns: Columns = "auto"
-    asker: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
-    events: EventSink = NO_EVENTS
 
 
 class Task:
@@ -351,10 +323,9 @@ class Task:
     def replay_clock(self, before_ms: int, now_ms: int) -> bool:
         """Let a journaled reading happen again; ``False`` when nothing here asks the clock."""
         self._lifecycle.enter("punctuate")
-        if not self._clock.asked:
-            return False
-        self._fire_clock(before_ms, now_ms)
-        return True
+        if self._clock.asked:
+            self._fire_clock(before_ms, now_ms)
+        return self._clock.asked
 
     def _fire_clock(self, before_ms: int, now_ms: int) -> None:
         self._input.set([])
@@ -370,11 +341,16 @@ class Task:
     # -- output and commit ---------------------------------------------------------------------------------------
 
     def take_outputs(self) -> list[Output]:
-        """What sinks were given since the last call, in order; adjacent outputs to one topic are merged."""
+        """What sinks got since the last call, in order; adjacent outputs to one topic are merged."""
         self._lifecycle.enter("take_outputs")
         outputs = coalesced(self._outputs)
         self._outputs.clear()
         return outputs
+
+    def give_back_outputs(self, outputs: Sequence[Output]) -> None:
+        """Keep what could not be sent: it comes first at the next ``take_outputs``."""
+        self._lifecycle.enter("take_outputs")
+        self._outputs[:0] = outputs
 
     def causes(self, output: Output) -> list[tuple[TopicPartition, int] | None]:
         """Partition and offset of the input record behind each record of an output of the batch that was just run;

@@ -36,7 +36,8 @@ from penstock.streams.ports.log import Committed
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_state import TaskState
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
 from penstock.streams.testing.driver_asker import DriverAsker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.streams.events.port import EventSink
 from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.task.external_calls import CallExecutor
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.worker.settings import WorkerSettings
 
 TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}

@@ -23,7 +23,7 @@ from penstock.streams.runtime.memory_budget import (
     memory_parts,
 )
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import STATE_CACHE_BYTES, Columns
+from penstock.streams.task.task_options import STATE_CACHE_BYTES, Columns
 from penstock.streams.worker.secret_redaction import redacted
 
 _NAMING = ("application_id", "bootstrap_servers", "guarantee", "state_dir")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from tests.conformance.case_format import Case
 from tests.conformance.scenario import Clock, Mark, Played, Put, Restart, Scenario, Setting, Step, dropped_count

@@ -12,7 +12,7 @@ from penstock.state.log import Record
 from penstock.streams.spark.cluster import Connection
 from penstock.streams.spark.published import Replay
 from penstock.streams.spark.replay_job import replay
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 from tests.conformance.case_format import Case, read_cases
 from tests.conformance.live import WorkerPlayer, decoded

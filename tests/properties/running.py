@@ -21,7 +21,8 @@ from penstock.streams.task import commit_metadata, journal
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 from tests.properties import programs as p
 from tests.properties.oracle import Input, Written

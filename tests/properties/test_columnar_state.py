@@ -17,7 +17,7 @@ from penstock.state.native import compiled
 from penstock.state.stores.count_store import CountStoreView
 from penstock.streams.task import sink_operator
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.errors import ResultError

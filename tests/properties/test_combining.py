@@ -18,7 +18,7 @@ from penstock.state.serdes.serde import INT
 from penstock.streams.task.commit_metadata import decode
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.output import Output
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, max_, sum_
 from penstock.topologies.columnar.packing import unpack

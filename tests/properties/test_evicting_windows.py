@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.windows import EvictingWindows, evicting, policies

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.state.errors import TopologyError
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.records.feedback_loop import iteration_of
 

@@ -22,7 +22,7 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.encoded_columns import WrittenColumn
 from penstock.topologies.columnar.json_columns import written_form

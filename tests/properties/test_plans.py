@@ -15,7 +15,7 @@ import pytest
 from penstock.state.log import Record
 from penstock.streams.task.engine import Engine
 from penstock.streams.task.sink_operator import SinkOperator
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.word_splitting import words
 from penstock.topologies.dsl.builder import StreamsBuilder

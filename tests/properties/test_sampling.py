@@ -9,7 +9,7 @@ import pytest
 
 from penstock.state.log import Record, Windowed
 from penstock.state.serdes.partitioner import murmur2
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.expressions.functions import col

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.ktable import KTable

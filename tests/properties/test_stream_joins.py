@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 
 BATCH_SIZES = (1, 2, 7, 10_000)
 

@@ -15,7 +15,8 @@ from penstock.state import native
 from penstock.state.log import TaskId
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.task.commit_metadata import VERSION, CommitMetadata
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.columns import BytesColumn

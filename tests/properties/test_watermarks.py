@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from penstock.state.log import Record, TaskId
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_watermarks import mark_of
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder

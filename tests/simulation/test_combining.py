@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from penstock.state.errors import IncompatibleError
+from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId
 from penstock.state.serdes.serde import INT
 from penstock.streams.events.measurements import CommitStep
@@ -84,3 +84,15 @@ def test_partials_on_their_way_are_not_taken_for_those_of_other_windows() -> Non
     again.stop()
     world.topology = windowed_clicks("5m")
     world.settle(world.node("b"))
+
+
+@pytest.mark.parametrize("point", ["send", "flush"])
+def test_partials_that_could_not_be_sent_at_once_are_sent_with_the_next_try(point: str) -> None:
+    """They were emitted for a commit, and are nowhere but among the outputs of their task."""
+    for nth in range(1, 12):
+        world = combined_world("at_least_once")
+        node = world.node("a")
+        world.log.fault(point, nth, RetriableError("no answer"))
+        world.settle(node)
+        counts = {k: int.from_bytes(v[8:], "big") for store in world.stores(node).values() for k, v in store.items()}
+        assert all(counts[region] >= int(count) for region, count in EACH.items()), (nth, counts)

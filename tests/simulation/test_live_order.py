@@ -12,7 +12,8 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import journal
 from penstock.streams.task.commit_metadata import CommitMetadata
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from tests.simulation.programs import clicks_per_region
 from tests.simulation.world import APP, Crash, Node, World
 

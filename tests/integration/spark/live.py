@@ -23,7 +23,8 @@ from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.start_positions import start_positions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.spark.cluster import retried
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
 LIMIT_S = 120.0

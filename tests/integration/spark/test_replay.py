@@ -17,7 +17,7 @@ from penstock.streams.spark.published import Replay, load_replay
 from penstock.streams.spark.replay_job import make_job, run_replay
 from penstock.streams.spark.replay_plan import plan_replay
 from penstock.streams.spark.shipping import ship
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from tests.integration.spark.live import App, Live
 from tests.integration.spark.topologies import joined, windowed
 

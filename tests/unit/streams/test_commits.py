@@ -10,7 +10,7 @@ import pytest
 from penstock.state.log import Record, TaskId, TopicPartition, Windowed
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import commit_metadata
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operator_api.operator import Emission

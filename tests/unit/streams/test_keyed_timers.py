@@ -8,7 +8,7 @@ import pytest
 
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness

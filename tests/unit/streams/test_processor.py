@@ -13,7 +13,8 @@ from penstock.state.stores.typed_stores import key_value_store
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph.topology import Topology

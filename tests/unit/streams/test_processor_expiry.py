@@ -9,7 +9,7 @@ import pytest
 
 from penstock.state.log import Record, Windowed
 from penstock.state.stores.typed_stores import key_window_store, session_store, window_store
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph.topology import Topology

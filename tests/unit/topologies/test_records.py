@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import ProcessingError, TopologyError
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.operators.joins.side_input import SideView
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import TopologyError
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.operators.records.load_shedding import rate_of
 
 NOW_MS = 10_000_000

@@ -11,7 +11,7 @@ import pytest
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import optional, serde_of, taking_dicts, typed_json
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators import agg, count, sum_
 from penstock.topologies.dsl.builder import StreamsBuilder

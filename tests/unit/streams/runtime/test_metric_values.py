@@ -13,7 +13,7 @@ from penstock.streams.events.measurements import Metric
 from penstock.streams.events.metrics_adapter import MetricsEvents, listed
 from penstock.streams.runtime.metric_values import KEY_CHARS_MAX, memory_limits, metrics_of
 from penstock.streams.task.error_policies import ErrorPolicy, Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.graph.topology import Topology

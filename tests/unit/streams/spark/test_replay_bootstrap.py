@@ -17,7 +17,7 @@ from penstock.streams.spark.shipping import ship
 from penstock.streams.task import journal
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.output import Output
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
 

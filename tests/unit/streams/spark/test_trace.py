@@ -14,7 +14,7 @@ from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.trace import Watch, _TracedTask
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
 

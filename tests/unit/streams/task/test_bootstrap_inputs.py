@@ -7,7 +7,8 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_watermarks import WatermarkMark
 
 COPY = "app-met-rows-repartition"

@@ -18,7 +18,8 @@ from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task import journal
 from penstock.streams.task.commit_metadata import CommitMetadata
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 

@@ -15,7 +15,8 @@ from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
-from penstock.streams.task.task import Task, TaskOptions
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.windows import tumbling

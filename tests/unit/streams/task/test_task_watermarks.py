@@ -16,7 +16,7 @@ from penstock.state.log import Record, TaskId
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.task.commit_metadata import LIMIT_CHARS, CommitMetadata, encode
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_watermarks import HEADER, TaskWatermarks, WatermarkMark, mark_of, with_marks
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder

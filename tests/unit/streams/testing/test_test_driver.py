@@ -8,7 +8,7 @@ import pytest
 from penstock.state.errors import SerdeError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import Serde, serde_of
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.arrival_order import in_dependency_order
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder

@@ -13,7 +13,7 @@ from penstock.state.native import without
 from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.streams.runtime.memory_budget import LEAST_BYTES
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import STATE_CACHE_BYTES
+from penstock.streams.task.task_options import STATE_CACHE_BYTES
 from penstock.streams.worker import settings
 from penstock.streams.worker.load_settings import OTHER_VARIABLES, load_settings
 from penstock.streams.worker.secret_redaction import HIDDEN, redacted

@@ -15,7 +15,7 @@ from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import JSON, Serde, finite
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import sum_
 from penstock.topologies.columnar.json_writing import DictOf, encoder_of, written_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.state.log import Record
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 

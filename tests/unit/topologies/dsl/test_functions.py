@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import TopologyError
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 
 
 def through(make: Callable[[Any], Any], *, source: str = "stream", options: TaskOptions | None = None) -> list[Any]:

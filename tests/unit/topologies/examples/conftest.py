@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.graph.topology import Topology
 

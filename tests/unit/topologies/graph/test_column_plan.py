@@ -11,7 +11,7 @@ import pytest
 
 from penstock.state.log import Record
 from penstock.state.serdes.serde import Serde, typed_json
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.columnar.encoded_columns import ParsedColumn
 from penstock.topologies.dsl.builder import StreamsBuilder

@@ -10,7 +10,7 @@ import pytest
 import penstock as ps
 from penstock.state.serdes.serde import STRING, Serde, typed_json
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 
 
 class Row(msgspec.Struct, frozen=True):

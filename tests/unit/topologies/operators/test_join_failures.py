@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 
 SKIP = Policies(processing="skip")
 

@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import TopologyError, UserError
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.patterns.compiler import compile_pattern
 from penstock.topologies.patterns.matcher import Matcher
 from penstock.topologies.patterns.state import NOTHING, KeyState

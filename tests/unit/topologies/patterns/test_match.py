@@ -12,7 +12,7 @@ from penstock.state.errors import ProcessingError, TopologyError
 from penstock.state.log import Record
 from penstock.state.serdes.serde import STRING, typed_json
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.dsl.internals.patterns import events_by_stage

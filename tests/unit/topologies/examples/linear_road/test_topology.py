@@ -11,7 +11,7 @@ import pytest
 from benchmarks.linear_road_generator import Line, Traffic, former_tolls, lines, records
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.linear_road.model import line
 from penstock.topologies.examples.linear_road.topology import build

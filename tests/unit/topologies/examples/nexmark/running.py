@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.nexmark_generator import events, records
 from penstock.state.log import Record, Windowed
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.nexmark.model import PERSON, NexmarkEvent, Person
 from penstock.topologies.graph.topology import Topology

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.state.log import Record, Windowed
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.examples.nexmark import windows
 from penstock.topologies.examples.nexmark.model import BID, Bid, NexmarkEvent

@@ -10,7 +10,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.log import Record, Windowed
 from penstock.state.serdes.serde import Serde
 from penstock.streams.task.error_policies import Policies
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies.aggregators.numeric import count, mean
 from penstock.topologies.dsl.builder import StreamsBuilder

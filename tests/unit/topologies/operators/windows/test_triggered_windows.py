@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.state.log import Record, TaskId
-from penstock.streams.task.task import TaskOptions
+from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.testing.test_driver import TopologyTestDriver
 from penstock.topologies import triggers as t
 from penstock.topologies.aggregators import agg, count, mean

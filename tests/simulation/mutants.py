@@ -1,0 +1,281 @@
+"""Faults planted one at a time, and the first seed of the swarm that finds each: ``python -m tests.simulation.mutants``.
+
+A mutant is a line of the product (or, where it stands for an adapter, of the model) that is replaced in the running process.
+One that no seed finds is a defect of the simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import multiprocessing
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from penstock.state.recovery import restore_decision
+from penstock.streams.runtime import commit_protocol, foreign_writes
+from penstock.streams.runtime.assignment import Assignment
+from penstock.streams.runtime.commit_group import CommitGroup
+from penstock.streams.runtime.commit_protocol import Committer
+from penstock.streams.runtime.fixed_fence import FixedFence
+from penstock.streams.runtime.foreign_writes import ForeignWrites
+from penstock.streams.runtime.membership_lease import Lease
+from penstock.streams.runtime.runtime import Runtime
+from penstock.streams.runtime.topic_watch import TopicWatch
+from penstock.streams.task.own_positions import OwnPositions
+from penstock.streams.task.task import Task
+from tests.simulation.swarm.hunt import run_seed
+from tests.simulation.world import SimRestoring
+
+SEEDS = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """In ``function`` of ``owner`` (a class or a module) the text ``old`` becomes ``new``."""
+
+    name: str
+    owner: Any
+    function: str
+    old: str
+    new: str
+    also: Mutant | None = None
+    """Planted too: a second defence that would hide the first one's absence."""
+
+    def plant(self) -> Callable[[], None]:
+        """Put it in; what is returned takes it out."""
+        before = vars(self.owner)[self.function]
+        plain = before.fget if isinstance(before, property) else before
+        source = textwrap.dedent(inspect.getsource(plain))
+        if source.count(self.old) != 1:
+            raise ValueError(f"mutant {self.name}: {self.old!r} is {source.count(self.old)} times in {self.function}")
+        names = dict[str, Any]()
+        code = compile("from __future__ import annotations\n" + source.replace(self.old, self.new), self.name, "exec")
+        exec(code, plain.__globals__, names)
+        setattr(self.owner, self.function, names[self.function])
+        further = self.also.plant() if self.also is not None else lambda: None
+
+        def take_out() -> None:
+            further()
+            setattr(self.owner, self.function, before)
+
+        return take_out
+
+
+_WRITE_FIRST = """
+    from penstock.streams.task.commit_work import store_writes
+    for task, work in works:
+        places = {name: self._position_of(task, name, now_ms) for name in work.pending}
+        task.backend.commit(store_writes(work, task.stores, places))
+    self._in_doubt.append(offsets)"""
+
+_UNPROVED = Mutant(
+    "ownership is not proved before an age is given",
+    Committer,
+    "prove",
+    "young =",
+    "self._proved_ms = now_ms; return\n    young =",
+)
+
+MUTANTS = [
+    # the commit
+    Mutant("commits are not fenced by the membership", Committer, "_commit_log", "self._fence()", "'app'"),
+    Mutant(
+        "stores are written before the commit",
+        Committer,
+        "_commit_busy",
+        "\n    self._in_doubt.append(offsets)",
+        _WRITE_FIRST,
+    ),
+    Mutant(
+        "unknown outcome is taken for done",
+        Committer,
+        "_happened",
+        "self.retire()",
+        "self.retire(); self.open(); return True",
+    ),
+    Mutant(
+        "producers are opened without init_transactions",
+        Committer,
+        "open",
+        "producer.init_transactions(self._timeouts.transaction_s * 3)",
+        "pass",
+    ),
+    Mutant(
+        "positions of others are taken over",
+        Committer,
+        "_restart_tasks",
+        "elif not task.own_positions.are(starts[task.id]):",
+        "elif False:",
+        _UNPROVED,
+    ),
+    Mutant(
+        "only offsets of positions are compared",
+        OwnPositions,
+        "are",
+        "found[topic] == (own.offset, commit_metadata.decode(own.metadata))",
+        "found[topic][0] == own.offset",
+    ),
+    Mutant(
+        "a commit in doubt is forgotten", Committer, "_restart_tasks", "behind += [task] if task.stores else []", "pass"
+    ),
+    Mutant("stale stores are not reopened", CommitGroup, "reopen_stale", "self.committer.take_stale()", "[]"),
+    Mutant(
+        "a worker of fixed partitions fences before it looks",
+        Committer,
+        "_restart_tasks",
+        "self._refuse_foreign([*tasks, *damaged])",
+        "pass",
+    ),
+    Mutant(
+        "inputs are not read again after an abort",
+        Committer,
+        "_restart_tasks",
+        "self.consumer.seek(tp, starts[task.id][tp.topic][0])",
+        "pass",
+    ),
+    Mutant(
+        "inputs are read again from one too far", Committer, "_restart_tasks", "[tp.topic][0])", "[tp.topic][0] + 1)"
+    ),
+    Mutant("an abort keeps what stores hold", Task, "discard", "state.discard()", "pass"),
+    Mutant("an abort keeps outputs", Task, "discard", "self._outputs.clear()", "pass"),
+    Mutant(
+        "one input's position is not committed",
+        Task,
+        "offsets",
+        "in work.positions.items()",
+        "in sorted(work.positions.items())[:1]",
+    ),
+    Mutant("the committed position is one too far", Task, "offsets", "= Committed(offset,", "= Committed(offset + 1,"),
+    Mutant(
+        "changelogs are written to the first partition",
+        Committer,
+        "_send",
+        "partition=o.partition",
+        "partition=0 if o.partition is not None else None",
+    ),
+    _UNPROVED,
+    Mutant("an old proof counts for new tasks", Committer, "forget_proof", "self._proved_ms = None", "pass"),
+    Mutant("damaged stores are kept", CommitGroup, "recover", "[*behind, *damaged]", "behind"),
+    Mutant("a failed commit is not undone", CommitGroup, "abort", "self.roll_back()", "pass"),
+    # at least once
+    Mutant("at-least-once sends without a lease", Lease, "over", "self._granted_s is None or", "False and"),
+    Mutant("what others wrote is not answered", ForeignWrites, "answer", "if not self._answers:", "if True:"),
+    Mutant("what others wrote is not looked for", ForeignWrites, "look", "end > known and self._answers", "False"),
+    Mutant(
+        "at-least-once restores past the committed end",
+        SimRestoring,
+        "_replay",
+        "elif self._committed_only and written is not None:",
+        "elif False:",
+    ),
+    # restore
+    Mutant("the age of deletions is ignored", restore_decision, "_distrust", "if age_ms > limit_ms:", "if False:"),
+    Mutant(
+        "a store before the log's begin is kept", restore_decision, "_distrust", "offset < log.begin_offset", "False"
+    ),
+    Mutant("a store past the log's end is kept", restore_decision, "_distrust", "offset > log.end_offset", "False"),
+    Mutant(
+        "a restore begins one too far",
+        restore_decision,
+        "decide",
+        "max(stored.changelog_offset, log.begin_offset)",
+        "max(stored.changelog_offset, log.begin_offset) + 1",
+    ),
+    Mutant(
+        "a restore begins afresh on old data",
+        SimRestoring,
+        "_restored",
+        "self._disk.backends[task] = self._disk.make(stores)",
+        "return backend",
+    ),
+    Mutant("a restore ends one too early", SimRestoring, "_replay", "if o < end]", "if o < end - 1]"),
+    # the changelogs' own losses
+    Mutant(
+        "a commit does not see that records were lost",
+        foreign_writes,
+        "require_whole",
+        "ends[tp] - len(output) < known",
+        "False",
+    ),
+    Mutant(
+        "an idle worker does not see that records were lost",
+        ForeignWrites,
+        "look",
+        "if now_s - since_s > SHORT_S:",
+        "if False:",
+    ),
+    Mutant(
+        "topics are not watched",
+        TopicWatch,
+        "turn",
+        "if self._asked is not None:",
+        "return\n    if self._asked is not None:",
+    ),
+    # the group
+    Mutant("tasks are kept when the membership is lost", Runtime, "_on_lost", "self._leave(partitions)", "pass"),
+    Mutant("work is kept when the membership is lost", Runtime, "_rejoin", "if due_before is None:", "if False:"),
+    Mutant("a revocation that fails is not undone", Runtime, "_give_up", "unit.roll_back()", "pass"),
+    Mutant("the group does not fence fixed workers", FixedFence, "on_joined", "if not due:", "if True:"),
+    Mutant(
+        "records that come during a restore are lost",
+        Runtime,
+        "_feed",
+        "self.consumer.seek(tp, chunk.offsets[0])",
+        "pass",
+    ),
+    Mutant("a task begins at the log's begin", commit_protocol, "start_positions", "if committed is None:", "if True:"),
+    Mutant(
+        "a task begins before it is restored",
+        Assignment,
+        "take",
+        "        if sub.stores:\n            self._restoring",
+        "        if False:\n            self._restoring",
+    ),
+    Mutant(
+        "partitions of another task are resumed",
+        Assignment,
+        "take_restored",
+        "for t in self.tasks[task_id].topics]",
+        "for t in self.tasks[task_id].topics[1:]]",
+    ),
+    Mutant("a cancelled restore still runs", Assignment, "leave", "self._restoring.cancel(task_id)", "pass"),
+]
+
+
+def first_found(task: tuple[int, int]) -> tuple[str, int | None, str]:
+    """The first of so many seeds that finds a mutant, and what it saw."""
+    index, seeds = task
+    mutant = MUTANTS[index]
+    take_out = mutant.plant()
+    try:
+        for seed in range(seeds):
+            wrong = run_seed(seed).wrong
+            if wrong is not None:
+                return mutant.name, seed, wrong
+    finally:
+        take_out()
+    return mutant.name, None, ""
+
+
+def main() -> int:
+    """Print the table; 1 when a mutant survives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--only", help="mutants whose names hold this")
+    args = parser.parse_args()
+    tasks = [(i, args.seeds) for i, m in enumerate(MUTANTS) if not args.only or args.only in m.name]
+    survived = 0
+    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
+        for name, seed, wrong in pool.imap(first_found, tasks):
+            survived += seed is None
+            print(f"| {name} | {'survives' if seed is None else seed} | {wrong[:90]!r} |", flush=True)
+    print(f"{len(tasks)} mutants, {survived} survive {args.seeds} seeds")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Seeded runs of whole applications under faults that each seed draws: ``python -m tests.simulation.swarm``."""

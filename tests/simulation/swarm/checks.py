@@ -1,0 +1,137 @@
+"""The invariants, by their numbers in the plan of reliability: cheap ones after each event, all of them at the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.recovery.changelog import changelog_topic
+from penstock.state.recovery.position import decode_position
+from penstock.state.stores.store import StoreSpec
+from penstock.streams.runtime.commit_protocol import start_positions
+from penstock.streams.runtime.foreign_writes import changelog_of
+from penstock.streams.task.task import Task
+from penstock.streams.task.task_stores import Reached
+from penstock.streams.testing.memory_clients import MemoryConsumer
+from tests.simulation.swarm.disks import BadBlocks, SwarmDisk
+from tests.simulation.swarm.history import APP, Violation
+from tests.simulation.swarm.programs import Seen
+from tests.simulation.world import SimClock, SimRestoring
+
+if TYPE_CHECKING:
+    from tests.simulation.swarm.run import Swarm
+
+EVERY_EVENTS = 97
+"""Between two looks at all the stores."""
+
+
+def look(swarm: Swarm) -> None:
+    """After an event. Positions and transactions are looked at by the log itself."""
+    for node in swarm.nodes:
+        for task in node.runtime.tasks.values():
+            if task.dropped:
+                raise Violation(f"I9 task {task.id} of {node.name} dropped {dict(task.dropped)}")
+    if swarm.event % EVERY_EVENTS == 0:
+        stores_are_folds(swarm)
+
+
+def stores_are_folds(swarm: Swarm) -> None:
+    """I5: each store on each disk, of the living and the dead, is the fold of its changelog up to its own position."""
+    for slot in swarm.slots:
+        for task_id, backend in slot.disk.backends.items():
+            if slot.busy or backend.damaged is not None:
+                continue
+            assert isinstance(backend, BadBlocks)
+            for _, spec in swarm.specs([task_id]):
+                _is_fold(swarm, slot.name, task_id, spec, backend)
+
+
+def _is_fold(swarm: Swarm, name: str, task_id: TaskId, spec: StoreSpec, backend: BadBlocks) -> None:
+    raw = backend.position(spec.name)
+    held = backend.contents(spec.name)
+    end = 0 if raw is None else decode_position(raw).changelog_offset
+    tp = TopicPartition(changelog_topic(APP, spec), task_id.partition)
+    folded = swarm.log.folded(tp, spec, end)
+    if swarm.program.expires:
+        folded = {k: v for k, v in folded.items() if k in held}
+    if held != folded:
+        what = sorted(k for k in held.keys() | folded.keys() if held.get(k) != folded.get(k))
+        raise Violation(
+            f"I5 store {spec.name} of {task_id} on {name} at offset {end} is not the fold of its changelog: "
+            f"{[(k, held.get(k), folded.get(k)) for k in what[:3]]}"
+        )
+
+
+def judge(swarm: Swarm) -> None:
+    """At rest, after all faults are over."""
+    stores_are_folds(swarm)
+    contents = {}
+    for node in swarm.nodes:
+        for task in node.runtime.tasks.values():
+            backend = task.backend
+            for name in task.stores:
+                assert isinstance(backend, BadBlocks)
+                contents[task.id, name] = backend.contents(name)
+            _restores_equal(swarm, task)
+            _changelogs_are_answered(swarm, task)
+    seen = Seen(
+        lambda topic: [(e.key or b"", e.value) for _, e in swarm.log.committed_records(topic)], contents, swarm.exact
+    )
+    wrong = list(swarm.program.judge(seen))
+    if wrong:
+        raise Violation("; ".join(wrong[:4]))
+
+
+def _restores_equal(swarm: Swarm, task: Task) -> None:
+    """I6: another host without local state comes to the same stores, from the log as it was cleaned."""
+    if not task.stores or not isinstance(task.backend, BadBlocks):
+        return
+    reader = MemoryConsumer(swarm.log, APP)
+    start = start_positions(reader, [TopicPartition(t, task.id.partition) for t in task.topics])
+    changelogs: dict[str, int] = {}
+    for _, noted in start.values():
+        changelogs |= noted.changelogs
+    committed_only = not swarm.exact
+    restoring = SimRestoring(
+        swarm.log, SwarmDisk(), random.Random(0), SimClock(swarm.log), committed_only=committed_only
+    )
+    specs = [spec for _, spec in swarm.specs([task.id])]
+    restoring.submit(task.id, specs, Reached({t: offset for t, (offset, _) in start.items()}, changelogs))
+    found: list[object] = []
+    while not found:
+        found = [stores.backend for _, stores in restoring.finished() if not isinstance(stores, BaseException)]
+    (fresh,) = found
+    assert isinstance(fresh, BadBlocks)
+    for name in task.stores:
+        held, restored = task.backend.contents(name), fresh.contents(name)
+        if swarm.program.expires:
+            restored = {k: v for k, v in restored.items() if k in held}
+        if held != restored:
+            raise Violation(f"I6 store {name} of {task.id} is restored as {restored}, and is {held}")
+
+
+def _changelogs_are_answered(swarm: Swarm, task: Task) -> None:
+    """I12: nothing that another worker wrote to a changelog is left behind the owner's values."""
+    if swarm.exact or not isinstance(task.backend, BadBlocks):
+        return
+    for name, state in task.stores.items():
+        if state.spec.source_topic is not None:
+            continue
+        held = task.backend.contents(name)
+        folded = swarm.log.folded(changelog_of(task, state.spec), state.spec)
+        if swarm.program.expires:
+            folded = {k: v for k, v in folded.items() if k in held}
+        if held != folded:
+            raise Violation(f"I12 the changelog of {name} of {task.id} ends as {folded}, and the store is {held}")
+
+
+def committed_ends(tasks: Sequence[Task]) -> dict[TopicPartition, int]:
+    """Where the last commits wrote the changelogs up to."""
+    return {
+        changelog_of(task, task.stores[name].spec): end
+        for task in tasks
+        for name, end in task.changelog_ends.items()
+        if end and task.stores[name].spec.source_topic is None
+    }

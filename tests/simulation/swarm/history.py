@@ -1,0 +1,107 @@
+"""The log with a memory: what was ever written and committed, whatever was compacted since, and by whom."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from penstock.state.log import TopicPartition
+from penstock.state.recovery.changelog import from_changelog_columns
+from penstock.state.stores.store import StoreSpec
+from penstock.streams.testing.memory_log import LogEntry, MemoryLog, Transaction
+
+APP = "app"
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class HistoryLog(MemoryLog):
+    """Checks at each commit of positions: they never go back (I12), one owner per generation commits (I7), and with the
+    positions comes what belongs to them (I4). ``one_each``: the output topic that gets a record for each of this input."""
+
+    def __init__(self, one_each: tuple[str, str] | None, *, exact: bool) -> None:
+        super().__init__()
+        self.passed: Callable[[str], None] = lambda point: None
+        self.writer: Callable[[], str] = lambda: ""
+        self.history: defaultdict[TopicPartition, dict[int, LogEntry]] = defaultdict(dict)
+        self.trace: list[object] = []
+        self._one_each = one_each if exact else None
+        self._positions: dict[TopicPartition, int] = {}
+        self._owners: dict[tuple[TopicPartition, int], str] = {}
+        self._made: defaultdict[int, Counter[str]] = defaultdict(Counter)
+
+    def pass_point(self, point: str) -> None:
+        """With the faults of the swarm."""
+        super().pass_point(point)
+        if point == "consumer_commit_after":
+            self._committed(self.writer())
+        self.passed(point)
+
+    def append(self, tp: TopicPartition, entry: LogEntry) -> int:
+        """Kept for ever."""
+        offset = super().append(tp, entry)
+        self.history[tp][offset] = entry
+        self.trace.append((tp.topic, tp.partition, offset, entry.key, entry.value))
+        if entry.transaction is not None:
+            self._made[id(entry.transaction)][tp.topic] += 1
+        return offset
+
+    def end(self, transaction: Transaction, outcome: Literal["committed", "aborted"]) -> None:
+        """Looks at what became visible."""
+        before = dict(self._positions)
+        super().end(transaction, outcome)
+        made = self._made.pop(id(transaction), Counter())
+        self.trace.append((transaction.transactional_id, transaction.epoch, outcome))
+        if outcome == "aborted":
+            return
+        fixed = f"{APP}-p" in transaction.transactional_id
+        self._committed(transaction.transactional_id + (f" of epoch {transaction.epoch}" if fixed else ""))
+        positions = transaction.offsets.get(APP, {})
+        if self._one_each is None or not (positions or made):
+            return
+        source, output = self._one_each
+        read = sum(c.offset - before.get(tp, 0) for tp, c in positions.items() if tp.topic == source)
+        if made[output] != read:
+            raise Violation(f"I4 a transaction took {read} records of {source} and gave {made[output]} of {output}")
+
+    def _committed(self, writer: str) -> None:
+        group = self.group(APP)
+        for tp, committed in group.offsets.items():
+            before = self._positions.get(tp, 0)
+            if committed.offset == before:
+                continue
+            if committed.offset < before:
+                raise Violation(f"I12 the position of {tp} went back from {before} to {committed.offset} by {writer}")
+            self._positions[tp] = committed.offset
+            self.trace.append((tp, committed.offset, writer))
+            if "epoch" in writer:
+                continue  # the brokers have compared the epochs
+            owner = self._owners.setdefault((tp, group.generation), writer)
+            if owner != writer:
+                raise Violation(f"I7 {owner} and {writer} both committed {tp} in generation {group.generation}")
+
+    def committed_records(self, topic: str) -> list[tuple[TopicPartition, LogEntry]]:
+        """Of all that was ever written, in the order of each partition."""
+        found = sorted((tp for tp in self.history if tp.topic == topic), key=lambda tp: tp.partition)
+        return [(tp, e) for tp in found for _, e in sorted(self.history[tp].items()) if e.visible]
+
+    def folded(self, tp: TopicPartition, spec: StoreSpec, end: int | None = None) -> dict[bytes, bytes]:
+        """What a store of this changelog holds at ``end``, by the last value of each key; cleaning plays no part."""
+        rows = [(o, e) for o, e in sorted(self.history[tp].items()) if e.visible and (end is None or o < end)]
+        entries = from_changelog_columns(
+            spec, [e.key for _, e in rows], [e.value for _, e in rows], [e.timestamp_ms for _, e in rows]
+        )
+        return {k: v for k, v in entries if v is not None}
+
+    def unread(self, topics: Sequence[str]) -> Iterator[TopicPartition]:
+        """Partitions with visible records behind their committed position."""
+        for topic in topics:
+            for p, log in enumerate(self.topic(topic).partitions):
+                tp = TopicPartition(topic, p)
+                committed = self.group(APP).offsets.get(tp)
+                start = log.first if committed is None else committed.offset
+                if any(True for _ in log.committed(max(start, log.first))):
+                    yield tp

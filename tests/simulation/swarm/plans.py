@@ -1,0 +1,144 @@
+"""What a seed stands for: a program, its workers, and the list of faults. Nothing is drawn later that a fault could
+move, so that a list of faults can be shortened and run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Literal
+
+from penstock.streams.runtime.commit_protocol import Guarantee
+
+Kind = Literal[
+    "kill",
+    "power_cut",
+    "freeze",
+    "answer",
+    "late_commit",
+    "outage",
+    "compact",
+    "damage",
+    "join",
+    "leave",
+    "epoch",
+    "twin",
+    "switch",
+    "truncate",
+    "make_again",
+]
+Form = Literal["group", "fixed"]
+
+EVENTS = 2_000
+SENDING = ("send", "flush", "send_offsets", "commit_before")
+ERRORS: dict[str, tuple[str, ...]] = {
+    "init": ("retriable",),
+    "begin": ("retired",),
+    "send": ("abortable", "retriable", "retired"),
+    "flush": ("abortable", "retriable", "retired"),
+    "send_offsets": ("abortable", "retriable", "retired"),
+    "commit_before": ("unknown", "unknown", "abortable", "retriable", "retired"),
+    "commit_after": ("unknown", "unknown", "unknown"),
+    "abort": ("retriable",),
+    "committed": ("retriable",),
+    "consumer_commit_before": ("retriable",),
+    "consumer_commit_after": ("retriable",),
+}
+"""Which answers each request may get, by the points of the log."""
+STEPS = ("begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written")
+PLACES = ("between", "poll", *SENDING, "commit_after", "consumer_commit_before", *(f"step:{s}" for s in STEPS))
+"""Where a worker may be killed or frozen."""
+TIMES_MS = (200, 1_000, 2_000, 3_500, 6_000, 11_000, 16_000, 40_000)
+"""Below and above the poll interval (3 s), the transaction's time-out (10 s), and the age of deletions (12 s)."""
+PROGRAMS = ("counts", "counts", "balances", "joined", "regions", "windows", "stateless")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """``at``: the event from which on it may strike; at the ``nth`` passage of ``place`` by worker ``who``. ``ms``: for how
+    long; ``error``: the answer, of a freeze what its request has got meanwhile."""
+
+    kind: Kind
+    at: int
+    who: int = 0
+    place: str = "between"
+    nth: int = 1
+    ms: int = 0
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    program: str
+    guarantee: Guarantee
+    form: Form
+    workers: int
+    partitions: int
+    records: int
+    late_polls: int
+    queue_max_records: int
+    epochs_grow: bool
+    faults: tuple[Fault, ...]
+    events: int = EVENTS
+
+    def without_most(self, faults: tuple[Fault, ...]) -> Plan:
+        """The same run with these faults only."""
+        return dataclasses.replace(self, faults=faults)
+
+
+def plan_of(seed: int, events: int = EVENTS) -> Plan:
+    """The run of a seed."""
+    rng = random.Random(f"plan {seed}")
+    form: Form = "fixed" if rng.random() < 0.3 else "group"
+    partitions = rng.choice((1, 2, 2, 3))
+    plan = Plan(
+        seed,
+        rng.choice(PROGRAMS),
+        rng.choice(("exactly_once", "exactly_once", "at_least_once")),
+        form,
+        rng.randint(1, partitions if form == "fixed" else 4),
+        partitions,
+        rng.choice((120, 200, 300)),
+        rng.choice((0, 0, 2, 5)),
+        rng.choice((0, 0, 1, 1_000)),
+        form == "group" and rng.random() < 0.25,
+        (),
+        events,
+    )
+    return plan.without_most(_faults_of(plan, rng))
+
+
+def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
+    kinds: list[Kind] = ["kill", "power_cut", "freeze", "freeze", "answer", "answer", "outage", "compact", "damage"]
+    if plan.guarantee == "exactly_once":
+        kinds.append("late_commit")
+    kinds += ["join", "leave"] if plan.form == "group" else ["twin"]
+    if plan.epochs_grow:
+        kinds.append("epoch")
+    enabled = sorted({k for k in kinds if rng.random() < 0.5}) or [rng.choice(kinds)]
+    weights = [rng.random() ** 2 + 0.02 for _ in enabled]
+    places = rng.sample(PLACES, rng.randint(2, 6))
+    count = rng.randint(2, 24)
+    faults = [_fault(rng.choices(enabled, weights)[0], plan, places, rng) for _ in range(count)]
+    if plan.form == "fixed" and rng.random() < 0.3:
+        faults.append(Fault("switch", rng.randint(plan.events // 4, plan.events * 3 // 4), ms=rng.choice(TIMES_MS[3:])))
+    if plan.program != "stateless" and rng.random() < 0.12:
+        last: Kind = rng.choice(("truncate", "make_again"))
+        faults.append(Fault(last, plan.events, who=rng.randrange(8), nth=rng.randint(1, 6)))
+    return tuple(sorted(faults, key=lambda f: f.at))
+
+
+def _fault(kind: Kind, plan: Plan, places: list[str], rng: random.Random) -> Fault:
+    at, who, ms = rng.randrange(plan.events), rng.randrange(4), rng.choice(TIMES_MS)
+    if kind in ("kill", "power_cut", "freeze"):
+        place, nth = rng.choice(places), rng.randint(1, 4)
+        lost = kind == "freeze" and place in ERRORS and rng.random() < 0.5
+        return Fault(kind, at, who, place, nth, ms, rng.choice(ERRORS[place]) if lost else "")
+    if kind == "answer":
+        point = rng.choice(sorted(ERRORS))
+        return Fault(kind, at, who, point, rng.randint(1, 3), error=rng.choice(ERRORS[point]))
+    if kind == "late_commit":
+        return Fault(kind, at, who, "commit_before", 1, rng.choice((40, 200, 1_000, 6_000)))
+    return Fault(kind, at, who, nth=rng.randint(1, 40), ms=ms)

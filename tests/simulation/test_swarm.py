@@ -1,0 +1,31 @@
+"""Hundreds of seeds of the swarm, and that a seed always stands for the same run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.swarm.hunt import report, run_seed, shrink
+from tests.simulation.swarm.plans import plan_of
+
+SEEDS = 500
+SHARDS = 2
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_no_seed_breaks_an_invariant(shard: int) -> None:
+    for seed in range(shard, SEEDS, SHARDS):
+        result = run_seed(seed)
+        assert result.wrong is None, "\n".join(report(result))
+        assert result.events >= plan_of(seed).events
+
+
+def test_a_seed_gives_the_same_trace_each_time() -> None:
+    traces = [run_seed(seed).trace for seed in range(20)]
+    assert [run_seed(seed).trace for seed in range(20)] == traces
+    assert len(set(traces)) == 20
+
+
+def test_faults_that_do_not_matter_are_left_out_of_a_report() -> None:
+    plan = next(p for p in map(plan_of, range(100)) if len(p.faults) > 15)
+    needed = {plan.faults[3], plan.faults[11]}
+    assert set(shrink(plan, lambda p: needed <= set(p.faults)).faults) == needed

@@ -183,9 +183,7 @@ def test_described_topologies_on_workers_and_on_spark(kafka: str, spark: SparkSe
     for sink, topic in running.flow.sinks.items():
         for file in done.output_files(topic):
             rows = spark.read.parquet(f"{output}/{file.path}").orderBy("seq").collect()
-            records = [
-                Record(*(None if r[c] is None else bytes(r[c]) for c in ("key", "value")), r["timestamp_ms"])
-                for r in rows
-            ]
+            pairs = [[None if r[c] is None else bytes(r[c]) for c in ("key", "value")] for r in rows]
+            records = [Record(k, v, r["timestamp_ms"]) for (k, v), r in zip(pairs, rows, strict=True)]
             gathered(running.scenario, sink, decoded(running.scenario, topic, records), replayed)
     assert replayed == expected

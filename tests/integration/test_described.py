@@ -23,10 +23,12 @@ from tests.conformance.live import decoded
 from tests.conformance.scenario import KEY, VALUE, Scenario
 from tests.differential.functions import in_words
 from tests.differential.inputs import Entry, random_input
-from tests.differential.kafka_streams_side import KINDS
-from tests.differential.kinds.kind import Node
+from tests.differential.kafka_streams_side import KAFKA_STREAMS
+from tests.differential.kinds.kind import KINDS, Node
 from tests.differential.penstock_side import Described, play
 from tests.integration.worker.application import NOW_MS, SESSION_TIMEOUT_MS, Cluster, Written, until
+
+assert KAFKA_STREAMS.kinds  # its import adds the kinds
 
 SAMPLE = (
     "keyed_reduce",

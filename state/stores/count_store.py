@@ -9,14 +9,12 @@ million keys, of which nearly every record has another one, most of what countin
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.errors import SerdeError
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
 from penstock.state.stores.store import PackedPuts, StateBackend, StoreSpec, Unbased
@@ -82,42 +80,10 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
     native = compiled()
     if native is not None and tallies(spec):
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)
-    return PlainCountStoreView(spec, backend) if _holds_counts(spec) else KeyValueStoreView(spec, backend)
+    return KeyValueStoreView(spec, backend)
 
 
-class PlainCountStoreView(KeyValueStoreView):
-    """A view of counts that says which error it is that a stored value is none: ``SerdeError``."""
-
-    def load(self, keys: Iterable[bytes]) -> None:
-        try:
-            super().load(keys)
-        except struct.error as exc:
-            raise self._no_count(exc) from exc
-
-    def range(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, Any, int]]:
-        try:
-            yield from super().range(low, high, reverse=reverse)
-        except struct.error as exc:
-            raise self._no_count(exc) from exc
-
-    def first(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> tuple[bytes, Any, int] | None:
-        try:
-            return super().first(low, high, reverse=reverse)
-        except struct.error as exc:
-            raise self._no_count(exc) from exc
-
-    def _no_count(self, exc: struct.error) -> SerdeError:
-        return SerdeError(
-            f"store {self.spec.name} holds a value that is no int of 8 bytes ({exc}); give the store the serde that "
-            "its values were written with, or another name"
-        )
-
-
-class CountStoreView(PlainCountStoreView):
+class CountStoreView(KeyValueStoreView):
     """A view of counts that tallies."""
 
     def __init__(
@@ -142,7 +108,7 @@ class CountStoreView(PlainCountStoreView):
     ) -> bool:
         """Count records by key, of a column without nulls, or so many records of each. ``False``: nothing was counted, they
         must be counted in the entries, some of which are uncommitted, or counts may get more than 64 bits.
-        ``SerdeError`` for a stored value that is no count, and then from all that asks for what was counted, until it is
+        ``IncompatibleError`` for a stored value that is no count, and then from all that asks for what was counted, until it is
         discarded."""
         if self.dirty or self.shown or self._floor is not None:
             return False

@@ -126,7 +126,9 @@ class Task:
         self.heavy_keys = HeavyKeys()
         self.committed_positions: dict[TopicPartition, int] = {}
         """Of its inputs, as of its own last commit that is known to have happened."""
-        self.failures = RecordErrorHandler(task_id, options.policies, lambda place: self._input.locate(place))
+        self.failures = RecordErrorHandler(
+            task_id, options.policies, lambda place: self._input.locate(place), topology.declared
+        )
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
         self._lifecycle = TaskLifecycle(task_id)

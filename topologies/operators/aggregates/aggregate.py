@@ -341,7 +341,7 @@ class AggregateOperator(Operator):
             zip(batch.keys, store_keys, values, batch.timestamps, strict=True)
         ):
             entry = state.entries[store_key]
-            found = state.unpack(entry)
+            found = state.unpack(entry, store_key)
             try:
                 if found is None:
                     new = value if init is None else adder(key, value, init())
@@ -356,7 +356,7 @@ class AggregateOperator(Operator):
             news.append(new)
             times.append(ts)
             if self._sends_olds:
-                before = state.unpack(entry)  # the adder may have changed the one it was given
+                before = state.unpack(entry, store_key)  # the adder may have changed the one it was given
                 olds.append(None if before is None else before[0])
         return without(failed, len(batch.keys)), news, times, olds if self._sends_olds else None
 
@@ -435,7 +435,7 @@ class AggregateOperator(Operator):
         timestamps: list[int] = []
         for store_key in self._changed:
             # what was changed since the last commit is an entry, though its window may have expired since
-            found = self._state.unpack(self._state.entries[store_key])
+            found = self._state.unpack(self._state.entries[store_key], store_key)
             values.append(None if found is None else found[0])
             timestamps.append(self._state.dirty[store_key] if found is None else found[1])
         olds = None if self._olds is None else list(map(self._olds.__getitem__, self._changed))

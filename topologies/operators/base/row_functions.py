@@ -138,7 +138,4 @@ def _refuses_null(decode: Callable[[bytes], Any]) -> bool:
 
 def unreadable(serde: Serde[Any], what: str, data: bytes | None, error: Exception) -> SerdeError:
     """What to raise, or to report, of bytes that a serde cannot read."""
-    return SerdeError(
-        f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error}); "
-        "check the serde of this topic, or choose the policy skip or dead_letter"
-    )
+    return SerdeError(f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error})")

@@ -358,7 +358,7 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         for i, some in enumerate(by_record):
             before = [self._state.entries[store_key] for store_key in some]
             try:
-                changed = self._changed_by(batch.keys[i], values[i], batch.timestamps[i], before)
+                changed = self._changed_by(batch.keys[i], values[i], batch.timestamps[i], some, before)
                 made = [self._state.entry_of(new, ts) for new, ts in changed]
             except Exception as exc:  # before anything was written
                 super().row_failed(batch, i, exc)
@@ -370,18 +370,20 @@ class HoppingAggregateOperator(WindowAggregateOperator):
             news += [new for new, _ in changed]
             times += [ts for _, ts in changed]
             if self._sends_olds:
-                olds += [None if b is None else b[0] for b in map(self._state.unpack, before)]
+                olds += [None if b is None else b[0] for b in map(self._state.unpack, before, some)]
         if not places:
             return
         out = batch.pick(places)
         self.done(out, store_keys, None, news, times, olds if self._sends_olds else None)
 
-    def _changed_by(self, key: Any, value: Any, ts: int, before: list[Any]) -> list[tuple[Any, int]]:
+    def _changed_by(
+        self, key: Any, value: Any, ts: int, store_keys: list[bytes], before: list[Any]
+    ) -> list[tuple[Any, int]]:
         """The new aggregate and timestamp of each of a record's windows."""
         init, adder, unpack = self._init, self._adder, self._state.unpack
         changed: list[tuple[Any, int]] = []
-        for entry in before:
-            found = unpack(entry)
+        for store_key, entry in zip(store_keys, before, strict=True):
+            found = unpack(entry, store_key)
             if found is None:
                 changed.append((value if init is None else adder(key, value, init()), ts))
             else:

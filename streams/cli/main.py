@@ -27,6 +27,7 @@ class Command(NamedTuple):
 
 _CLI = "penstock.streams.cli"
 COMMANDS = (
+    Command("new", f"{_CLI}.new", "make a folder with a topology, its test and its settings"),
     Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine"),
     Command("down", f"{_CLI}.cluster", "stop it"),
     Command("status", f"{_CLI}.cluster", "say whether it runs, and where"),

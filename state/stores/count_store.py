@@ -8,14 +8,12 @@ keys, counting mostly waits for memory; the tally takes about a tenth of the tim
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.state.errors import SerdeError
 from penstock.state.native import compiled
 from penstock.state.serdes.serde import INT
 from penstock.state.stores.store import PackedPuts, StateBackend, StoreSpec, Unbased
@@ -81,42 +79,10 @@ def state_of(spec: StoreSpec, backend: StateBackend) -> KeyValueStoreView:
     native = compiled()
     if native is not None and tallies(spec):
         return CountStoreView(spec, backend, native.Tally(), native.list_rows)
-    return PlainCountStoreView(spec, backend) if _holds_counts(spec) else KeyValueStoreView(spec, backend)
+    return KeyValueStoreView(spec, backend)
 
 
-class PlainCountStoreView(KeyValueStoreView):
-    """A view of counts that raises ``SerdeError`` for a stored value that is not a count."""
-
-    def load(self, keys: Iterable[bytes]) -> None:
-        try:
-            super().load(keys)
-        except struct.error as exc:
-            raise self._no_count(exc) from exc
-
-    def range(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, Any, int]]:
-        try:
-            yield from super().range(low, high, reverse=reverse)
-        except struct.error as exc:
-            raise self._no_count(exc) from exc
-
-    def first(
-        self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
-    ) -> tuple[bytes, Any, int] | None:
-        try:
-            return super().first(low, high, reverse=reverse)
-        except struct.error as exc:
-            raise self._no_count(exc) from exc
-
-    def _no_count(self, exc: struct.error) -> SerdeError:
-        return SerdeError(
-            f"store {self.spec.name} holds a value that is not an 8-byte int ({exc}); give the store the serde that "
-            "its values were written with, or another name"
-        )
-
-
-class CountStoreView(PlainCountStoreView):
+class CountStoreView(KeyValueStoreView):
     """A view of counts that uses the tally."""
 
     def __init__(
@@ -141,7 +107,7 @@ class CountStoreView(PlainCountStoreView):
     ) -> bool:
         """Count records by key, from a column without nulls, or ``counts`` records of each. ``False``: nothing was
         counted; count in the entries instead, because some of them are uncommitted or counts may overflow int64. Raises
-        ``SerdeError`` for a stored value that is not a count; every later use of the counts raises it too, until they
+        ``IncompatibleError`` for a stored value that is not a count; every later use of the counts raises it too, until they
         are discarded."""
         if self.dirty or self.shown or self._floor is not None:
             return False

@@ -27,7 +27,7 @@ from typing import Any
 
 from sortedcontainers import SortedSet
 
-from penstock.state.errors import SerdeError
+from penstock.state.errors import IncompatibleError, SerdeError
 from penstock.state.stores.entry_sizes import entries_bytes, marks_bytes
 from penstock.state.stores.store import PackedBytes, StateBackend, StoreSpec
 
@@ -98,7 +98,12 @@ class KeyValueStoreView:
             found = self._backend.get_many(self.spec.name, missing)
             if self.immutable:
                 decode, unpack = self._decode, _TIMESTAMP.unpack_from
-                thawed = [None if raw is None else (decode(raw[8:]), unpack(raw)[0]) for raw in found]
+                thawed: list[tuple[Any, int] | None] = []
+                try:
+                    thawed.extend(None if raw is None else (decode(raw[8:]), unpack(raw)[0]) for raw in found)
+                except Exception as exc:
+                    place = len(thawed)
+                    raise self._unreadable(missing[place], found[place], exc) from exc
                 self.entries.update(zip(missing, thawed, strict=True))
             else:
                 self.entries.update(zip(missing, found, strict=True))
@@ -127,18 +132,31 @@ class KeyValueStoreView:
         entries = self.entries
         if key not in entries:
             self.load((key,))
-        return self.unpack(entries[key])
+        return self.unpack(entries[key], key)
 
     def changed(self, key: bytes) -> bool:
         """Whether the key was written since the last commit."""
         self.load((key,))
         return key in self.dirty
 
-    def unpack(self, entry: Any) -> tuple[Any, int] | None:
-        """An entry's value and timestamp."""
+    def unpack(self, entry: Any, key: bytes) -> tuple[Any, int] | None:
+        """The value and timestamp of the entry of ``key``. Raises ``IncompatibleError`` for one that cannot be read."""
         if entry is None or self.immutable:
             return entry  # type: ignore[no-any-return]  # the tuple of an immutable serde
-        return self._decode(entry[8:]), _TIMESTAMP.unpack_from(entry)[0]
+        try:
+            return self._decode(entry[8:]), _TIMESTAMP.unpack_from(entry)[0]
+        except Exception as exc:
+            raise self._unreadable(key, entry, exc) from exc
+
+    def _unreadable(self, key: bytes, raw: bytes | None, exc: Exception) -> IncompatibleError:
+        """What to raise of a stored value that the serde cannot read: no policy for records may pass over it."""
+        value = b"" if raw is None else raw[8:]
+        return IncompatibleError(
+            f"store {self.spec.name} holds under key {key!r:.100} the value {value!r:.200}, which serde "
+            f"{self.spec.value_serde.name} cannot read ({type(exc).__name__}: {exc}). The fault is the store's, not the "
+            "record's: its values were written by another serde or an earlier form of the type. Give new fields a default, "
+            "or go back to the type they were written with, or give the store another name, under which it begins empty"
+        )
 
     def range(
         self, low: bytes | None = None, high: bytes | None = None, *, reverse: bool = False
@@ -158,8 +176,8 @@ class KeyValueStoreView:
             if key == last or key in absent:
                 continue
             last = key
-            entry = self.entries[key] if key in self.dirty else (self._thaw(raw) if self.immutable else raw)
-            found = self.unpack(entry)
+            entry = self.entries[key] if key in self.dirty else (self._thaw(raw, key) if self.immutable else raw)
+            found = self.unpack(entry, key)
             if found is not None:
                 yield key, found[0], found[1]
 
@@ -175,9 +193,9 @@ class KeyValueStoreView:
             low, high = (ours, high) if reverse else (low, ours)
         for key, raw in self._backend.range(self.spec.name, low, high, reverse=reverse):
             if key not in self.dirty:
-                found = self.unpack(self._thaw(raw) if self.immutable else raw)
+                found = self.unpack(self._thaw(raw, key) if self.immutable else raw, key)
                 return None if found is None else (key, *found)
-        found = None if ours is None else self.unpack(self.entries[ours])
+        found = None if ours is None else self.unpack(self.entries[ours], ours)
         return None if ours is None or found is None else (ours, *found)
 
     def _written_keys(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
@@ -194,9 +212,12 @@ class KeyValueStoreView:
         self._sorted_len = len(self.dirty)
         return self._sorted
 
-    def _thaw(self, raw: bytes | None) -> Any:
+    def _thaw(self, raw: bytes | None, key: bytes) -> Any:
         """Stored bytes as the entry of an immutable serde."""
-        return None if raw is None else (self._decode(raw[8:]), _TIMESTAMP.unpack_from(raw)[0])
+        try:
+            return None if raw is None else (self._decode(raw[8:]), _TIMESTAMP.unpack_from(raw)[0])
+        except Exception as exc:
+            raise self._unreadable(key, raw, exc) from exc
 
     # -- writing -------------------------------------------------------------------------------------------------
 

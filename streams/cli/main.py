@@ -27,10 +27,14 @@ class Command(NamedTuple):
 
 _CLI = "penstock.streams.cli"
 COMMANDS = (
+    Command("new", f"{_CLI}.new", "make a folder with a topology, its test and its settings"),
     Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine"),
     Command("down", f"{_CLI}.cluster", "stop it"),
     Command("status", f"{_CLI}.cluster", "say whether it runs, and where"),
     Command("topics", f"{_CLI}.topics", "create, list, describe and delete topics"),
+    Command("apps", f"{_CLI}.groups", "list the applications that have topics of their own"),
+    Command("groups", f"{_CLI}.groups", "list the consumer groups"),
+    Command("lag", f"{_CLI}.groups", "say how far a group has come, and how far there is to go"),
     Command("produce", f"{_CLI}.console", "write lines of standard input to a topic"),
     Command("consume", f"{_CLI}.console", "print the records of a topic"),
     Command("describe", f"{_CLI}.describe", "print a topology as text, as a Mermaid chart, or (--plan) how it runs"),

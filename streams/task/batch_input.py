@@ -10,8 +10,9 @@ from itertools import accumulate
 import numpy as np
 
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.task.failure_report import Origin
 from penstock.streams.task.feed import Run
-from penstock.streams.task.operator_context import Origin, RecordErrorHandler
+from penstock.streams.task.operator_context import RecordErrorHandler
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch, concat
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.state.log import Headers
-from penstock.streams.task.operator_context import Origin
+from penstock.streams.task.failure_report import Origin
 from penstock.streams.task.output import Output
 
 

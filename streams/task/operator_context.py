@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.state.errors import PenstockError, ProcessingError, SerdeError
-from penstock.state.log import Headers, TaskId, TopicPartition
+from penstock.state.log import Headers, TaskId
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.streams.events.facts import BadRecord, RecordDeadLettered, RecordFailed, RecordSkipped
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.task.engine import BatchTime
 from penstock.streams.task.error_policies import ErrorPolicy, Policies
 from penstock.streams.task.external_calls import COMMIT_BYTES, ExternalCalls
+from penstock.streams.task.failure_report import Failure, Origin, letter_headers, stop_message
 from penstock.topologies.operator_api.batch import Batch
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 from penstock.topologies.operator_api.required_columns import RequiredColumns
@@ -22,32 +23,10 @@ if TYPE_CHECKING:
     from penstock.streams.task.engine import Engine
 
 
-class Origin:
-    """The input record behind a place of the batch, with its original bytes."""
-
-    __slots__ = ("headers", "key", "offset", "partition", "timestamp_ms", "value")
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        offset: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: Headers,
-    ) -> None:
-        self.partition = partition
-        self.offset = offset
-        self.key = key
-        self.value = value
-        self.timestamp_ms = timestamp_ms
-        self.headers = headers
-
-
 class RecordErrorHandler:
     """Applies the policies; collects what goes to the dead letter topic, by place, so that its order does not depend on
     how the input was cut into batches. What a wall-clock timer or a commit emitted has no input record behind it: its
-    letter has a null key and value, and the error in its headers."""
+    letter has a null key and value, and the error in its headers. ``declared``: where operators were, for messages."""
 
     def __init__(
         self,
@@ -55,9 +34,11 @@ class RecordErrorHandler:
         policies: Policies,
         locate: Callable[[int], Origin | None],
         events: EventSink = NO_EVENTS,
+        declared: Mapping[str, str] | None = None,
     ) -> None:
         self._task = task
         self._events = events
+        self._declared = declared or {}
         self._policies = policies
         self._locate = locate
         self._letters: list[tuple[int, int, Origin | None, Headers]] = []
@@ -74,55 +55,26 @@ class RecordErrorHandler:
             raise error
         kind: BadRecord = "deserialization" if isinstance(error, SerdeError) else "processing"
         policy = self._policies.deserialization if kind == "deserialization" else self._policies.processing
-        if not may_skip:
-            policy = "fail"
-        self._apply(policy, kind, operator, index, place, error, f"{type(error).__name__}: {error}")
+        failure = Failure(kind, operator, f"{type(error).__name__}: {error}", error, may_skip)
+        self._apply(policy if may_skip else "fail", failure, index, place)
 
     def bad_timestamp(self, source: str, place: int, problem: str) -> None:
         """A record's timestamp was refused at entry."""
         policy = self._policies.timestamp
         assert policy != "clamp"
-        self._apply(policy, "timestamp", source, 0, place, None, problem)
+        self._apply(policy, Failure("timestamp", source, problem), 0, place)
 
-    def _apply(
-        self,
-        policy: ErrorPolicy,
-        kind: BadRecord,
-        operator: str,
-        index: int,
-        place: int,
-        error: Exception | None,
-        problem: str,
-    ) -> None:
+    def _apply(self, policy: ErrorPolicy, failure: Failure, index: int, place: int) -> None:
         origin = self._locate(place)
-        where = (
-            f"topic {origin.partition.topic}, partition {origin.partition.partition}, offset {origin.offset}"
-            if origin is not None
-            else "a record that a wall-clock timer or the commit emitted"
-        )
         at = None if origin is None else (*origin.partition, origin.offset)
-        name = "InvalidTimestamp" if error is None else type(error).__name__
-        self._events.emit(_REPORTED[policy](self._task, kind, operator, at, name, problem))
+        name = "InvalidTimestamp" if failure.error is None else type(failure.error).__name__
+        self._events.emit(_REPORTED[policy](self._task, failure.kind, failure.operator, at, name, failure.problem))
+        declared = self._declared.get(failure.operator)
         if policy == "fail":
-            raise ProcessingError(
-                f"task {self._task} stopped at {where}, operator {operator}: {problem}. Nothing from that record on is "
-                f"committed. Mend the function or the record, or choose the {kind} policy skip or dead_letter"
-            ) from error
-        self.counts[f"{kind}_{policy}"] += 1
+            raise ProcessingError(stop_message(self._task, failure, origin, declared)) from failure.error
+        self.counts[f"{failure.kind}_{policy}"] += 1
         if policy == "dead_letter":
-            described: Headers = (
-                ("penstock.error", problem[:1000].encode()),
-                ("penstock.operator", operator.encode()),
-            )
-            if origin is not None:
-                described = (
-                    *origin.headers,
-                    *described,
-                    ("penstock.topic", origin.partition.topic.encode()),
-                    ("penstock.partition", str(origin.partition.partition).encode()),
-                    ("penstock.offset", str(origin.offset).encode()),
-                )
-            self._letters.append((place, index, origin, described))
+            self._letters.append((place, index, origin, letter_headers(failure, origin, declared)))
 
     def take_letters(self) -> list[tuple[Origin | None, Headers]]:
         """The batch's dead letters, in order."""

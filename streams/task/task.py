@@ -106,7 +106,7 @@ class Task:
         self.committed_positions: dict[TopicPartition, int] = {}
         """Of its inputs, as of its own last commit that is known to have happened."""
         self.failures = RecordErrorHandler(
-            task_id, options.policies, lambda place: self._input.locate(place), options.events
+            task_id, options.policies, lambda place: self._input.locate(place), options.events, topology.declared
         )
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
+from penstock.topologies.graph.source_lines import declared_at
 from penstock.topologies.operator_api.edge_kinds import edge_kinds
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import check_circles, check_loops
@@ -65,6 +66,8 @@ class Topology:
     operators: Mapping[str, OperatorSpec]
     streams: tuple[Stream, ...]
     subtopologies: tuple[Subtopology, ...] = dataclasses.field(compare=False)
+    declared: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    """Where operators were declared, as ``FILE:LINE`` of the user's code: for messages alone."""
 
     def children(self, operator: str) -> list[tuple[int, str, int]]:
         """``(out port, child, in port)`` in the order in which records visit the children."""
@@ -122,6 +125,7 @@ class GraphBuilder:
         self.name = _checked(name, "topology")
         self._operators: dict[str, OperatorSpec] = {}
         self._streams: list[Stream] = []
+        self._declared: dict[str, str] = {}
 
     def add_operator(self, name: str, op: OperatorSpec) -> str:
         """Add an operator under a unique name; returns the name."""
@@ -129,6 +133,8 @@ class GraphBuilder:
         if name in self._operators:
             raise TopologyError(f"two operators are named {name!r}; give one of them another name")
         self._operators[name] = op
+        if (line := declared_at()) is not None:
+            self._declared[name] = line
         return name
 
     def replace_operator(self, name: str, op: OperatorSpec) -> None:
@@ -204,7 +210,7 @@ class GraphBuilder:
         for sub in subtopologies:
             self._check_partitions(sub)
             self._check_questions(sub)
-        made = Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies)
+        made = Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies, dict(self._declared))
         check_loops(made)
         check_circles(made)
         return made

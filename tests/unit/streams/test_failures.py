@@ -160,7 +160,8 @@ def test_a_dead_letter_of_what_a_commit_emitted_has_no_original() -> None:
         driver.pipe("in", "k", 1, 50)
         (letter,) = driver.read_raw("letters")
         assert letter[:3] == (None, None, 50)
-        assert [name for name, _ in letter.headers] == ["penstock.error", "penstock.operator"]
+        named = ["penstock.error", "penstock.operator", "penstock.declared", "penstock.traceback"]
+        assert [name for name, _ in letter.headers] == named
 
 
 @pytest.mark.parametrize("batch", [1, 10_000])

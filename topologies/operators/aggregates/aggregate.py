@@ -225,7 +225,7 @@ class AggregateOperator(Operator):
         timestamps: list[int] = []
         for store_key in self._changed:
             # what was changed since the last commit is an entry, though its window may have expired since
-            found = self._state.unpack(self._state.entries[store_key])
+            found = self._state.unpack(self._state.entries[store_key], store_key)
             values.append(None if found is None else found[0])
             timestamps.append(self._state.dirty[store_key] if found is None else found[1])
         olds = None if self._olds is None else list(map(self._olds.__getitem__, self._changed))

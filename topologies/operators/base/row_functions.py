@@ -137,8 +137,5 @@ def _refuses_null(decode: Callable[[bytes], Any]) -> bool:
 
 
 def unreadable(serde: Serde[Any], what: str, data: bytes | None, error: Exception) -> SerdeError:
-    """The error to raise or report for bytes that a serde cannot read."""
-    return SerdeError(
-        f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error}); "
-        "check the serde of this topic, or choose the policy skip or dead_letter"
-    )
+    """What to raise, or to report, of bytes that a serde cannot read."""
+    return SerdeError(f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error})")

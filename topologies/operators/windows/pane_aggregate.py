@@ -198,7 +198,7 @@ class _InversePaneAggregateOperator(PaneAggregateOperator):
         end = _START.pack(last + self._size)
         shared = list(dict.fromkeys(k for k in store_keys if k < end))
         self._state.load(shared)
-        return {k: self._state.unpack(self._state.entries[k]) for k in shared}
+        return {k: self._state.unpack(self._state.entries[k], k) for k in shared}
 
     def _correct_all(self, shared: dict[bytes, tuple[Any, int] | None], order: int) -> None:
         """Correct the last window where its panes were these."""

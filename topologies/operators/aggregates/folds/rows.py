@@ -69,7 +69,7 @@ class DecodingRows:
         rows = zip(batch.keys, store_keys, values_of(self._fold, batch), batch.timestamps, strict=True)
         for i, (key, store_key, value, ts) in enumerate(rows):
             entry = entries[store_key]
-            found = unpack(entry)
+            found = unpack(entry, store_key)
             try:
                 if found is None:
                     new = value if init is None else adder(key, value, init())
@@ -84,7 +84,7 @@ class DecodingRows:
             news.append(new)
             times.append(ts)
             if self._olds:
-                before = unpack(entry)  # the adder may have changed the one it was given
+                before = unpack(entry, store_key)  # the adder may have changed the one it was given
                 olds.append(None if before is None else before[0])
         return Changes(without(skipped, len(batch)), news, times, olds if self._olds else None)
 

@@ -14,22 +14,22 @@ ROOT = Path(__file__).parents[1]
 LOOKED_AT = ("state/**/*.py", "streams/**/*.py", "topologies/**/*.py", "native/src/**/*.rs", "*.md")
 
 PHRASES: dict[str, tuple[str, int]] = {
-    r"\b(is|are) no (?!longer\b|more\b)[a-z]+": ("is not a …, or: there is no …", 72),
-    r"\bmend(s|ed|ing)?\b": ("fix, repair", 12),
-    r"\banew\b": ("again, from scratch", 35),
-    r"\bwho(so)?ever\b": ("what, the caller, any …", 15),
+    r"\b(is|are) no (?!longer\b|more\b)[a-z]+": ("is not a …, or: there is no …", 44),
+    r"\bmend(s|ed|ing)?\b": ("fix, repair", 2),
+    r"\banew\b": ("again, from scratch", 3),
+    r"\bwho(so)?ever\b": ("what, the caller, any …", 0),
     r"\bthereby\b": ("so", 0),
-    r"\bat hand\b": ("current, available", 5),
-    r"\b(is|are|was|were|be) told\b": ("gets, is notified, is reported", 26),
+    r"\bat hand\b": ("current, available", 0),
+    r"\b(is|are|was|were|be) told\b": ("gets, is notified, is reported", 2),
     r"\bmakes? known\b": ("announces", 0),
     r"\bof one who\b": ("of someone who", 0),
-    r"\bbeside\b": ("next to, with, besides", 34),
-    r"\bso (many|long)\b": ("this many, for that time", 25),
-    r"\bheard\b": ("has consumers, received", 20),
+    r"\bbeside\b": ("next to, with, besides", 2),
+    r"\bso (many|long)\b": ("this many, for that time", 9),
+    r"\bheard\b": ("has consumers, received", 15),
     r"\breckons?\b": ("computes, expects", 0),
-    r"\bthe begin\b": ("the beginning", 5),
-    r"\bbr(ings?|ought) about\b": ("causes", 5),
-    r"\bsomebody\b": ("someone, a consumer", 9),
+    r"\bthe begin\b": ("the beginning", 2),
+    r"\bbr(ings?|ought) about\b": ("causes", 0),
+    r"\bsomebody\b": ("someone, a consumer", 0),
 }
 """Pattern: (write instead, most that there may be)."""
 

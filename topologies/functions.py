@@ -1,4 +1,4 @@
-"""What can be told of a user's function before it is called."""
+"""What a user's function shows before it is called."""
 
 from __future__ import annotations
 

@@ -344,10 +344,10 @@ class KeyValueStoreView:
         self._sorted, self._sorted_len = None, 0
         self._floor = self._dropped_to
 
-    def trim(self, max_bytes: int, *, anew: bool = False) -> None:
+    def trim(self, max_bytes: int, *, remeasure: bool = False) -> None:
         """Drop clean entries that were not used lately until the estimate is below ``max_bytes``, or a part of it if
-        the backend keeps what was read. Dirty ones stay. ``anew``: ignore earlier estimates."""
-        if not anew and self._fits(max_bytes):
+        the backend keeps what was read. Dirty ones stay. ``remeasure``: ignore earlier estimates."""
+        if not remeasure and self._fits(max_bytes):
             return
         self._measured = None
         if self._backend.keeps_reads:

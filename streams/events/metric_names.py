@@ -84,7 +84,7 @@ PAUSED_TIME = MetricName("penstock_paused_seconds_total", "counter", ("topic",),
 COMMITS = MetricName("penstock_commit_total", "counter", (), "commits")
 COMMITTED = MetricName("penstock_commit_records_total", "counter", (), "records whose results were committed")
 COMMIT_TIME = MetricName(
-    "penstock_commit_latency_seconds", "histogram", (), "from the begin of a commit until the log has it", FAST_S
+    "penstock_commit_latency_seconds", "histogram", (), "from the start of a commit until the log has it", FAST_S
 )
 FLUSH_TIME = MetricName(
     "penstock_flush_latency_seconds", "histogram", (), "of that, waiting for acknowledgements", FAST_S

@@ -1,4 +1,4 @@
-"""Facts and measurements as Prometheus metrics, beside what is looked at when somebody asks."""
+"""Facts and measurements as Prometheus metrics, and gauges that are read on each request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Collects(Protocol):
 
 
 class MetricsEvents:
-    """Counts what is reported. ``look`` gives the metrics that are read when somebody asks."""
+    """Counts what is reported. ``look`` gives the metrics that are read on each request."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ _LOOKED_AT = {
     names.PROCESS_UP,
     names.RESTARTS,
 }
-"""What is not counted but read when somebody asks; the last two by the supervisor."""
+"""Metrics that are read on each request; the last two by the supervisor."""
 
 
 def _stem(name: MetricName) -> str:

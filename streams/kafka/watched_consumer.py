@@ -20,7 +20,7 @@ from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 
 STATISTICS_INTERVAL_MS = 2_000
 AWAY_AFTER = 2
-"""After so many statistics in a row without a connection no broker counts as reachable; one may be a reconnection."""
+"""After this many statistics in a row without a connection no broker counts as reachable; one may be a reconnection."""
 
 
 class _Broker(msgspec.Struct):

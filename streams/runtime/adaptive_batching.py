@@ -6,7 +6,7 @@ other tasks wait with them, so a turn is bounded in time, whatever a record cost
 records. The number doubles while there is more than it takes, halves when less than half of it was there, and falls to what
 fits when turns take too long.
 
-What a record costs is told by the cheapest of the last few turns. One slow turn is mostly the machine's doing: another
+The cheapest of the last few turns tells what a record costs. One slow turn is mostly the machine's doing: another
 process had the processor. Believed at once, a pause of 26 ms in a turn of 20 records left turns of 7; their fixed costs then
 used up the processor, a backlog grew, and latencies of seconds came from a hiccup that nobody would have noticed.
 
@@ -31,7 +31,7 @@ TURN_MAX_ROWS = 4_000
 """What a turn takes at most of records that are Python objects."""
 
 REMEMBERED_TURNS = 4
-"""The cheapest of so many turns tells what a record costs."""
+"""The cheapest of this many turns gives the cost of a record."""
 
 GRAVE_S = 0.5
 """A turn that took longer is believed at once: another like it would hold up commits and the group."""
@@ -60,7 +60,7 @@ class AdaptiveBatchSize:
                 self._in_rows = any(chunk.value_column is None for chunk in chunks)
 
     def turned(self, records: int, seconds: float, waiting: int) -> None:
-        """A turn processed so many records in so long, and so many are buffered still."""
+        """Note a turn: how many records it processed, how long it took, how many are still buffered."""
         if not records:
             return
         most = min(self._most, int(TURN_MAX_BYTES / max(self.record_bytes, 1.0)))

@@ -200,7 +200,7 @@ class Assignment:
             self._states.pop(task_id).close()
 
     def reopen(self, task: Task) -> None:
-        """Close a task and start it anew from what is committed."""
+        """Close a task and start it again from what is committed."""
         self.drop(task.id)
         self.take([TopicPartition(t, task.id.partition) for t in task.topics])
 

@@ -4,7 +4,7 @@
 a row; ``RetriableError`` of a commit is tried again (exactly-once: after an abort), for as long as it takes. So is an abort
 that the log does not answer, and nothing else is done by that producer meanwhile. ``silence`` tells of both.
 
-A task whose stores are found damaged is opened anew after such an abort: its stores are set aside and restored.
+A task whose stores are found damaged is reopened after such an abort: its stores are quarantined and restored.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CommitGroup:
         return None
 
     def commit(self) -> None:
-        """Commit, or mend what keeps it from committing."""
+        """Commit, or repair what prevents it."""
         if self.broken:
             return
         at_least_once = self.committer.guarantee == "at_least_once"
@@ -161,7 +161,7 @@ class CommitGroup:
                 self._events.measure(RecordsVisible(task.id, max(now_ms - task.stream_time_ms, 0) / 1000))
 
     def reopen_stale(self) -> None:
-        """Open those tasks anew whose stores lack a commit that took place; raises what keeps it from that."""
+        """Reopen the tasks whose stores lack a commit that took place. Raises what prevents it."""
         for task in self.committer.take_stale():
             if self.tasks.get(task.id) is task:
                 self._reopen_task(task, "its stores lack a commit that took place")

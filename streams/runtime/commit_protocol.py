@@ -13,7 +13,7 @@ they are read first, which waits for the transaction to end by its time-out. Not
 that aborts.
 
 **In doubt.** A commit that was asked for and whose answer is lost stays in doubt until the log was asked. If it took place
-after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be opened anew, since only
+after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be reopened, since only
 the changelog knows what it did.
 
 **Foreign positions.** After any failure the committed positions are read again. If they are neither the task's own last ones
@@ -406,8 +406,8 @@ class Committer:
 
     def abort(self, tasks: Sequence[Task], damaged: Sequence[Task] = ()) -> list[Task]:
         """Abort: drop what every task did since the last commit, retire the producer, and read again from the committed
-        offsets. Returns the tasks whose stores lack a commit that did take place: they are to be opened anew. ``damaged``:
-        tasks of this producer that the caller opens anew in any case.
+        offsets. Returns the tasks whose stores lack a commit that did take place: they must be reopened. ``damaged``:
+        tasks of this producer that the caller reopens in any case.
 
         ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: another
         worker has the tasks, so this one gives way.
@@ -423,7 +423,7 @@ class Committer:
                 failure = exc
         self.retire(failure)
         if failure is not None and not self._yields:
-            self.open()  # ends the transaction, for which whoever gets the tasks would wait
+            self.open()  # ends the transaction, for which the next owner would wait
         return self._restart_tasks(tasks, damaged)
 
     def _restart_tasks(self, tasks: Sequence[Task], damaged: Sequence[Task] = ()) -> list[Task]:
@@ -494,4 +494,4 @@ def _taken_over(task: Task) -> TaskMigratedError:
 
 
 RESTARTABLE = (AbortableError, ProducerRetiredError, StateCorruptedError)
-"""What an abort repairs; of tasks whose stores are damaged, with stores restored anew."""
+"""What an abort repairs; tasks with damaged stores get them restored."""

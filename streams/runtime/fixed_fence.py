@@ -1,7 +1,7 @@
 """What the brokers refuse to a worker with fixed partitions that is no longer their owner.
 
 Such a worker is in no group that could have generations, so each of its partitions has a transactional id,
-``<application.id>-p<partition>``, whose epoch is the generation: whoever opens it last is the owner, and the commits of all
+``<application.id>-p<partition>``, whose epoch is the generation: the last to open it is the owner, and the commits of all
 before are refused. Under exactly-once that is the producer's own. Under the other guarantees the positions alone are
 committed in transactions (``FencedPositions``), which cost a few requests for each commit.
 
@@ -97,7 +97,7 @@ def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition]) -> N
 
 
 class FixedFence:
-    """For a worker of the group: refuses the commits of whoever ran its partitions fixed. ``partitions``: all inputs of the
+    """For a worker of the group: refuses commits of workers that ran its partitions fixed. ``partitions``: all inputs of the
     application; ``open_consumer`` makes a consumer of the group of fixed workers; ``open_producer`` a producer with the id
     of a fixed partition."""
 
@@ -132,7 +132,7 @@ class FixedFence:
         self._marked -= done
         consumer = self._open_consumer()
         try:
-            with suppress(PenstockError):  # a fixed worker is still a member there: fenced again by whoever joins next
+            with suppress(PenstockError):  # a fixed worker is still a member there: fenced again by the next to join
                 consumer.commit({tp: Committed(0, FENCED) for tp in sorted(done)})
         finally:
             consumer.close()

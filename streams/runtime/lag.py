@@ -14,7 +14,7 @@ from penstock.streams.events.port import EventSink
 from penstock.streams.task.task import Task
 
 BEHIND_AFTER_S = 30.0
-"""A task that had caught up is reported after it has been behind for so long."""
+"""A task that had caught up is reported after it has been behind for this long."""
 
 
 def lag_of(task: Task, ends: Mapping[TopicPartition, int]) -> dict[str, int]:

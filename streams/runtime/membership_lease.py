@@ -14,7 +14,7 @@ LEASE_MAX_S = 10.0
 
 
 def lease_s(session_timeout_ms: int) -> float:
-    """Half of the session, which begins anew with each commit."""
+    """Half of the session, which begins again with each commit."""
     return min(session_timeout_ms / 2000, LEASE_MAX_S)
 
 

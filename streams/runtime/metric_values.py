@@ -1,5 +1,5 @@
 """What a worker measures, as named values with labels, for whatever collects them. Looked at, not recorded: nothing of it
-costs anything until somebody asks."""
+costs anything until they are read."""
 
 from __future__ import annotations
 

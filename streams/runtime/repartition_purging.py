@@ -27,7 +27,7 @@ def purgeable_topics(topology: Topology, application_id: str) -> frozenset[str]:
 
 
 class Purger:
-    """``delete`` begins to delete the records before offsets; ``report`` is told of each partition where that failed."""
+    """``delete`` begins to delete the records before offsets; ``report`` gets each partition where that failed."""
 
     def __init__(
         self,

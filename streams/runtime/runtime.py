@@ -15,7 +15,7 @@ is 1 to 2 % of the time with a commit each second, 4 to 7 % at least-once and 6 
 Reading the next records during the wait was tried and won nothing: the client's own threads fetch them anyway, and polls
 became smaller. Processing them would need stores that tell apart what belongs to the commit in flight.
 
-What goes wrong with a commit its unit mends, and damage to the stores of its tasks. ``TaskMigratedError`` discards
+The commit group repairs a failed commit, and damage to the stores of its tasks. ``TaskMigratedError`` discards
 everything and joins again (``RejoinPacing`` says when), or, with fixed partitions, ends the loop, for nobody but the other
 worker may go on. ``RetriableError`` does the same under both: whatever was half done begins again once the log answers.
 Every other error ends the loop, with nothing committed past it.
@@ -79,7 +79,7 @@ PATIENT_POLL_S = 0.001
 """While a commit waits for acknowledgements: they come within a few milliseconds."""
 
 LATE_INTERVALS, LATE_S = 2, 1.0
-"""A commit is late when so many intervals and seconds have passed since the one before it."""
+"""A commit is late when this many intervals and seconds have passed since the one before it."""
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -90,7 +90,7 @@ class Runtime:
     partition)`` a committer: for all tasks (``None``) or for one fixed partition. ``on_joined(partitions, afresh)`` is
     called when the group has given partitions, before anything of them is taken; ``afresh``: the first time, and after a
     loss. What it raises ends the loop.
-    ``open_reader`` makes a consumer for a look at the log, beside the group's (``None``: as that one).
+    ``open_reader`` makes a consumer for a look at the log, separate from the group's (``None``: as that one).
     ``purger`` deletes what was read of repartition topics, ``changelog_purger`` what no restore needs; ``topic_watch`` ends
     the loop when a topic was made again. ``events`` gets what happens."""
 

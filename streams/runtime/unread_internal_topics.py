@@ -42,7 +42,7 @@ def check_unread_internal_topics(
 ) -> None:
     """Raises ``IncompatibleError`` where an internal topic of this application that the topology does not read holds
     records that the application has not read. ``open_consumer``: one of the application's group, which does not join;
-    ``other_groups``: the application's own beside that one."""
+    ``other_groups``: the application's other groups."""
     read = topology.source_topics(application_id)
     prefix = f"{application_id}-"
     left = {t: n for t, n in admin.topics(prefix).items() if t.endswith(INTERNAL_SUFFIXES) and t not in read}

@@ -106,7 +106,7 @@ class CommitWriter:
         return Output(topic, log_keys, log_values, times, partition=self._task.partition)
 
     def _check_sizes(self, spec: StoreSpec, values: list[bytes | None]) -> None:
-        largest = max(map(len, filter(None, values)), default=8) - 8  # the log has the time beside it
+        largest = max(map(len, filter(None, values)), default=8) - 8  # the log keeps the time separately
         limit = self._max_record_bytes
         if largest > limit:
             raise ProcessingError(

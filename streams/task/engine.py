@@ -17,7 +17,7 @@ from penstock.topologies.operator_api.operator import NO_TIME, Operator, Operato
 
 
 class BatchTime:
-    """Stream time and watermark of the task, by place of the batch at hand, and its processing time."""
+    """Stream time and watermark of the task, by place of the current batch, and its processing time."""
 
     def __init__(self, stride: int) -> None:
         self.stride = stride

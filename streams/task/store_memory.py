@@ -38,6 +38,6 @@ class StoreMemory:
         """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
         share = max_bytes // max(len(self._states), 1)
         for state in self._states:
-            state.trim(share, anew=True)
+            state.trim(share, remeasure=True)
         if sum(s.uncommitted_bytes() for s in self._states) > max_bytes // 2:
             self._requests.commit = True

@@ -59,7 +59,7 @@ from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSp
 class Task:
     """See the module. ``start`` holds the committed position of every input; ``partition_counts`` those of the
     internal topics that it writes; ``replay`` the journal entries from ``start`` on; ``task_count`` how many tasks the
-    sub-topology has; ``answers``: what operators are told instead of asking."""
+    sub-topology has; ``answers``: the results of external calls, instead of calling."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A task's open stores. Pure: whoever opened them gave what closes them."""
+"""A task's open stores. Pure: what closes them was given by what opened them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TaskStores:
 
     def close(self) -> None:
         """Close the stores, then let go of the lock, also when they cannot be closed. Damage that is met is no error here:
-        whoever opens the stores next sets them aside."""
+        the next to open the stores quarantines them."""
         try:
             with suppress(StateCorruptedError):
                 self.backend.close()

@@ -41,7 +41,7 @@ class _Threads:
             if call.set_running_or_notify_cancel():
                 try:
                     call.set_result(fn(*row))
-                except BaseException as exc:  # whoever asked gets it
+                except BaseException as exc:  # the caller gets it
                     call.set_exception(exc)
             del taken, call, fn, row  # a thread that waits keeps no answer
 

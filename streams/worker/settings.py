@@ -48,7 +48,7 @@ class WorkerSettings:
     input partition (and so do 32 MB), ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside
     the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
     ``memory_max_bytes``: what the worker's process is to take at most, in all; its stores, batches and clients' queues get
-    fixed parts of it, see ``within_memory``. 0: no bound beside those of the parts.
+    fixed parts of it, see ``within_memory``. 0: no bound other than those of the parts.
     ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
     waits for a caught-up input before it goes on without it.
     ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every
@@ -101,7 +101,7 @@ class WorkerSettings:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)
         if self.transaction_timeout_ms == 0:
-            # whoever takes over waits for what a dead worker left open: no longer than it waited for its death
+            # the next owner waits for what a dead worker left open: no longer than it waited for its death
             object.__setattr__(self, "transaction_timeout_ms", min(self.session_timeout_ms, TRANSACTION_TIMEOUT_MS))
         bounds = {
             "commit_interval_ms": (1, 3_600_000, "work that is not committed is done again after a crash"),
@@ -146,7 +146,7 @@ class WorkerSettings:
         return min(max(share // 2, STATE_CACHE_BYTES), CACHE_BYTES_MAX)
 
     def buffered_max_bytes(self) -> int:
-        """What may wait of each input partition, beside ``buffered_max_records``."""
+        """What may wait of each input partition, besides ``buffered_max_records``."""
         parts = self.memory_parts()
         return BUFFERED_MAX_BYTES if parts is None else parts.buffered_bytes
 

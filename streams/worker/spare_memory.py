@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 REST_S = 0.5
-"""Without a record for so long, a worker is at rest."""
+"""A worker without a record for this long is at rest."""
 
 WORTH_RECORDS = 20_000
 """Fewer since the last time leave little behind: giving back takes some milliseconds, and the pages come again."""
@@ -39,7 +39,7 @@ def trim() -> Callable[[], None] | None:
 
 
 def few_arenas() -> bool:
-    """From now on no more arenas than ``ARENAS`` are made; whether the C library could be told."""
+    """Limit the C library to ``ARENAS`` arenas. Returns whether it accepted that."""
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS))
     except (OSError, TypeError, AttributeError):

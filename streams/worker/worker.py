@@ -79,12 +79,12 @@ CHANGELOG_PURGE_INTERVAL_MS = 300_000
 """As often as brokers look for what is too old."""
 
 YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
-"""While a worker runs, Python looks for reference cycles after so many new objects instead of 700: a poll alone makes
+"""While a worker runs, Python looks for reference cycles after this many new objects instead of 700: a poll alone makes
 thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU. Looking at
 50,000 takes 40 ms, at 5,000 four, and the polls of a worker that keeps up are small."""
 
 OLDER_ROUNDS = 100
-"""And after so many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
+"""And after this many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
 
 
 class Worker:
@@ -339,7 +339,7 @@ class Worker:
         return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
 
     def _new_consumer(self, group: str, *, member: bool = False) -> KafkaConsumer:
-        """A consumer that waits longer for positions than a transaction of whoever died can keep them pending."""
+        """A consumer that waits longer for positions than a dead worker's transaction can keep them pending."""
         s = self.settings
         config = consumer_config(
             s.bootstrap_servers,

@@ -16,7 +16,7 @@ from penstock.streams.worker.metrics_endpoint import Report
 T = TypeVar("T")
 State = Literal["starting", "joining", "restoring", "running", "stopped"]
 ALIVE_S = 300.0
-"""A loop that has not turned for so long counts as dead: by then the group has excluded the worker."""
+"""A loop that has not turned for this long counts as dead: by then the group has excluded the worker."""
 _TRIES = 5
 
 
@@ -35,7 +35,7 @@ class WorkerStatus:
 
 
 class WorkerPages:
-    """See the module. Receives facts beside the other sinks. ``runtime`` gives the loop, if there is one by now."""
+    """See the module. Receives facts like the other sinks. ``runtime`` gives the loop, if there is one by now."""
 
     def __init__(
         self, runtime: Callable[[], Runtime | None], registry: Collects, monotonic_s: Callable[[], float]

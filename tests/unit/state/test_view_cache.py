@@ -160,7 +160,7 @@ def test_values_that_grow_are_noticed_though_their_number_stays() -> None:
     assert state.size_bytes() <= BOUND
     state.put(key(0), b"v", 1)
     commit(state, backend)
-    state.trim(10 * BOUND, anew=True)
+    state.trim(10 * BOUND, remeasure=True)
     state.load([key(1)])
-    state.trim(BOUND, anew=True)
+    state.trim(BOUND, remeasure=True)
     assert state.size_bytes() <= BOUND

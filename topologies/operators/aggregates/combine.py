@@ -86,7 +86,7 @@ class CombineSpec(OperatorSpec):
         return WatermarkCombineOperator(ctx, self) if self.uses_watermark else CombineOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
-        """What partials are per, beside the key."""
+        """What partials are kept by, besides the key."""
         return {} if self.windows is None else {"window": self.windows.describe()}
 
 

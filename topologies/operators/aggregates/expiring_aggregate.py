@@ -1,5 +1,5 @@
 """Aggregations per key whose rows live for a time (``penstock.topologies.operators.base.row_expiry``): a key without
-records for so long starts anew with its next one."""
+records for that time starts again with its next one."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _ExpiringAggregateOperator(RowOperator):
             return
         aggregate = self._fold.add(port, key, value, ts, None if found is None else found[0])
         result = self._fold.shown(aggregate)
-        # functions may have changed the aggregate that they were given: the old one is read anew
+        # functions may have changed the aggregate that they were given: the old one is read again
         before = self._state.get(store_key) if self._sends_olds and found is not None else None
         old = None if before is None else self._fold.shown(before[0])
         new_ts = ts if found is None else max(ts, found[1])

@@ -23,7 +23,7 @@ from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.base.row_functions import map_rows
 
 _LEAST: Final = 64
-"""Room for so many counts, at first."""
+"""Initial room for counts."""
 _MANY: Final = 8
 """With so many times more keys than records in a batch, only the keys of the batch are looked at."""
 

@@ -1,6 +1,6 @@
 """The base of aggregations over windows that follow the data: sessions and sliding windows.
 
-Such windows are kept in a segmented store, a key's windows beside each other. When they close: as in ``closing``; the
+Such windows are kept in a segmented store, a key's windows next to each other. When they close: as in ``closing``; the
 operator's time T is ``stream_time_ms``. With ``on_close`` a second store holds a timer per window, and windows are
 emitted once, those that close together by their place in the store (time, suffix), then key bytes.
 
@@ -27,7 +27,7 @@ LONG = struct.Struct(">q")
 
 class WindowUpdate(NamedTuple):
     """What a record does to one window. ``new``: its aggregate, ``None`` deletes. ``existed``: whether the store holds
-    it; ``old``: its aggregate before, if the edge carries olds. Where one record deletes a window and makes it anew,
+    it; ``old``: its aggregate before, if the edge carries olds. Where one record deletes a window and makes it again,
     both changes are emitted, and the store gets the second."""
 
     place: Place
@@ -153,7 +153,7 @@ class DataDrivenAggregateOperator(RowOperator):
                     new, old = shown(new), shown(old)
                 self.emit_row(Windowed(key, start_ms, end_ms), new, ts, old=old)
         if len(entries) > 1:
-            # where a window is deleted and made anew, the store need not see the deletion
+            # where a window is deleted and made again, the store need not see the deletion
             entries = list({entry[0]: entry for entry in entries}.values())
         for place, entry, ts in entries:
             self.index.put(data, place, entry, ts)

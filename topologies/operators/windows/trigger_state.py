@@ -30,7 +30,7 @@ class Emitted(msgspec.Struct, array_like=True):
 
 
 class WindowState(msgspec.Struct, array_like=True):
-    """``aggregate``: of the ``records`` that the pane at hand has; ``fresh``: how many of them no pane has shown yet.
+    """``aggregate``: of the ``records`` of the current pane; ``fresh``: how many of them no pane has shown yet.
     ``hold_ms``: what the timestamp combiner made of their timestamps. ``trigger``: the trigger's state. ``finished``: it
     will not fire again, and records are dropped. ``event_ms``, ``wall_ms``: the timers that are set for it."""
 

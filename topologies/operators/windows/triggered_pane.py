@@ -13,7 +13,7 @@ from penstock.topologies.triggers.base import Moment, Trigger
 
 
 class OpenWindow:
-    """A window at hand: its state as it is to become. ``gone``: the windows that were merged into it, by store key, end
+    """A window being worked on: its state as it will be. ``gone``: the windows that were merged into it, by store key, end
     and state. ``new``: nothing is kept of it yet."""
 
     __slots__ = ("end", "gone", "key", "new", "start", "state", "store_key")

@@ -201,7 +201,7 @@ class ClosingAggregateOperator(AggregateOperator):
         self.stream_time_ms = max(highest, self.stream_time_ms)
 
     def _moves(self, times: list[int] | Ints) -> Iterator[tuple[int, int]]:
-        """Places and times of the records that move the floor; whoever asks for the next one has moved it."""
+        """Places and times of the records that move the floor; the reader of the next one has moved it."""
         if isinstance(times, list):
             for i, ts in enumerate(times):
                 if ts >= self._limit_ms:

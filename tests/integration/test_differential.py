@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.__main__ import SEEDS, SYSTEMS, verdicts_of
+from tests.differential.__main__ import SEEDS
 from tests.differential.functions import FUNCTIONS
+from tests.differential.judging import SYSTEMS, verdicts_of
 from tests.differential.kinds.patterns import CONDITIONS
 from tests.differential.other_side import OtherSide
 from tests.differential.processors import PROCESSORS

@@ -113,7 +113,7 @@ def test_a_cluster_outlives_the_command_and_is_found_by_name(run: Run, name: str
     code, out, _ = run("status", "--name", name)
     assert (code, "is running" in out, record.bootstrap_servers in out) == (0, True, True)
     code, _, err = run("up", "--name", name)
-    assert (code, "is running already" in err, f"penstock down --name {name}" in err) == (1, True, True)
+    assert (code, "is running already" in err, f"penstock down --name {name}" in err) == (2, True, True)
     code, out, _ = run("topics", "list", "--name", name)
     assert (code, out) == (0, "topic  partitions  replication factor\n")
 
@@ -140,7 +140,7 @@ def test_down_stops_the_brokers_and_keeps_chosen_data_for_the_next_up(run: Run, 
     assert not first.running
 
     code, _, err = run("up", "--name", name, "--data", str(data), "--brokers", "3")
-    assert (code, "holds the data of 1 broker" in err) == (1, True)
+    assert (code, "holds the data of 1 broker" in err) == (2, True)
 
     assert run("up", "--name", name, "--data", str(data), "--heap", HEAP)[0] == 0
     code, out, _ = run("consume", "kept", "--from-beginning", "--max-messages", "1", "--name", name)
@@ -163,7 +163,7 @@ def test_topics_are_created_listed_described_and_deleted(kafka: str, run: Run, t
     )  # fmt: skip
     assert created == (0, f"created topic {topic}\n", "")
     code, _, err = run("topics", "create", topic, *at)
-    assert (code, f"topic {topic} exists already" in err) == (1, True)
+    assert (code, f"topic {topic} exists already" in err) == (2, True)
     listed = [line.split() for line in run("topics", "list", *at)[1].splitlines()]
     assert [topic, "3", "1"] in listed
 
@@ -179,15 +179,15 @@ def test_topics_are_created_listed_described_and_deleted(kafka: str, run: Run, t
     assert run("topics", "delete", topic, *at) == (0, f"deleted topic {topic}\n", "")
     for command in (("topics", "describe"), ("topics", "delete"), ("consume",), ("produce",)):
         code, _, err = run(*command, topic, *at)
-        assert (code, f"penstock topics create {topic}" in err) == (1, True)
+        assert (code, f"penstock topics create {topic}" in err) == (2, True)
 
 
 def test_a_setting_that_kafka_refuses_is_one_message(kafka: str, run: Run, topic: str) -> None:
     code, out, err = run("topics", "create", topic, "--config", "nonsense=1", "--bootstrap-server", kafka)
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nonsense" in err
     code, _, err = run("topics", "create", topic, "--replication-factor", "3", "--bootstrap-server", kafka)
-    assert (code, "lower replication_factor to the number of brokers" in err) == (1, True)
+    assert (code, "lower replication_factor to the number of brokers" in err) == (2, True)
 
 
 def test_lines_go_in_and_come_out(kafka: str, run: Run, topic: str) -> None:
@@ -217,7 +217,7 @@ def test_a_line_without_its_key_is_an_error_after_the_lines_before_it(kafka: str
     at = ("--bootstrap-server", kafka)
     run("topics", "create", topic, *at)
     code, _, err = run("produce", topic, "--key-separator", ":", *at, stdin=b"a:1\nb\nc:3\n")
-    assert (code, "line 2 has no key separator ':'" in err) == (1, True)
+    assert (code, "line 2 has no key separator ':'" in err) == (2, True)
     assert values(kafka, topic, 1) == [b"1"]
 
 

@@ -1,0 +1,38 @@
+"""Kinds judged in several processes, each with the other system beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
+from multiprocessing.util import Finalize
+from pathlib import Path
+
+from tests.differential.beam_side import BEAM
+from tests.differential.flink_cep_side import FLINK_CEP
+from tests.differential.judge import System, Verdict, judged
+from tests.differential.kafka_streams_side import KAFKA_STREAMS
+from tests.differential.other_side import OtherSide, command_of, scratch_folder
+
+SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP, BEAM)}
+"""By the folder of their program."""
+_SIDES: dict[str, OtherSide] = {}
+"""This process's other sides, by project."""
+
+
+def verdict_of(project: str, kind: str, seeds: range, folder: Path) -> Verdict:
+    """Judge one kind, with this process's other side."""
+    if project not in _SIDES:
+        side = _SIDES[project] = OtherSide(project, folder)
+        Finalize(side, side.end, exitpriority=1)  # a pool's processes end without atexit
+    return judged(SYSTEMS[project], _SIDES[project], kind, SYSTEMS[project].runs_of(kind, seeds))
+
+
+def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int) -> Iterator[Verdict]:
+    """Judge kinds in several processes, each with an other side of its own; in the order of the kinds."""
+    command_of(system.project)  # built once, before all of them ask
+    # Spawned, not forked: a process that has run clients or Spark has threads that no fork survives.
+    spawning = get_context("spawn")
+    with scratch_folder() as folder, ProcessPoolExecutor(workers, mp_context=spawning) as pool:
+        yield from pool.map(verdict_of, repeat(system.project), kinds, repeat(seeds), repeat(Path(folder)))

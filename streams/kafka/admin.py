@@ -31,6 +31,8 @@ _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})
 CONTACT_S = 5.0
 """How long the first request waits for an answer; it is sent twice."""
+GROUP_ATTEMPT_S = 5.0
+"""How long one attempt to describe a group waits: the client does not ask a coordinator again that was away when asked."""
 _SETTLE_STEP_S = 0.05
 _NEWER = "message.timestamp.after.max.ms"
 
@@ -239,7 +241,9 @@ class KafkaAdmin:
         def ask(left_s: float) -> int:
             try:
                 return len(
-                    self._client.describe_consumer_groups([group], request_timeout=left_s)[group].result().members
+                    self._client.describe_consumer_groups([group], request_timeout=min(left_s, GROUP_ATTEMPT_S))[group]
+                    .result()
+                    .members
                 )
             except KafkaException as exc:
                 if says(exc, {KafkaError.GROUP_ID_NOT_FOUND}):

@@ -419,7 +419,8 @@ class Worker:
 
         def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
             if afresh:
-                check_no_fixed_workers(admin, s.application_id)
+                # A client of its own: one that lost its coordinator with the brokers may not find it for a while.
+                check_no_fixed_workers(KafkaAdmin(admin_config(s.bootstrap_servers, s.common)), s.application_id)
             fence.on_joined(given, afresh)
 
         return joined

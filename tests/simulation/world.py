@@ -44,7 +44,7 @@ from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
-from penstock.streams.worker.restorer import MARKERS_WAIT_S
+from penstock.streams.worker.task_opener import MARKERS_WAIT_S
 from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
 

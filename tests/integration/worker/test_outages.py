@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+from penstock.state.errors import RetriableError
 from penstock.streams.kafka.embedded import EmbeddedKafka
 from tests.integration.worker.application import LIMIT_S, Application, until
 from tests.integration.worker.test_worker import children_of, supervised
@@ -45,5 +46,15 @@ def test_supervised_workers_outlive_their_brokers_absence(tmp_path: Path) -> Non
                 supervisor.wait()
         text = said.read_text()
         assert "Traceback" not in text, text
-        assert text.count("\n") <= 30, text
-        app.assert_exact()
+        grave = [line for line in text.splitlines() if " INFO " not in line]
+        assert len(grave) <= 30, text
+
+        def exact() -> bool:
+            """Whether the answers are right; a broker that was frozen may not know its topics at once."""
+            try:
+                app.assert_exact()
+            except RetriableError:
+                return False
+            return True
+
+        until("the brokers answer the reader", exact)

@@ -39,7 +39,7 @@ ps.StreamsBuilder("wrong", vlaue=Bid)  # E: no such option
 bids.map_values(lambda bid: bid.prize)  # E: no such field
 bids.map_values(lambda bid: bid.price.upper())  # E: int has no upper
 bids.map_values(lambda bid: bid.price).map_values(lambda price: price.bidder)  # E: what comes is an int
-bids.map_values(lambda key, bid: bid.price)  # E: a function of two
+bids.map_values(lambda key, bid, more: bid.price)  # E: a function of three
 bids.map_values(lambda bid: bid.bidder, value=int)  # E(mypy): a text is not what the serde writes
 bids.map_values(lambda bid: bid.bidder, value=ps.serde_of(int))  # E: the same of a Serde
 bids.map(lambda key, bid: bid.price)  # E: no pair

@@ -108,5 +108,5 @@ def test_the_command_lists_and_pins(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["replays", "--output", str(tmp_path), "--pin", made.run]) == 0
     assert "2027-01-15 08:00:00" in capsys.readouterr().out
     assert kept_replays(str(tmp_path))[0].pinned
-    assert main(["replays", "--output", str(tmp_path), "--unpin", "1800000000000-000000000000"]) == 1
+    assert main(["replays", "--output", str(tmp_path), "--unpin", "1800000000000-000000000000"]) == 2
     assert "holds no finished replay" in capsys.readouterr().err

@@ -98,7 +98,9 @@ def test_what_is_not_asked_for_is_not_decoded() -> None:
     chunk = Chunk("t", 3, range(7, 9), [b"a", b"b"], [b"no number", b""], [1, 2], [(), (("h", b"v"),)])
     batch = TopicColumns(serde_of(str), serde_of(int), ["offset", "key"]).batch(chunk)
     assert batch.to_pylist() == [{"key": "a", "offset": 7}, {"key": "b", "offset": 8}]
-    with pytest.raises(SettingsError, match="no column colour; there are: key, value, timestamp, partition, offset"):
+    with pytest.raises(
+        SettingsError, match="no column colour; the columns are: key, value, timestamp, partition, offset"
+    ):
         TopicColumns(serde_of(str), serde_of(int), ["colour"])
     assert len(until(chunk.in_columns(), 8)) == 1 and until(chunk, 7).keys == []
 

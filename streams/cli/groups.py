@@ -1,4 +1,4 @@
-"""``penstock groups``, ``penstock lag`` and ``penstock apps``: who reads, how far they have come, what they keep in Kafka."""
+"""``penstock groups``, ``penstock lag`` and ``penstock apps``: who reads, how far, and what they keep in Kafka."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def show_applications(found: Sequence[Application], *, as_json: bool) -> str:
 
 
 def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[Application]:
-    """The applications that have a group and topics of their own, by name. A topic belongs to the longest name that it begins
-    with: those of ``counts-2`` begin with ``counts-`` too."""
+    """The applications that have a group and topics of their own, by name. A topic belongs to the longest name that it
+    begins with: those of ``counts-2`` begin with ``counts-`` too."""
     from penstock.topologies.operator_api.internal_names import INTERNAL_SUFFIXES
 
     members: dict[str, int] = {}

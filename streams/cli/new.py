@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_project(parent: Path, name: str) -> Path:
-    """Make the project's folder, which must not be there yet. Raises ``SettingsError`` for a name that no module can have, and
-    ``UserError`` where something has that name."""
+    """Make the project's folder, which must not be there yet. Raises ``SettingsError`` for a name that no module can have,
+    and ``UserError`` where something has that name."""
     if not _NAME.fullmatch(name) or name == "penstock":
         raise SettingsError(
             f"{name!r} cannot name a project; use 1 to 50 of a-z, 0-9 and _, a letter first, and not penstock itself"

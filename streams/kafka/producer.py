@@ -236,7 +236,8 @@ class KafkaProducer:
             raise self._refused
         if left:
             raise RetriableError(
-                f"{left} records were not acknowledged in {timeout_s} s; flush again, or check that the brokers are reachable"
+                f"{left} records were not acknowledged in {timeout_s} s; flush again, or check that the "
+                "brokers are reachable"
             )
         acked, self._acked = self._acked, {}
         return acked

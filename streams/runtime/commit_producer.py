@@ -26,8 +26,8 @@ class CommitTimeouts:
 
 
 class CommitProducer:
-    """See the module. ``on_begun`` is called when a transaction was begun, ``on_open`` after a producer was opened: it raises
-    if the tasks are not to be had. ``yields`` and ``positions``: see ``Committer``."""
+    """See the module. ``on_begun`` is called when a transaction was begun, ``on_open`` after a producer was opened: it
+    raises if the tasks are not to be had. ``yields`` and ``positions``: see ``Committer``."""
 
     def __init__(
         self,

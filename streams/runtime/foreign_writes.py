@@ -15,8 +15,8 @@ The same number tells, under every guarantee, that a changelog has lost records 
 after an unclean election or when the topic was made again. Nothing is committed then, for no restore could give the state
 again, and the worker ends with ``IncompatibleError``.
 
-A version that another worker has written into a versioned store and that the owner does not have stays in the log: there is no
-record that takes a version back.
+A version that another worker has written into a versioned store and that the owner does not have stays in the log: there is
+no record that takes a version back.
 """
 
 from __future__ import annotations

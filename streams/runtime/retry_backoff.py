@@ -1,7 +1,7 @@
 """How long to wait for what does not answer, and what to report meanwhile. Pure: it waits for nothing itself.
 
-Pauses double from ``PAUSE_S`` to ``PAUSE_MAX_S``. One fact when the wait begins, one each ``REPORT_AGAIN_S`` while it goes on,
-and one when it is over: an outage is three lines of the log, however many attempts it took.
+Pauses double from ``PAUSE_S`` to ``PAUSE_MAX_S``. One fact when the wait begins, one each ``REPORT_AGAIN_S`` while it goes
+on, and one when it is over: an outage is three lines of the log, however many attempts it took.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class TaskStateError(PenstockError):
 class TaskLifecycle:
     """The state of one task, and the permit of the commit that it has prepared.
 
-    ``enter`` is called at the beginning of each call, ``leave`` when it has done its work: a call that raises leaves the state
-    as it was.
+    ``enter`` is called at the beginning of each call, ``leave`` when it has done its work: a call that raises leaves the
+    state as it was.
     """
 
     __slots__ = ("_permit", "_task", "state")

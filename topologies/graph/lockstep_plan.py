@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from itertools import combinations
 
-from penstock.topologies.graph.column_plan import input_modes_of
+from penstock.topologies.graph.column_plan import ChildEdges, input_modes_of
 from penstock.topologies.graph.topology import Subtopology, Topology
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
@@ -88,9 +88,6 @@ def plan_of(topology: Topology, sub: Subtopology) -> Plan:
         carried,
         input_modes_of(sub.operators, specs, children, groups, batch_safe),
     )
-
-
-ChildEdges = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 def _timed_if_carrying(spec: OperatorSpec, carried: frozenset[str]) -> OperatorSpec:

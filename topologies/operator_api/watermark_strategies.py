@@ -128,8 +128,8 @@ def check_loops(topology: Topology) -> None:
                 ]
                 if others:
                     raise TopologyError(
-                        f"the loop through topic {source.topic!r} has a repartition in its body, so watermarks cannot go around "
-                        "and event time would stop; repartition before or after the loop, or leave "
+                        f"the loop through topic {source.topic!r} has a repartition in its body, so watermarks cannot go "
+                        "around and event time would stop; repartition before or after the loop, or leave "
                         "the watermark strategy out"
                     )
 

@@ -252,7 +252,8 @@ class Application:
             return self._offsets(cluster, asked, datetime.fromisoformat(point), name)
         except ValueError as exc:
             raise SettingsError(
-                f"{name}={point!r} is not a position in a topic: give committed, {SAVEPOINT}NAME, a time in ISO's form, or offsets"
+                f"{name}={point!r} is not a position in a topic: give committed, {SAVEPOINT}NAME, a time in ISO's form, "
+                "or offsets"
             ) from exc
 
 

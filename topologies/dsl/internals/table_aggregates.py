@@ -108,8 +108,8 @@ def _ready(groups: RowGroups, name: str, of: Aggregator, value: Any, emission: E
     add, inverse = of.add, of.inverse
     if inverse is None or of.ordered:
         raise TopologyError(
-            f"operator {name!r}: {of.name} cannot subtract the old value of a changed row; use an aggregate that can (count, "
-            "sum, mean, variance…), or aggregate(init, adder, subtractor) over a collection"
+            f"operator {name!r}: {of.name} cannot subtract the old value of a changed row; use an aggregate that can "
+            "(count, sum, mean, variance…), or aggregate(init, adder, subtractor) over a collection"
         )
     shown = of.result_serde if value is None else as_serde(value, f"the results of operator {name!r}")
     # if the order of values does not matter, their times do not either

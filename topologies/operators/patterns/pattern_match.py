@@ -190,8 +190,8 @@ class _MatchPatternOperator(RowOperator):
         if self._when_full == "shut_down":
             raise UserError(
                 f"operator {self.ctx.name}: key {key!r:.100} has {count} partial matches, of at most {most}; nothing of "
-                "this batch is committed. Raise max_partial_matches, narrow the pattern or its within, or let those that began "
-                "first go with when_full='drop_oldest'"
+                "this batch is committed. Raise max_partial_matches, narrow the pattern or its within, or let those that "
+                "began first go with when_full='drop_oldest'"
             )
         self.ctx.dropped("partial_matches", count - most)
         left = self._matcher.limited(outcome.state, most)

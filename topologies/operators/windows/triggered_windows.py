@@ -14,8 +14,8 @@ pane before (``accumulating_and_retracting``).
 * The timestamp of a pane is the window's last instant, or the earliest or latest of the timestamps that went into it; of
   those that were behind the watermark when they came, none counts, so that nothing is emitted late.
 * An empty pane is emitted at the end of the window only, by triggers that fire there.
-* Windows that merge count their panes from 0 again. Where their panes replace each other, what the members emitted is deleted
-  (``tombstones``) or taken back right before the merged window's next pane.
+* Windows that merge count their panes from 0 again. Where their panes replace each other, what the members emitted is
+  deleted (``tombstones``) or taken back right before the merged window's next pane.
 """
 
 from __future__ import annotations

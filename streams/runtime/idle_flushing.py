@@ -1,6 +1,6 @@
 """Makes idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a time,
-since records wait while a large one is written. Before that it proves that the task is still this worker's, and looks for what
-others wrote to its changelogs."""
+since records wait while a large one is written. Before that it proves that the task is still this worker's, and looks for
+what others wrote to its changelogs."""
 
 from __future__ import annotations
 

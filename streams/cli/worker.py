@@ -130,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
         if settings.group_instance_id is not None:
             raise SettingsError(
                 f"group_instance_id={settings.group_instance_id!r} identifies one process; with "
-                f"--processes {args.processes} the workers would fence each other; start workers one by one, each with its own id, or leave it out"
+                f"--processes {args.processes} the workers "
+                "would fence each other; start workers one by one, each with its own id, or leave it out"
             )
         return _supervise(args, settings, partitions)
     return _work(args, settings, partitions)

@@ -23,12 +23,15 @@ from collections.abc import Iterable, Sequence
 from penstock.state.errors import IncompatibleError, TopologyError
 from penstock.state.stores.store import SEGMENTED, StoreSpec
 
-WINDOW_CHANGELOG_EXTRA_RETENTION_MS = 24 * 3600 * 1000
-"""How much longer the changelog of a versioned table keeps old versions than the store: a margin for clock
-differences."""
+TAIL_KEPT_MS = 3_600_000
+"""So long the broker's cleaner leaves new records alone under at-least-once: see
+``penstock.streams.runtime.compaction_guard``."""
+GUARD_KEY = b"penstock-compaction-guard" + bytes(16)
+"""Its deletion holds off the cleaner. It ends as the keys of all kinds do, with the numbers 0."""
 KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Unlimited: brokers judge age by the records' own time, so any limit would delete open windows of old events. Workers
-delete records that no restore needs, up to an offset (``penstock.streams.runtime.changelog_marks``)."""
+"""Unlimited: brokers judge age by the records' own time, so any limit would delete open windows of old events, and
+versions that stream time has not left behind. Of windows, workers delete what no restore needs, up to an offset
+(``penstock.streams.runtime.changelog_marks``)."""
 REPARTITION_RETENTION_MS = -1
 """Unlimited: brokers judge age by the records' own time, so any limit would delete old records before they are
 consumed. Consumed records are purged by offset, if the user asks for it."""
@@ -73,31 +76,40 @@ def _checked(topic: str) -> str:
     return topic
 
 
+def kept_settings(spec: StoreSpec) -> dict[str, str]:
+    """The settings that a changelog must have which was made by an earlier release or changed by hand."""
+    if spec.source_topic is not None or spec.kind == "key_value":
+        return {}
+    return {"cleanup.policy": "delete", **KEPT_FOR_EVER} if spec.kind == "versioned" else KEPT_FOR_EVER
+
+
 def expires(spec: StoreSpec) -> bool:
     """Whether the store has its own changelog, from which workers delete what the store has dropped. Such a changelog
     may begin after offset 0 and still hold the whole store."""
     return spec.source_topic is None and spec.kind not in ("key_value", "versioned")
 
 
-def changelog_configs(spec: StoreSpec) -> dict[str, str]:
-    """The settings with which a store's changelog topic is created. Not for source topics, which belong to the user."""
+def guarded(spec: StoreSpec) -> bool:
+    """Whether the broker cleans the store's changelog by key, so that records which were never committed could take
+    committed ones with them."""
+    return spec.source_topic is None and spec.kind not in ("list", "versioned")
+
+
+def changelog_configs(spec: StoreSpec, *, tails: bool = False) -> dict[str, str]:
+    """The settings with which a store's changelog topic is created. Not for source topics, which belong to the user.
+    ``tails``: records that were never committed may lie at its end, as under at-least-once."""
+    lag = {"min.compaction.lag.ms": str(TAIL_KEPT_MS)} if tails and guarded(spec) else {}
     if spec.kind == "key_value":
-        return {"cleanup.policy": "compact", **OWN_TIMES}
+        return {"cleanup.policy": "compact", **OWN_TIMES, **lag}
     if spec.retention_ms is None:
         raise TopologyError(
             f"{spec.kind} store {spec.name!r} has no retention_ms; give the time for which its entries are kept"
         )
-    if spec.kind == "versioned":
-        lag_ms = spec.retention_ms + WINDOW_CHANGELOG_EXTRA_RETENTION_MS
-        return {
-            "cleanup.policy": "compact",
-            **OWN_TIMES,
-            "min.compaction.lag.ms": str(lag_ms),
-        }
     return {
-        "cleanup.policy": "delete" if spec.kind == "list" else "compact,delete",
+        "cleanup.policy": "delete" if spec.kind in ("list", "versioned") else "compact,delete",
         **OWN_TIMES,
         **KEPT_FOR_EVER,
+        **lag,
     }
 
 

@@ -52,11 +52,12 @@ from penstock.streams.ports.log import (
 )
 from penstock.streams.ports.record_sizes import size_of
 from penstock.streams.runtime.commit_producer import CommitProducer, CommitTimeouts
+from penstock.streams.runtime.commits_in_doubt import CommitsInDoubt
+from penstock.streams.runtime.compaction_guard import guard
 from penstock.streams.runtime.fixed_fence import FencedPositions
 from penstock.streams.runtime.foreign_writes import ForeignWrites
 from penstock.streams.runtime.membership_lease import Lease
 from penstock.streams.runtime.start_positions import input_partitions, start_positions
-from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
@@ -124,7 +125,7 @@ class Committer:
             on_open=on_open,
             events=events,
         )
-        self._in_doubt: list[Mapping[TopicPartition, Committed]] = []
+        self._in_doubt = CommitsInDoubt()
         self._stale: list[Task] = []
         self._proved_ms: int | None = None
         self._lease = lease
@@ -217,8 +218,11 @@ class Committer:
         for task in busy:
             works.append((task, task.prepare_commit(now_ms)))
         self._on_step("prepared")
+        if self.guarantee == "at_least_once":
+            for _, work in works:
+                guard(work, now_ms)
         offsets = self._write_log(works)
-        self._in_doubt.append(offsets)
+        self._in_doubt.add(offsets)
         try:
             self._commit_log(offsets)
             self._stale_epochs = 0
@@ -438,7 +442,7 @@ class Committer:
         starts = {task.id: self._start_of(task) for task in tasks}
         behind: list[Task] = []
         for task in tasks:
-            if self._was_in_doubt(task, starts[task.id]):
+            if self._in_doubt.have(task, starts[task.id]):
                 behind += [task] if task.stores else []
             elif not task.own_positions.are(starts[task.id]):
                 if not self._yields:
@@ -456,22 +460,11 @@ class Committer:
     def _refuse_foreign(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             start = self._start_of(task)
-            if not task.own_positions.are(start) and not self._was_in_doubt(task, start):
+            if not task.own_positions.are(start) and not self._in_doubt.have(task, start):
                 raise _taken_over(task)
 
     def _start_of(self, task: Task) -> dict[str, tuple[int, CommitMetadata]]:
         return start_positions(self.consumer, input_partitions(task))
-
-    def _was_in_doubt(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
-        """Whether the committed positions of a task are those of a commit that was not known to have taken place."""
-        found = {tp: start[tp.topic] for tp in input_partitions(task)}
-        return any(
-            all(
-                tp in asked and (asked[tp].offset, commit_metadata.decode(asked[tp].metadata)) == at
-                for tp, at in found.items()
-            )
-            for asked in self._in_doubt
-        )
 
     def close(self) -> None:
         """Release the producer; uncommitted work is lost to it, as after a crash."""

@@ -9,7 +9,8 @@ stores*. It knows where its last commit ended and how many records it has sent s
 are others in between. Their keys are read, and where the last value is not its own it writes its own once more, behind them,
 before it commits. It asks the group first, since it may itself be the one that is late; and a commit is refused to a worker
 that is no longer the owner. A restore under at-least-once stops at the committed end. What lies behind it the next owner
-answers at its first commit, and changelogs are looked at now and then where no commit is due.
+answers at its first commit, and changelogs are looked at now and then where no commit is due. Until then the cleaner must
+leave both alone: see ``penstock.streams.runtime.compaction_guard``.
 
 The same number tells, under every guarantee, that a changelog has lost records which were committed: its end went back, as
 after an unclean election or when the topic was made again. Nothing is committed then, for no restore could give the state
@@ -124,10 +125,18 @@ def changelog_of(task: Task, spec: StoreSpec) -> TopicPartition:
 
 def require_whole(task: Task, work: CommitWork, ends: Mapping[TopicPartition, int]) -> None:
     """Raises ``IncompatibleError`` where this commit's records were written before the end of the last one's."""
-    for spec, output in work.changelogs:
+    for spec, count in _sent(work).values():
         known, tp = task.changelog_end(spec.name), changelog_of(task, spec)
-        if known is not None and ends[tp] - len(output) < known:
-            raise _lost(tp, ends[tp] - len(output), known)
+        if known is not None and ends[tp] - count < known:
+            raise _lost(tp, ends[tp] - count, known)
+
+
+def _sent(work: CommitWork) -> dict[str, tuple[StoreSpec, int]]:
+    """How many records each changelog got, by store."""
+    sent: dict[str, tuple[StoreSpec, int]] = {}
+    for spec, output in work.changelogs:
+        sent[spec.name] = spec, sent.get(spec.name, (spec, 0))[1] + len(output)
+    return sent
 
 
 def _lost(tp: TopicPartition, end: int, known: int) -> IncompatibleError:
@@ -143,7 +152,7 @@ def with_foreign_writes(
 ) -> list[tuple[StoreSpec, int, int]]:
     """The stores whose changelogs hold records of others since the last commit, with the range to look at. ``ends``: where
     each changelog ended after this commit's records; ``watched``: where others were seen to end, by store."""
-    sent = {spec.name: (spec, len(output)) for spec, output in work.changelogs}
+    sent = _sent(work)
     found = []
     for spec, count in sent.values():
         known, end = task.changelog_end(spec.name), ends[changelog_of(task, spec)]

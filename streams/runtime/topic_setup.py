@@ -12,13 +12,14 @@ from collections.abc import Mapping
 
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.state.recovery.changelog import (
-    KEPT_FOR_EVER,
     REPARTITION_RETENTION_MS,
+    TAIL_KEPT_MS,
     changelog_configs,
     changelog_topic,
-    expires,
+    guarded,
     journal_configs,
     journal_topic,
+    kept_settings,
     repartition_configs,
 )
 from penstock.streams.ports.log import LogAdmin, TopicSpec
@@ -159,8 +160,10 @@ def prepare_topics(
     replication_factor: int = -1,
     repartition_retention_ms: int = REPARTITION_RETENTION_MS,
     dead_letter_topic: str | None = None,
+    guarantee: Guarantee = "exactly_once",
 ) -> TopicLayout:
     """Check the user's topics, create the application's own, and return the layout."""
+    tails = guarantee == "at_least_once"
     sources = [topology.source(n) for sub in topology.subtopologies for n in sub.sources]
     sinks = [topology.sink(n) for sub in topology.subtopologies for n in sub.sinks]
     external = [s.topic for s in sources if not s.internal]
@@ -181,7 +184,7 @@ def prepare_topics(
     ]
     for sub, tasks in zip(topology.subtopologies, layout.tasks, strict=True):
         wanted += [
-            TopicSpec(changelog_topic(application_id, s), tasks, replication_factor, changelog_configs(s))
+            TopicSpec(changelog_topic(application_id, s), tasks, replication_factor, changelog_configs(s, tails=tails))
             for s in sub.stores
             if s.changelog and s.source_topic is None
         ]
@@ -193,18 +196,22 @@ def prepare_topics(
                     journal_topic(application_id, sub.number), tasks, replication_factor, journal_configs(retention)
                 )
             )
-    _keep_windows(topology, application_id, admin)
+    _keep_what_is_needed(topology, application_id, admin, tails=tails)
     admin.create_topics(wanted)
     # a windowed key is put where its inner key belongs, which takes the count of the user's topic too
     return dataclasses.replace(layout, topics={**layout.topics, **{t: counts[t] for t in written}})
 
 
-def _keep_windows(topology: Topology, application_id: str, admin: LogAdmin) -> None:
-    """Changelogs of windows that were made with a retention, or given one, are kept for ever too."""
-    topics = [changelog_topic(application_id, s) for s in topology.stores if s.changelog and expires(s)]
-    for topic in admin.partition_counts(topics):
-        config = admin.topic_config(topic)
-        other = {name: value for name, value in KEPT_FOR_EVER.items() if config.get(name, "-1") != value}
+def _keep_what_is_needed(topology: Topology, application_id: str, admin: LogAdmin, *, tails: bool) -> None:
+    """Changelogs that exist already are kept as new ones would be: those of windows and of versions for ever, and under
+    at-least-once the newest records of all that brokers clean."""
+    logged = [s for s in topology.stores if s.changelog and s.source_topic is None]
+    specs = {changelog_topic(application_id, s): s for s in logged if kept_settings(s) or (tails and guarded(s))}
+    for topic in admin.partition_counts(list(specs)):
+        config, wanted = admin.topic_config(topic), kept_settings(specs[topic])
+        other = {name: value for name, value in wanted.items() if config.get(name, "-1") != value}
+        if tails and guarded(specs[topic]) and int(config.get("min.compaction.lag.ms", 0)) < TAIL_KEPT_MS:
+            other["min.compaction.lag.ms"] = str(TAIL_KEPT_MS)
         if other:
             admin.set_topic_config(topic, other)
 

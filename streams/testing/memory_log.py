@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from penstock.state.errors import IncompatibleError, TaskMigratedError
@@ -75,6 +76,8 @@ class PartitionLog:
     def __init__(self) -> None:
         self._entries: list[LogEntry] = []
         self.first = 0
+        self._segments = [0]
+        """Where each begins that was not cleaned yet; the last one is written to."""
         self.open: dict[str, int] = {}
         """First offset of each transactional id's open transaction."""
 
@@ -100,13 +103,28 @@ class PartitionLog:
             if entry.visible:
                 yield offset, entry
 
-    def compact(self, tombstones_before_ms: int) -> None:
-        """Compact as the log cleaner does, within the stable part: keep only the last record of each key, and keep
-        tombstones only from this time on. Offsets stay."""
-        last: dict[bytes | None, int] = {entry.key: offset for offset, entry in self.committed(self.first)}
-        for offset, entry in list(self.committed(self.first)):
+    def compact(self, tombstones_before_ms: int, newest_ms: int | None = None) -> None:
+        """Begin a new segment, and compact those before it as the log cleaner does: within the stable part, and before the
+        first segment with a record newer than ``newest_ms``, keep only the last record of each key, and keep tombstones only
+        from this time on. Offsets stay."""
+        if self._segments[-1] < self.end:
+            self._segments.append(self.end)
+        end = self._cleanable(newest_ms)
+        rows = [(o, e) for o, e in self.committed(self.first) if o < end]
+        last: dict[bytes | None, int] = {entry.key: offset for offset, entry in rows}
+        for offset, entry in rows:
             if last[entry.key] != offset or (entry.value is None and entry.written_ms < tombstones_before_ms):
                 self._entries[offset - self.first] = LogEntry(None, None, entry.timestamp_ms, control=True)
+        self._segments = [s for s in self._segments if s >= end]
+
+    def _cleanable(self, newest_ms: int | None) -> int:
+        """Where the first segment begins that must not be cleaned. Records are judged by their own time, as brokers do."""
+        for start, end in pairwise(self._segments):
+            rows = range(max(start, self.first), min(end, self.end))
+            times = [self._entries[o - self.first].timestamp_ms for o in rows]
+            if newest_ms is not None and max(times, default=newest_ms) > newest_ms:
+                return start
+        return self._segments[-1]
 
     def truncate(self, offset: int) -> None:
         """Drop records from this offset on, as an unclean leader election does."""
@@ -219,12 +237,16 @@ class MemoryLog:
             for offset, entry in log.committed(log.first)
         ]
 
-    def compact(self, topic: str) -> None:
-        """Clean a topic now. Deletions stay for its ``delete.retention.ms``."""
-        found = self.topic(topic)
-        keep_ms = int(found.spec.config.get("delete.retention.ms", DELETE_RETENTION_MS))
-        for log in found.partitions:
-            log.compact(self.now_ms - keep_ms)
+    def compact(self, topic: str, clock_ms: int = 0) -> None:
+        """Clean a topic now, if it is compacted. Deletions stay for its ``delete.retention.ms``; records that are not older
+        than its ``min.compaction.lag.ms`` at ``clock_ms``, the broker's clock on the wall, are left alone."""
+        config = self.topic(topic).spec.config
+        if "compact" not in config.get("cleanup.policy", "delete"):
+            return
+        keep_ms = int(config.get("delete.retention.ms", DELETE_RETENTION_MS))
+        lag_ms = int(config.get("min.compaction.lag.ms", 0))
+        for log in self.topic(topic).partitions:
+            log.compact(self.now_ms - keep_ms, clock_ms - lag_ms if lag_ms else None)
 
     # --- writing
 

@@ -311,6 +311,7 @@ class Worker:
             replication_factor=s.replication_factor,
             repartition_retention_ms=s.repartition_retention_ms,
             dead_letter_topic=s.policies.dead_letter_topic,
+            guarantee=s.guarantee,
         )
         self._check_partitions(layout)
         check_metadata_size(self.topology, s.application_id, layout)

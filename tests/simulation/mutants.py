@@ -15,8 +15,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from penstock.state.recovery import restore_decision
-from penstock.streams.runtime import commit_protocol, foreign_writes
+from penstock.state.recovery import changelog, restore_decision
+from penstock.streams.runtime import commit_protocol, compaction_guard, foreign_writes
 from penstock.streams.runtime.assignment import Assignment
 from penstock.streams.runtime.commit_group import CommitGroup
 from penstock.streams.runtime.commit_protocol import Committer
@@ -53,16 +53,28 @@ class Mutant:
         if source.count(self.old) != 1:
             raise ValueError(f"mutant {self.name}: {self.old!r} is {source.count(self.old)} times in {self.function}")
         names = dict[str, Any]()
-        code = compile("from __future__ import annotations\n" + source.replace(self.old, self.new), self.name, "exec")
+        source = source.removeprefix("@property\n").replace(self.old, self.new)
+        code = compile("from __future__ import annotations\n" + source, self.name, "exec")
         exec(code, plain.__globals__, names)
-        setattr(self.owner, self.function, names[self.function])
+        planted = property(names[self.function]) if isinstance(before, property) else names[self.function]
+        homes = [self.owner, *_importers(self.owner, self.function, before)]
+        for home in homes:
+            setattr(home, self.function, planted)
         further = self.also.plant() if self.also is not None else lambda: None
 
         def take_out() -> None:
             further()
-            setattr(self.owner, self.function, before)
+            for home in homes:
+                setattr(home, self.function, before)
 
         return take_out
+
+
+def _importers(owner: Any, function: str, before: Any) -> list[Any]:
+    """The modules that have imported a function of a module by its name, which keep theirs."""
+    if not inspect.ismodule(owner):
+        return []
+    return [m for m in list(sys.modules.values()) if m is not owner and vars(m).get(function) is before]
 
 
 _WRITE_FIRST = """
@@ -70,7 +82,7 @@ _WRITE_FIRST = """
     for task, work in works:
         places = {name: self._position_of(task, name, now_ms) for name in work.pending}
         task.backend.commit(store_writes(work, task.stores, places))
-    self._in_doubt.append(offsets)"""
+    self._in_doubt.add(offsets)"""
 
 _UNPROVED = Mutant(
     "ownership is not proved before an age is given",
@@ -87,7 +99,7 @@ MUTANTS = [
         "stores are written before the commit",
         Committer,
         "_commit_busy",
-        "\n    self._in_doubt.append(offsets)",
+        "\n    self._in_doubt.add(offsets)",
         _WRITE_FIRST,
     ),
     Mutant(
@@ -163,6 +175,10 @@ MUTANTS = [
     Mutant("a failed commit is not undone", CommitGroup, "abort", "self.roll_back()", "pass"),
     # at least once
     Mutant("at-least-once sends without a lease", Lease, "over", "self._granted_s is None or", "False and"),
+    Mutant("old events leave a changelog without a guard", compaction_guard, "guard", "if guarded(spec)", "if False"),
+    Mutant(
+        "brokers clean behind the last commit", changelog, "changelog_configs", "if tails and guarded(spec)", "if False"
+    ),
     Mutant("what others wrote is not answered", ForeignWrites, "answer", "if not self._answers:", "if True:"),
     Mutant("what others wrote is not looked for", ForeignWrites, "look", "end > known and self._answers", "False"),
     Mutant(

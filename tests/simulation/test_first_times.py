@@ -12,7 +12,7 @@ from penstock.topologies.examples import celsius
 from tests.simulation.world import APP, World
 
 FAR_MS = 2**62
-CLOCK_MS = 1_000_000
+CLOCK_MS = 10_000_000
 HOUR_MS = 3_600_000
 
 

@@ -109,7 +109,7 @@ def test_owner_without_work_answers_what_a_woken_worker_wrote() -> None:
         second.turn()
     assert folded(world, committed=False) == wanted(world)
     (spec,) = world.topology.stores
-    world.log.compact(changelog_topic(APP, spec))
+    world.log.compact(changelog_topic(APP, spec), 10**12)
     second.crash()
     third = world.node("c", Disk())
     world.settle(third)

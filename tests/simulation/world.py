@@ -201,7 +201,7 @@ class SimClock:
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        return 1_000_000 + self._log.now_ms + self._skew_ms
+        return 10_000_000 + self._log.now_ms + self._skew_ms
 
     def monotonic_s(self) -> float:
         return self._log.now_ms / 1000
@@ -249,7 +249,7 @@ class World:
         """What gives the nodes that are made next their stores, instead of the model."""
         self.events: EventSink = NO_EVENTS
         """What the nodes that are made next report goes here."""
-        self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log))
+        self.layout: TopicLayout = prepare_topics(topology, APP, MemoryAdmin(self.log), guarantee=guarantee)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         return MemoryAdmin(self.log).topic_ids(topics)

@@ -12,13 +12,11 @@ from penstock.state.recovery.position import decode_position
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.runtime.commit_protocol import start_positions
 from penstock.streams.runtime.foreign_writes import changelog_of
-from penstock.streams.task import commit_metadata
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_stores import Reached
 from penstock.streams.testing.memory_clients import MemoryConsumer
-from penstock.topologies.graph.topology import Topology
 from tests.simulation.swarm.disks import BadBlocks, SwarmDisk
-from tests.simulation.swarm.history import APP, HistoryLog, Violation
+from tests.simulation.swarm.history import APP, Violation
 from tests.simulation.swarm.programs import Seen
 from tests.simulation.world import SimClock, SimRestoring
 
@@ -137,14 +135,3 @@ def committed_ends(tasks: Sequence[Task]) -> dict[TopicPartition, int]:
         for name, end in task.changelog_ends.items()
         if end and task.stores[name].spec.source_topic is None
     }
-
-
-def has_tail(log: HistoryLog, topology: Topology, topic: str) -> bool:
-    """Whether there are records behind what was committed, at least once. They are taken to be in the active segment, which
-    brokers do not clean: a restore ends before them, and lacks every key whose older record they had cleaned away."""
-    (name,) = (spec.name for spec in topology.stores if changelog_topic(APP, spec) == topic)
-    ends: dict[int, int] = {}
-    for tp, committed in log.group(APP).offsets.items():
-        if (end := commit_metadata.decode(committed.metadata).changelogs.get(name)) is not None:
-            ends[tp.partition] = max(end, ends.get(tp.partition, 0))
-    return any(part.end > ends.get(p, 0) for p, part in enumerate(log.topic(topic).partitions))

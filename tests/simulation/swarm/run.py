@@ -25,7 +25,7 @@ from tests.simulation.swarm.disks import SwarmDisk
 from tests.simulation.swarm.history import APP, HistoryLog, Violation
 from tests.simulation.swarm.plans import Fault, Plan
 from tests.simulation.swarm.programs import PROGRAMS
-from tests.simulation.world import TURN_MS, Crash, Node, World
+from tests.simulation.world import TURN_MS, Crash, Node, SimClock, World
 
 DELETIONS_KEPT_MS = 12_000
 RESTART_MS = 500
@@ -207,8 +207,7 @@ class Swarm:
                 self.log.advance(fault.ms)
             case "compact":
                 for topic in self.changelogs:
-                    if self.exact or not checks.has_tail(self.log, self.world.topology, topic):
-                        self.log.compact(topic)
+                    self.log.compact(topic, SimClock(self.log).now_ms())
             case "damage":
                 slot.disk.damage(fault.nth)
             case "epoch":

@@ -43,6 +43,12 @@ def test_settings_follow_the_kind_of_store() -> None:
         "retention.bytes": "-1",
         **create,
     }
+    lag = {"min.compaction.lag.ms": "3600000"}
+    assert changelog.changelog_configs(COUNTS, tails=True) == {**changelog.changelog_configs(COUNTS), **lag}
+    assert changelog.changelog_configs(WINDOWS, tails=True) == {**changelog.changelog_configs(WINDOWS), **lag}
+    versions = StoreSpec("v", "versioned", BYTES, BYTES, retention_ms=10)
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    assert changelog.changelog_configs(versions, tails=True) == {**kept, **create}
     assert changelog.journal_configs(-1) == {"cleanup.policy": "delete", "retention.ms": "-1", **create}
     assert changelog.repartition_configs()["retention.ms"] == "-1"
     with pytest.raises(TopologyError, match="retention_ms"):

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
+from penstock.state.serdes.serde import serde_of
+from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.typed_stores import key_value_store
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.runtime.topic_setup import (
@@ -149,3 +151,29 @@ def test_a_table_with_a_changelog_of_its_own_takes_every_policy() -> None:
     builder.stream("users").to_table(name="rows")
     builder.table("others", ttl="1h")
     check_policies(builder.build(), Policies(deserialization="skip", timestamp="clamp"))
+
+
+def test_changelogs_that_exist_keep_what_new_ones_would() -> None:
+    """Made by an earlier release, or changed by hand; at-least-once keeps the cleaner off new records."""
+
+    class Kept(Processor):
+        stores = (
+            key_value_store("counts", key=str, value=int),
+            StoreSpec("versions", "versioned", serde_of(bytes), serde_of(bytes), retention_ms=10),
+        )
+
+    builder = StreamsBuilder("t")
+    builder.stream("events").process(Kept)
+    topology, log = builder.build(), MemoryLog()
+    log.create(TopicSpec("events", 1))
+    log.create(
+        TopicSpec("app-versions-changelog", 1, config={"cleanup.policy": "compact", "min.compaction.lag.ms": "10"})
+    )
+    log.create(TopicSpec("app-counts-changelog", 1, config={"cleanup.policy": "compact"}))
+    admin = MemoryAdmin(log)
+    prepare_topics(topology, "app", admin)
+    assert admin.topic_config("app-versions-changelog")["cleanup.policy"] == "delete"
+    assert admin.topic_config("app-versions-changelog")["retention.ms"] == "-1"
+    assert "min.compaction.lag.ms" not in admin.topic_config("app-counts-changelog")
+    prepare_topics(topology, "app", admin, guarantee="at_least_once")
+    assert admin.topic_config("app-counts-changelog")["min.compaction.lag.ms"] == "3600000"

@@ -19,6 +19,7 @@ from penstock.state.recovery import changelog, restore_decision
 from penstock.streams.runtime import commit_protocol, compaction_guard, foreign_writes
 from penstock.streams.runtime.assignment import Assignment
 from penstock.streams.runtime.commit_group import CommitGroup
+from penstock.streams.runtime.commit_producer import CommitProducer
 from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.fixed_fence import FixedFence
 from penstock.streams.runtime.foreign_writes import ForeignWrites
@@ -106,14 +107,14 @@ MUTANTS = [
         "unknown outcome is taken for done",
         Committer,
         "_happened",
-        "self.retire()",
-        "self.retire(); self.open(); return True",
+        "self.retire(cause)",
+        "self.retire(cause); self.open(); return True",
     ),
     Mutant(
         "producers are opened without init_transactions",
-        Committer,
+        CommitProducer,
         "open",
-        "producer.init_transactions(self._timeouts.transaction_s * 3)",
+        "producer.init_transactions(self.timeouts.transaction_s * 3)",
         "pass",
     ),
     Mutant(
@@ -171,7 +172,7 @@ MUTANTS = [
     ),
     _UNPROVED,
     Mutant("an old proof counts for new tasks", Committer, "forget_proof", "self._proved_ms = None", "pass"),
-    Mutant("damaged stores are kept", CommitGroup, "recover", "[*behind, *damaged]", "behind"),
+    Mutant("damaged stores are kept", CommitGroup, "recover", "for task in damaged:", "for task in []:"),
     Mutant("a failed commit is not undone", CommitGroup, "abort", "self.roll_back()", "pass"),
     # at least once
     Mutant("at-least-once sends without a lease", Lease, "over", "self._granted_s is None or", "False and"),
@@ -214,7 +215,7 @@ MUTANTS = [
         "a commit does not see that records were lost",
         foreign_writes,
         "require_whole",
-        "ends[tp] - len(output) < known",
+        "ends[tp] - count < known",
         "False",
     ),
     Mutant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.swarm.hunt import report, run_seed, shrink
 from tests.simulation.swarm.plans import plan_of
 
@@ -23,6 +24,16 @@ def test_a_seed_gives_the_same_trace_each_time() -> None:
     traces = [run_seed(seed).trace for seed in range(20)]
     assert [run_seed(seed).trace for seed in range(20)] == traces
     assert len(set(traces)) == 20
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_each_mutant_can_be_planted_and_taken_out(mutant: Mutant) -> None:
+    """The product's lines that they change must still be there."""
+    before = vars(mutant.owner)[mutant.function]
+    take_out = mutant.plant()
+    assert vars(mutant.owner)[mutant.function] is not before
+    take_out()
+    assert vars(mutant.owner)[mutant.function] is before
 
 
 def test_faults_that_do_not_matter_are_left_out_of_a_report() -> None:

@@ -23,8 +23,8 @@ from demo.workers import SESSION_TIMEOUT_MS, Fleet, WorkerProcess
 from penstock import __version__
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.group_view import GroupView
-from penstock.streams.spark.cluster import Connection
 from penstock.streams.spark.compaction import compact
+from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.verification import verify
 from penstock.streams.topology_loading import load_topology

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 OFFENCES = {
     "rooms": ("topologies/planted.py", "import penstock.streams.ports.log"),
-    "hosts": ("streams/kafka/planted.py", "import penstock.streams.cli"),
+    "hosts": ("streams/batch/planted.py", "import penstock.streams.spark.slots"),
     "streams-rooms": ("streams/task/planted.py", "import penstock.streams.runtime.runtime"),
     "topologies-rooms": ("topologies/operator_api/planted.py", "import penstock.topologies.dsl.builder"),
     "operators-rooms": (
@@ -23,7 +23,7 @@ OFFENCES = {
     "core": ("topologies/planted.py", "import time"),
     "home-confluent-kafka": ("streams/cli/planted.py", "import confluent_kafka"),
     "home-prometheus-client": ("streams/kafka/planted.py", "import prometheus_client"),
-    "home-pyspark": ("streams/kafka/planted.py", "import pyspark.sql"),
+    "home-pyspark": ("streams/batch/planted.py", "import pyspark.sql"),
     "home-pyarrow": ("state/planted.py", "import pyarrow"),
     "home-faust": ("streams/cli/planted.py", "def main() -> None:\n    import faust"),
     "home-rocksdict": ("streams/spark/planted.py", "from rocksdict import Rdict"),

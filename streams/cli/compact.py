@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.streams.cli.spark_options import inputs_of, require_spark
 
     require_spark()
-    from penstock.streams.spark.lease import Lease
-    from penstock.streams.spark.places import absolute
+    from penstock.streams.batch.lease import Lease
+    from penstock.streams.batch.places import absolute
 
     given = inputs_of(args)
     repository = absolute(args.repository or given.snapshots)

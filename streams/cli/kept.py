@@ -40,7 +40,7 @@ def show_savepoints(args: argparse.Namespace) -> int:
     from penstock.streams.cli.spark_options import require_spark
 
     require_spark()
-    from penstock.streams.spark.savepoint import SavepointRepository
+    from penstock.streams.batch.savepoint import SavepointRepository
 
     settings = settings_of(args.config, application_id=args.application_id)
     repository = args.repository or settings.snapshots
@@ -65,7 +65,7 @@ def show_replays(args: argparse.Namespace) -> int:
     from penstock.streams.cli.spark_options import require_spark
 
     require_spark()
-    from penstock.streams.spark.published import kept_replays, load_replay, pin_replay
+    from penstock.streams.batch.published import kept_replays, load_replay, pin_replay
 
     if args.pin or args.unpin:
         pin_replay(args.output, args.pin or args.unpin, pinned=bool(args.pin))

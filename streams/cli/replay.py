@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.streams.spark.published import InputRange
+    from penstock.streams.batch.published import InputRange
 
 
 def register(subparsers: Any) -> None:

@@ -13,7 +13,7 @@ from penstock.state.errors import EnvironmentFault
 from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology
 
 if TYPE_CHECKING:
-    from penstock.streams.spark.cluster import Connection
+    from penstock.streams.spark.connection import Connection
     from penstock.streams.spark.session import SparkSettings
     from penstock.streams.task.task_options import TaskOptions
 
@@ -94,7 +94,7 @@ def require_spark() -> None:
 def inputs_of(args: argparse.Namespace) -> Given:
     """The worker's settings, with what the command line says over them."""
     from penstock.streams.cli.client_options import pairs, settings_of
-    from penstock.streams.spark.cluster import Connection
+    from penstock.streams.spark.connection import Connection
     from penstock.streams.spark.session import KAFKA_CONNECTOR, SparkSettings
     from penstock.streams.task.task_options import STATE_CACHE_BYTES, TaskOptions
     from penstock.streams.topology_loading import load_topology

@@ -13,66 +13,59 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.state.recovery.changelog import journal_topic
-from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
-from penstock.streams.runtime.topic_setup import needs_journal
-from penstock.streams.spark import journals
-from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
-from penstock.streams.spark.compact_executor import CompactTarget
-from penstock.streams.spark.failures import translated
-from penstock.streams.spark.journals import GivenJournals, JournalFiles, write_journals
-from penstock.streams.spark.places import absolute
-from penstock.streams.spark.progress import Say, watched
-from penstock.streams.spark.published import (
-    SNAPSHOTS,
-    InputRange,
+from penstock.streams.batch import journals
+from penstock.streams.batch.cluster import now_ms, open_cluster
+from penstock.streams.batch.journals import JournalFiles, write_journals
+from penstock.streams.batch.places import absolute
+from penstock.streams.batch.published import (
     OutputFile,
     Replay,
     TaskReport,
-    check_files,
     pin_replay,
     prune_replays,
-    publish_replay,
 )
-from penstock.streams.spark.read import RECORD_SCHEMA, KafkaSource, read_ranges
-from penstock.streams.spark.replay_plan import (
+from penstock.streams.batch.replay_plan import (
     START,
     ReplayPlan,
     To,
-    journal_bounds,
     plan_replay,
-    recompute_levels,
     snapshot_targets,
 )
-from penstock.streams.spark.replay_rows import END_OF_TASK, ORDER, ORDERED_SCHEMA, Ordering, placed_rows
-from penstock.streams.spark.replay_task import REPORT_SCHEMA, ReplayJob, run_tasks
+from penstock.streams.batch.replay_rows import ORDER, ORDERED_SCHEMA, placed_rows
+from penstock.streams.batch.replay_run import (
+    KEEP,
+    ReplayResult,
+    TaskWork,
+    bounds_by_partition,
+    journal_ranges,
+    levels_of,
+    make_job,
+    publish,
+    records_of,
+    replay_of,
+    task_work,
+)
+from penstock.streams.batch.replay_task import REPORT_SCHEMA, ReplayJob, run_tasks
+from penstock.streams.batch.shipping import TopologyRef
+from penstock.streams.spark.arrow import mapped
+from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.failures import translated
+from penstock.streams.spark.progress import Say, watched
+from penstock.streams.spark.read import RECORD_SCHEMA, KafkaSource, read_ranges
 from penstock.streams.spark.session import SparkSettings, spark_session
-from penstock.streams.spark.shipping import ShippedTopology, TopologyRef, ship
+from penstock.streams.spark.shipping import ship
 from penstock.streams.spark.slots import spread
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.topology_loading import load_topology
-from penstock.topologies.graph.topology import Subtopology
-
-KEEP = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class ReplayResult:
-    """A published replay. ``output`` is where it lies."""
-
-    replay: Replay
-    output: str
-    seconds: float
 
 
 def replay(
@@ -117,7 +110,7 @@ def replay(
             repository=repository,
             recompute=recompute,
         )
-        snapshots = snapshot_targets(plan, cluster, _now_ms()) if exactly_once else {}
+        snapshots = snapshot_targets(plan, cluster, now_ms()) if exactly_once else {}
         ranges = journal_ranges(plan, cluster)
     with spark_session(session) as spark:
         source = connection.source()
@@ -128,28 +121,8 @@ def replay(
     publish(output, done)
     if pin:
         pin_replay(output, done.run)
-    prune_replays(output, keep=keep, now_ms=_now_ms())
+    prune_replays(output, keep=keep, now_ms=now_ms())
     return ReplayResult(done, output, time.monotonic() - began)
-
-
-def records_of(plan: ReplayPlan) -> int:
-    """How many records the plan reads at most."""
-    return sum(stop - start for start, stop in plan.ranges.values())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def publish(output: str, done: Replay) -> None:
-    """Make the snapshots visible in their repository, then the replay. Raises as ``publish_replay``."""
-    check_files(output, done)
-    snapshots = SnapshotRepository(f"{output}/{SNAPSHOTS}")
-    for task in done.tasks:
-        for store in task.stores:
-            if store.snapshot is not None:
-                snapshots.publish(store.snapshot)
-    publish_replay(output, done)
 
 
 def run_replay(
@@ -160,46 +133,11 @@ def run_replay(
 ) -> Replay:
     """Run the plan; its files are written, and nothing is published."""
     reports: list[TaskReport] = []
-    levels = recompute_levels(plan.topology) if plan.recomputed else [list(plan.topology.subtopologies)]
     with translated("the replay"):
-        for level in levels:
-            rows = ordered_rows(spark, source, plan, job, level, reports)
-            reports += collect_reports(rows.mapInArrow(partial(run_tasks, job), REPORT_SCHEMA))
-    return Replay(
-        run=job.run,
-        application_id=plan.application_id,
-        topology=plan.topology.name,
-        started_from=plan.started_from,
-        recomputed=plan.recomputed,
-        inputs=tuple(InputRange(tp.topic, tp.partition, *r) for tp, r in sorted(plan.ranges.items())),
-        tasks=tuple(sorted(reports, key=lambda r: (r.subtopology, r.task))),
-        cautions=plan.cautions,
-    )
-
-
-def make_job(
-    plan: ReplayPlan,
-    shipped: ShippedTopology,
-    output: str,
-    options: TaskOptions,
-    snapshots: Mapping[tuple[TaskId, str], CompactTarget],
-    repository: str | None,
-) -> ReplayJob:
-    """What the executors need, under a run name of its own; without journals."""
-    return ReplayJob(
-        topology=shipped,
-        application_id=plan.application_id,
-        options=options,
-        partition_counts=plan.counts,
-        starts=plan.starts,
-        journals=GivenJournals(),
-        output=output,
-        run=new_attempt(_now_ms()),
-        bases=plan.bases,
-        base_repository=repository,
-        snapshots=snapshots,
-        snapshot_repository=f"{output}/{SNAPSHOTS}",
-    )
+        for level in levels_of(plan):
+            rows = ordered_rows(spark, source, plan, job, task_work(plan, job, level), reports)
+            reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
+    return replay_of(plan, job, reports)
 
 
 def collect_reports(frame: DataFrame) -> list[TaskReport]:
@@ -215,51 +153,22 @@ def ordered_rows(
     source: KafkaSource,
     plan: ReplayPlan,
     job: ReplayJob,
-    level: Sequence[Subtopology],
+    work: TaskWork,
     reports: Sequence[TaskReport],
-    only: Sequence[TaskId] | None = None,
 ) -> DataFrame:
-    """Each task's input in its order, tasks whole in a Spark partition. ``only``: of these tasks."""
-    tasks = [t for t in plan.tasks if t.subtopology in {s.number for s in level} and (only is None or t in only)]
-    topics = {t for s in level for t in plan.topics(s)}
-    partitions = {(t.subtopology, t.partition) for t in tasks}
-    readers = {t: s.number for s in level for t in plan.topics(s)}
-    ranges = {
-        tp: r for tp, r in plan.ranges.items() if tp.topic in topics and (readers[tp.topic], tp.partition) in partitions
-    }
-    ordering = Ordering(
-        topology=job.topology,
-        application_id=plan.application_id,
-        policies=job.options.policies,
-        subtopologies=readers,
-        journals=job.journals,
-        partition_times_ms={
-            TopicPartition(topic, task.partition): m.partition_time_ms
-            for task in tasks
-            for topic, (_, m) in plan.starts[task].items()
-        },
-        began_ms={
-            TopicPartition(topic, task.partition): m.began_ms
-            for task in tasks
-            for topic, (_, m) in plan.starts[task].items()
-        },
-    )
-    placed = read_ranges(spark, source, ranges).mapInArrow(partial(placed_rows, ordering), ORDERED_SCHEMA)
+    """Each task's input in its order, tasks whole in a Spark partition."""
+    place = partial(placed_rows, work.ordering)
+    placed = mapped(read_ranges(spark, source, work.ranges), place, ORDERED_SCHEMA)
     if plan.recomputed:
-        made = recomputed_rows(spark, job.output, [f for r in reports for f in r.outputs if f.topic in topics])
+        made = recomputed_rows(spark, job.output, [f for r in reports for f in r.outputs if f.topic in work.topics])
         if made is not None:
-            placed = placed.unionByName(made.mapInArrow(partial(placed_rows, ordering), ORDERED_SCHEMA))
-    marks = spark.createDataFrame(
-        [(*t, END_OF_TASK[0], 0, 0, END_OF_TASK[1], t.partition, 0, 0, None, None, None) for t in tasks], ORDERED_SCHEMA
-    )
+            placed = placed.unionByName(mapped(made, place, ORDERED_SCHEMA))
+    ends = spark.createDataFrame(work.end_rows, from_arrow_schema(ORDERED_SCHEMA))
     # Tasks of the level have numbers in a row; of the others there are no rows.
     counts = {s.number: sum(t.subtopology == s.number for t in plan.tasks) for s in plan.topology.subtopologies}
-    sizes: Counter[TaskId] = Counter()
-    for tp, (start, stop) in ranges.items():
-        sizes[TaskId(readers[tp.topic], tp.partition)] += stop - start
-    number = F.element_at(numbers_of(tasks, counts), F.col("subtopology") + 1)
-    work = F.element_at(number, F.col("task") + 1)
-    return spread(placed.unionByName(marks), work, [sizes[t] for t in tasks]).sortWithinPartitions(*ORDER)
+    number = F.element_at(numbers_of(work.tasks, counts), F.col("subtopology") + 1)
+    piece = F.element_at(number, F.col("task") + 1)
+    return spread(placed.unionByName(ends), piece, work.sizes).sortWithinPartitions(*ORDER)
 
 
 def numbers_of(tasks: Sequence[TaskId], counts: Mapping[int, int]) -> Column:
@@ -297,24 +206,6 @@ def recomputed_rows(spark: SparkSession, output: str, files: Sequence[OutputFile
 # -- the journal -------------------------------------------------------------------------------------------------
 
 
-def journal_ranges(plan: ReplayPlan, cluster: Cluster) -> dict[TopicPartition, tuple[int, int]]:
-    """The journal partitions of the plan's tasks, whole. Raises ``IncompatibleError`` when their begin is gone."""
-    out: dict[TopicPartition, tuple[int, int]] = {}
-    for sub in plan.topology.subtopologies:
-        topic = journal_topic(plan.application_id, sub.number)
-        if not needs_journal(plan.topology, sub) or topic not in cluster.partition_counts([topic]):
-            continue
-        wanted = [TopicPartition(topic, t.partition) for t in plan.tasks if t.subtopology == sub.number]
-        for tp, (begin, end) in cluster.ends(wanted).items():
-            if begin > 0 and plan.started_from == START:
-                raise IncompatibleError(
-                    f"{tp.topic} partition {tp.partition} begins at offset {begin}: the order of the live run is not known "
-                    "from its first record on. Begin at a savepoint, and keep the journal longer (retention.ms)"
-                )
-            out[tp] = (begin, end)
-    return out
-
-
 def with_journals(
     spark: SparkSession,
     source: KafkaSource,
@@ -326,13 +217,9 @@ def with_journals(
     offsets."""
     if plan.recomputed or not any(a < b for a, b in ranges.values()):
         return job
-    subs = {journal_topic(plan.application_id, s.number): s.number for s in plan.topology.subtopologies}
-    bounds = {tp: journal_bounds(plan, TaskId(subs[tp.topic], tp.partition)) for tp in ranges}
+    bounds = bounds_by_partition(plan, ranges)
     with translated("reading the journal"):
-        found = (
-            read_ranges(spark, source, ranges)
-            .mapInArrow(partial(write_journals, job.output, job.run, bounds), journals.REPORT_SCHEMA)
-            .collect()
-        )
+        write = partial(write_journals, job.output, job.run, bounds)
+        found = mapped(read_ranges(spark, source, ranges), write, journals.REPORT_SCHEMA).collect()
     paths = {TaskId(r["subtopology"], r["task"]): r["path"] for r in found}
     return dataclasses.replace(job, journals=JournalFiles(job.output, paths))

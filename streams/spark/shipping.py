@@ -1,76 +1,20 @@
-"""A topology's way into the executors.
-
-Topologies hold functions and serdes that no pickle takes, so what travels is where to find the topology: a
-``module:name`` that the executor imports, or a function without arguments that makes it there. The driver's module path
-travels along, so that what it can import an executor on the same machine can too. On a cluster the user's modules come
-as for any PySpark job (``--py-files``, an archive, or an image).
-"""
+"""Topologies and values on their way into Spark's executors, pickled by what PySpark has for it."""
 
 from __future__ import annotations
 
-import dataclasses
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
 
-from penstock.state.errors import TopologyError
-from penstock.streams.topology_loading import load_topology
-from penstock.topologies.graph.topology import Topology
-
-TopologyRef = str | Callable[[], Any]
-"""``"package.module:name"`` of a topology, of a builder, or of a function that makes either; or such a function."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ShippedValue:
-    """A value that is made where it arrives, such as a type of the user's that a serde follows from."""
-
-    path: tuple[str, ...]
-    pickled: bytes
-
-    def load(self) -> Any:
-        """The value. Raises ``TopologyError`` where its module is not there."""
-        known = set(sys.path)
-        sys.path.extend(p for p in self.path if p not in known)
-        try:
-            return cloudpickle.loads(self.pickled)
-        except ImportError as exc:
-            raise TopologyError(
-                f"an executor cannot import the topology's module ({exc}); give it to Spark too (--py-files)"
-            ) from exc
-
-
-@dataclasses.dataclass(frozen=True)
-class ShippedTopology(ShippedValue):
-    """What executors make the topology of."""
-
-    def load(self) -> Topology:
-        """The topology, in whichever process this is. Raises ``TopologyError``."""
-        return load_topology(super().load())
+from penstock.streams.batch import shipping
+from penstock.streams.batch.shipping import ShippedTopology, ShippedValue, TopologyRef
 
 
 def ship(ref: TopologyRef) -> ShippedTopology:
     """``ref`` in the form that travels. Raises ``TopologyError`` for what cannot."""
-    if isinstance(ref, str) and ref.partition(":")[0].endswith(".py"):
-        ref = str(Path.cwd() / ref)
-    try:
-        return ShippedTopology(tuple(p for p in sys.path if p), cloudpickle.dumps(ref))  # type: ignore[no-untyped-call]  # PySpark does not type it
-    except Exception as exc:
-        raise TopologyError(
-            f"{ref!r:.100} cannot be sent to executors ({exc}); give 'module:name', or a function that builds the topology"
-        ) from exc
+    return shipping.ship(ref, cloudpickle.dumps)
 
 
 def ship_value(value: Any) -> ShippedValue | None:
     """A type or a name of a serde in the form that travels; ``None`` stays. Raises ``TopologyError`` for what cannot."""
-    if value is None:
-        return None
-    try:
-        return ShippedValue(tuple(p for p in sys.path if p), cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # as above
-    except Exception as exc:
-        raise TopologyError(
-            f"{value!r:.100} cannot be sent to executors ({exc}); give a type, or the name of a serde"
-        ) from exc
+    return shipping.ship_value(value, cloudpickle.dumps)

@@ -16,109 +16,49 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from penstock.state.log import TaskId, TopicPartition
+from penstock.state.log import TaskId
 from penstock.state.recovery.changelog import from_changelog, to_changelog_columns
-from penstock.streams.spark import compare
-from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
-from penstock.streams.spark.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
-from penstock.streams.spark.compare import RowDifference
-from penstock.streams.spark.failures import translated
-from penstock.streams.spark.places import absolute
-from penstock.streams.spark.progress import Say, watched
-from penstock.streams.spark.published import Replay, check_files, prune_replays
-from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, Ranges, read_ranges
-from penstock.streams.spark.replay_files import ANY_PARTITION
-from penstock.streams.spark.replay_job import (
-    KEEP,
-    journal_ranges,
-    make_job,
-    ordered_rows,
-    publish,
-    records_of,
-    run_replay,
-    with_journals,
+from penstock.streams.batch.cluster import open_cluster
+from penstock.streams.batch.compact_executor import ENTRY_SCHEMA, CompactTarget, to_entries
+from penstock.streams.batch.places import absolute
+from penstock.streams.batch.published import Replay, check_files, prune_replays
+from penstock.streams.batch.replay_files import ANY_PARTITION
+from penstock.streams.batch.replay_plan import START, ReplayPlan, plan_replay
+from penstock.streams.batch.replay_run import KEEP, journal_ranges, make_job, publish, records_of, task_work
+from penstock.streams.batch.replay_task import ReplayJob
+from penstock.streams.batch.shipping import TopologyRef
+from penstock.streams.batch.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
+from penstock.streams.batch.verify_plan import (
+    Comparison,
+    Difference,
+    InputRecord,
+    Mode,
+    VerifyPlan,
+    VerifyResult,
+    plan_verification,
 )
-from penstock.streams.spark.replay_plan import START, ReplayPlan, plan_replay, snapshot_targets
-from penstock.streams.spark.replay_task import ReplayJob
+from penstock.streams.batch.written import Slack
+from penstock.streams.spark import compare
+from penstock.streams.spark.arrow import mapped
+from penstock.streams.spark.compare import RowDifference
+from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.failures import translated
+from penstock.streams.spark.progress import Say, watched
+from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, read_ranges
+from penstock.streams.spark.replay_job import ordered_rows, run_replay, with_journals
 from penstock.streams.spark.session import SparkSettings, spark_session
-from penstock.streams.spark.shipping import TopologyRef, ship
-from penstock.streams.spark.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
-from penstock.streams.spark.written import Slack, written_topics
+from penstock.streams.spark.shipping import ship
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.topology_loading import load_topology
-
-Mode = Literal["sequence", "key sequence", "bag", "last value"]
-InputRecord = tuple[str, int, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """The first difference of a comparison: where it is, what either side has there (``None``: nothing), and the input
-    record (topic, partition, offset) after which they differ, where it was found."""
-
-    partition: int | None
-    key: bytes | None
-    stream: bytes | None
-    batch: bytes | None
-    input: InputRecord | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """One topic or store. ``differences`` counts rows."""
-
-    kind: Literal["topic", "store"]
-    name: str
-    mode: Mode
-    stream_rows: int
-    batch_rows: int
-    differences: int
-    first: Difference | None
-
-
-@dataclasses.dataclass(frozen=True)
-class VerifyResult:
-    """``cautions``: what was not compared and why, and what limits the comparison."""
-
-    comparisons: tuple[Comparison, ...]
-    records: int
-    cautions: tuple[str, ...]
-    seconds: float
-
-    @property
-    def same(self) -> bool:
-        """Whether nothing differs."""
-        return all(not c.differences for c in self.comparisons)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Topic:
-    """One written topic. ``per_commit``: only its last records per key can be compared."""
-
-    per_commit: bool
-    slack: Slack
-
-
-@dataclasses.dataclass(frozen=True)
-class _Facts:
-    """What the driver knows before the job: the topics that are compared, with their ranges, the stores' changelogs, and
-    those of them whose begin is gone."""
-
-    topics: Mapping[str, _Topic]
-    outputs: Ranges
-    stores: Mapping[tuple[TaskId, str], CompactTarget]
-    shortened: tuple[str, ...]
-    cautions: tuple[str, ...]
 
 
 def verify(
@@ -142,7 +82,7 @@ def verify(
     with open_cluster(connection, application_id) as cluster:
         plan = plan_replay(load_topology(topology), application_id, cluster, from_=from_, repository=repository)
         journals = journal_ranges(plan, cluster)
-        facts = _facts(plan, cluster, exactly_once, int(time.time() * 1000))
+        facts = plan_verification(plan, cluster, exactly_once, int(time.time() * 1000))
     with TemporaryDirectory(prefix="penstock-verify-") as folder, spark_session(session) as spark:
         source = connection.source()
         snapshots = facts.stores if output is not None and exactly_once else {}
@@ -161,83 +101,6 @@ def verify(
     return VerifyResult(tuple(comparisons), done.records, (*facts.cautions, *done.cautions), time.monotonic() - began)
 
 
-# -- deciding ----------------------------------------------------------------------------------------------------
-
-
-def _facts(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) -> _Facts:
-    cautions: list[str] = []
-    topics: dict[str, bool] = {}
-    if not exactly_once:
-        cautions.append(
-            "at least once: duplicates are possible, so outputs are not compared, and stores may differ; give --guarantee "
-            "exactly_once (exactly_once=True) if that is what the workers run with"
-        )
-    elif plan.savepoint is not None and not plan.savepoint.outputs:
-        cautions.append(
-            f"savepoint {plan.savepoint.name} does not say how far the outputs had come, so they are not compared; "
-            "penstock compact makes one that does"
-        )
-    else:
-        topics = written_topics(plan.topology, plan.application_id)
-    written = _output_ranges(plan, cluster, topics)
-    stores = snapshot_targets(plan, cluster, now_ms)
-    shortened = sorted({name for (_, name), t in stores.items() if t.facts.begin_offset > 0})
-    for name in shortened:
-        cautions.append(
-            f"the changelog of {name} no longer begins at offset 0, so rows that only the batch has are not counted"
-        )
-    # Asked after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
-    now = cluster.committed(list(plan.ranges))
-    running = any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
-    compared: dict[str, _Topic] = {}
-    for topic, per_commit in sorted(topics.items()):
-        slack = _slack(plan, topic, written, running)
-        if (why := _incomparable(topic, per_commit, slack)) is not None:
-            cautions.append(why)
-            continue
-        if slack.batch_before:
-            cautions.append(f"{topic} no longer holds the first records of the range, so those are not compared")
-        if slack.stream_before:
-            cautions.append(
-                f"{topic} was being written when the savepoint was made, so records that only the stream has are not counted"
-            )
-        compared[topic] = _Topic(per_commit, slack)
-    outputs = {tp: (begin, end) for tp, (_, begin, end) in written.items() if tp.topic in compared}
-    return _Facts(compared, outputs, stores, tuple(shortened), tuple(cautions))
-
-
-def _output_ranges(
-    plan: ReplayPlan, cluster: Cluster, topics: Iterable[str]
-) -> dict[TopicPartition, tuple[int, int, int]]:
-    """Of every partition that is written: where the range's outputs begin, where what is left of them does, and the end."""
-    existing = cluster.partition_counts(topics)
-    ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
-    starts = plan.savepoint.output_offsets() if plan.savepoint is not None else {}
-    return {tp: (starts.get(tp, 0), max(starts.get(tp, 0), begin), end) for tp, (begin, end) in ends.items()}
-
-
-def _slack(
-    plan: ReplayPlan, topic: str, outputs: Mapping[TopicPartition, tuple[int, int, int]], running: bool
-) -> Slack:
-    return Slack(
-        stream_before=plan.savepoint is not None and not plan.savepoint.outputs_exact,
-        batch_before=any(begin > start for tp, (start, begin, _) in outputs.items() if tp.topic == topic),
-        stream_after=running,
-    )
-
-
-def _incomparable(topic: str, per_commit: bool, slack: Slack) -> str | None:
-    """Why nothing can be said of a topic; ``None`` when something can."""
-    if slack.stream_after and per_commit:
-        return f"the application is running on, so {topic} (emitted per commit) is not compared; stop it first"
-    if slack.stream_after and slack.batch_before:
-        return (
-            f"the application is running on, and {topic} no longer holds the first records of the range, so it is not "
-            "compared; stop the application, or keep the topic longer (retention.ms)"
-        )
-    return None
-
-
 # -- comparing ---------------------------------------------------------------------------------------------------
 
 _ENTRY_COLUMNS = StructType(
@@ -254,7 +117,13 @@ class _Run:
     """One verification, its replay done."""
 
     def __init__(
-        self, spark: SparkSession, source: KafkaSource, plan: ReplayPlan, job: ReplayJob, facts: _Facts, done: Replay
+        self,
+        spark: SparkSession,
+        source: KafkaSource,
+        plan: ReplayPlan,
+        job: ReplayJob,
+        facts: VerifyPlan,
+        done: Replay,
     ) -> None:
         self._spark = spark
         self._source = source
@@ -395,7 +264,7 @@ class _Run:
             "place int, topic string, partition int, floor binary",
         )
         return (
-            records.mapInArrow(partial(to_entries, by_log), ENTRY_SCHEMA)
+            mapped(records, partial(to_entries, by_log), ENTRY_SCHEMA)
             .groupBy("place", F.col("store_key").alias("key"))
             .agg(F.max_by("value", "change").alias("value"))
             .where(F.col("value").isNotNull())
@@ -455,16 +324,9 @@ class _Run:
     # -- tracing
 
     def _trace(self, watches: Mapping[TaskId, Watch]) -> list[TracedRecord]:
-        rows = ordered_rows(
-            self._spark,
-            self._source,
-            self._plan,
-            self._job,
-            list(self._plan.topology.subtopologies),
-            (),
-            only=list(watches),
-        )
-        found = rows.mapInArrow(partial(trace_tasks, self._job, dict(watches)), SIGHTING_SCHEMA).collect()
+        work = task_work(self._plan, self._job, self._plan.topology.subtopologies, only=watches)
+        rows = ordered_rows(self._spark, self._source, self._plan, self._job, work, ())
+        found = mapped(rows, partial(trace_tasks, self._job, dict(watches)), SIGHTING_SCHEMA).collect()
         return [msgspec.json.decode(r["sighting"], type=TracedRecord) for r in found]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.state.log import Record
-from penstock.streams.spark.cluster import Connection
-from penstock.streams.spark.published import Replay
+from penstock.streams.batch.published import Replay
+from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.replay_job import replay
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.state.log import Record
-from penstock.streams.spark.cluster import Connection
+from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.replay_job import replay
 from penstock.streams.worker.load_settings import load_settings
 from penstock.streams.worker.worker import Worker

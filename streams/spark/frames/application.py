@@ -20,11 +20,16 @@ from penstock.state.recovery.changelog import changelog_topic, journal_topic
 from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.stores.store import StoreSpec
+from penstock.streams.batch.cluster import Cluster, open_cluster
+from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
+from penstock.streams.batch.compaction_plan import plan_compaction
+from penstock.streams.batch.places import absolute
+from penstock.streams.batch.replay_plan import SAVEPOINT
+from penstock.streams.batch.savepoint import Savepoint, SavepointRepository
+from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.kafka.by_time import offsets_since
 from penstock.streams.kafka.client_config import consumer_config
-from penstock.streams.spark.cluster import Cluster, Connection, open_cluster
-from penstock.streams.spark.compact_executor import CompactTarget, StoreForm
-from penstock.streams.spark.compaction import plan_compaction
+from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.frames import request
 from penstock.streams.spark.frames.request import (
     OPTION,
@@ -37,10 +42,7 @@ from penstock.streams.spark.frames.request import (
 )
 from penstock.streams.spark.frames.source import FORMAT, register
 from penstock.streams.spark.frames.writing import WriteResult, write_topic
-from penstock.streams.spark.places import absolute
-from penstock.streams.spark.replay_plan import SAVEPOINT
-from penstock.streams.spark.savepoint import Savepoint, SavepointRepository
-from penstock.streams.spark.shipping import TopologyRef, ship, ship_value
+from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.topology_loading import load_topology
 
 Point = datetime | Mapping[int, int] | str | None

@@ -18,10 +18,10 @@ from penstock.state.log import Windowed
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.serdes.serde import JSON, Serde
 from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.streams.batch.shipping import ShippedTopology, ShippedValue
 from penstock.streams.spark.frames.decoding import WINDOW_END, WINDOW_START
 from penstock.streams.spark.frames.request import chosen_serdes, serdes_of
 from penstock.streams.spark.frames.topic_columns import HEADERS
-from penstock.streams.spark.shipping import ShippedTopology, ShippedValue
 
 ENCODED_SCHEMA = (
     "place int, timestamp_ms long, key binary, value binary, headers array<struct<key: string, value: binary>>"

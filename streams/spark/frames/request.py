@@ -22,12 +22,12 @@ from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
 from penstock.state.serdes.serde import Serde, serde_of
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
+from penstock.streams.batch.compact_executor import CompactTarget, to_entries
+from penstock.streams.batch.shipping import ShippedTopology, ShippedValue
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.spark.compact_executor import CompactTarget, to_entries
 from penstock.streams.spark.frames.reading import binary, read_range
 from penstock.streams.spark.frames.store_columns import StoreColumns
 from penstock.streams.spark.frames.topic_columns import TopicColumns
-from penstock.streams.spark.shipping import ShippedTopology, ShippedValue
 from penstock.topologies.graph.topology import Topology
 
 OPTION = "request"

@@ -68,7 +68,7 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _resolved(options: Mapping[str, str]) -> Request:
-    from penstock.streams.spark.cluster import Connection
+    from penstock.streams.spark.connection import Connection
     from penstock.streams.spark.frames.application import Application
 
     def listed(name: str) -> list[str] | None:

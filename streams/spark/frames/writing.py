@@ -24,15 +24,17 @@ from pyspark.sql import functions as F
 
 from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.batch.cluster import open_cluster
+from penstock.streams.batch.replay_rows import to_headers
+from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.kafka.client_config import consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.log import Committed, UnknownOutcomeError
-from penstock.streams.spark.cluster import Connection, open_cluster
+from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.frames.encoding import ENCODED_SCHEMA, Form, encode_rows
-from penstock.streams.spark.replay_rows import to_headers
-from penstock.streams.spark.shipping import TopologyRef, ship, ship_value
+from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.spark.slots import spread
 
 _TRANSACTION_MS = 900_000

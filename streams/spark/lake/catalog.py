@@ -8,7 +8,7 @@ import re
 from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault, SettingsError
-from penstock.streams.spark.places import absolute
+from penstock.streams.batch.places import absolute
 from penstock.streams.spark.session import SparkSettings
 
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, DataFrameWriterV2, Row, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.state.errors import IncompatibleError, RetriableError
-from penstock.streams.spark.cluster import open_cluster
+from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.frames.application import Application
 from penstock.streams.spark.lake.catalog import use_catalog, with_iceberg

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from penstock.streams.spark.cluster import Connection
+from penstock.streams.spark.connection import Connection
 from tests.integration.spark.live import Live
 
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.memory_backend import MemoryBackend
+from penstock.streams.batch.cluster import retried
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
@@ -22,7 +23,6 @@ from penstock.streams.ports.log import TopicSpec
 from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.start_positions import start_positions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
-from penstock.streams.spark.cluster import retried
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology

@@ -15,10 +15,11 @@ from penstock.state.recovery.position import decode_position
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.streams.batch.cluster import open_cluster
+from penstock.streams.batch.compaction_plan import plan_compaction
+from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.spark import Connection, compact
-from penstock.streams.spark.cluster import open_cluster
-from penstock.streams.spark.compaction import plan_compaction, run_compaction
-from penstock.streams.spark.savepoint import SavepointRepository
+from penstock.streams.spark.compaction import run_compaction
 from tests.integration.spark.live import App, Live, command
 from tests.integration.spark.topologies import last, windowed
 

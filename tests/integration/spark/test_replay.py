@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.state.errors import EnvironmentFault, IncompatibleError, SettingsError
+from penstock.streams.batch.cluster import open_cluster
+from penstock.streams.batch.published import Replay, load_replay
+from penstock.streams.batch.replay_plan import plan_replay
+from penstock.streams.batch.replay_run import make_job
 from penstock.streams.spark import Connection, compact, replay
-from penstock.streams.spark.cluster import open_cluster
-from penstock.streams.spark.published import Replay, load_replay
-from penstock.streams.spark.replay_job import make_job, run_replay
-from penstock.streams.spark.replay_plan import plan_replay
+from penstock.streams.spark.replay_job import run_replay
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.task_options import TaskOptions
 from tests.integration.spark.live import App, Live

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.spark import Connection, VerifyResult, compact, verify
-from penstock.streams.spark.savepoint import SavepointRepository
 from tests.integration.spark.live import App, Live
 from tests.integration.spark.topologies import of_all_kinds
 

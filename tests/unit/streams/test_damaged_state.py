@@ -20,6 +20,7 @@ from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
+from penstock.streams.batch.compact_executor import CompactTarget, StoreForm, write_snapshot
 from penstock.streams.events.facts import (
     RestoreFinished,
     RestoreStarted,
@@ -28,7 +29,6 @@ from penstock.streams.events.facts import (
     StoreQuarantined,
 )
 from penstock.streams.ports.log import TopicSpec
-from penstock.streams.spark.compact_executor import CompactTarget, StoreForm, write_snapshot
 from penstock.streams.task.task_stores import Reached, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import MemoryLog

@@ -11,13 +11,14 @@ import pytest
 
 from penstock.state.errors import EnvironmentFault, ProcessingError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.spark.cluster import CommittedInput, Connection
+from penstock.streams.batch.cluster import CommittedInput
+from penstock.streams.batch.replay_plan import ReplayPlan, journal_within, recompute_levels
+from penstock.streams.batch.trace import TracedRecord, departure
+from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translate
 from penstock.streams.spark.read import KafkaSource, java_options
-from penstock.streams.spark.replay_plan import ReplayPlan, journal_within, recompute_levels
 from penstock.streams.spark.session import compiled_modules, package_zip
 from penstock.streams.spark.shipping import ship
-from penstock.streams.spark.trace import TracedRecord, departure
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.journal import Answers, ClockFiring, Cut, JournalEntry
 from penstock.streams.topology_loading import load_topology

@@ -13,10 +13,10 @@ import penstock as ps
 from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.streams.batch import cluster
+from penstock.streams.batch.compact_executor import CompactTarget, write_snapshot
+from penstock.streams.batch.compaction_plan import plan_compaction
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.spark import cluster
-from penstock.streams.spark.compact_executor import CompactTarget, write_snapshot
-from penstock.streams.spark.compaction import plan_compaction
 from penstock.streams.spark.frames import request
 from penstock.streams.spark.frames.request import (
     ChangelogRequest,

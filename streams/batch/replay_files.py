@@ -18,7 +18,7 @@ from penstock.state.machine.state_directory import safe_name
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.storage import open_storage
 from penstock.state.stores.store import StoreSpec
-from penstock.streams.spark.published import OutputFile
+from penstock.streams.batch.published import OutputFile
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
 

@@ -17,7 +17,7 @@ from penstock.state.recovery.changelog import to_changelog_columns
 from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreKind
-from penstock.streams.spark.compact_executor import (
+from penstock.streams.batch.compact_executor import (
     CompactTarget,
     Seen,
     StoreForm,

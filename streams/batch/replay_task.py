@@ -21,12 +21,12 @@ from penstock.state.snapshots.manifest import Manifest
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
-from penstock.streams.spark.compact_executor import CompactTarget, write_snapshot
-from penstock.streams.spark.journals import Journals
-from penstock.streams.spark.published import StoreFile, TaskReport
-from penstock.streams.spark.replay_files import OutputFiles, store_file
-from penstock.streams.spark.replay_rows import END_OF_TASK, chunk_of
-from penstock.streams.spark.shipping import ShippedTopology
+from penstock.streams.batch.compact_executor import CompactTarget, write_snapshot
+from penstock.streams.batch.journals import Journals
+from penstock.streams.batch.published import StoreFile, TaskReport
+from penstock.streams.batch.replay_files import OutputFiles, store_file
+from penstock.streams.batch.replay_rows import END_OF_TASK, chunk_of
+from penstock.streams.batch.shipping import ShippedTopology
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.external_calls import InlineCallExecutor
@@ -36,13 +36,12 @@ from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
-REPORT_SCHEMA = "report string"
-_REPORT_ARROW = pa.schema([("report", pa.string())])
+REPORT_SCHEMA = pa.schema([("report", pa.string())])
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplayJob:
-    """What the tasks of one Spark job need besides their rows. ``starts``: per task and topic, the first offset and the
+    """What the tasks of one job need besides their rows. ``starts``: per task and topic, the first offset and the
     metadata committed with it. ``journals``: that of each task within its range. ``bases``: snapshots to start the
     stores from, in ``base_repository``. ``snapshots``: which stores' ends are written as snapshots, to
     ``snapshot_repository``. ``output`` and ``run``: where files go."""
@@ -98,7 +97,7 @@ def task_runs(batch: pa.RecordBatch) -> Iterator[tuple[TaskId, int, pa.RecordBat
 
 
 def _report_batch(report: TaskReport) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(report).decode()])], schema=_REPORT_ARROW)
+    return pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(report).decode()])], schema=REPORT_SCHEMA)
 
 
 class ReplayTask:
@@ -255,7 +254,7 @@ def _open_backend(job: ReplayJob, task_id: TaskId, specs: tuple[StoreSpec, ...],
     """The stores of a task at its start: empty, or the snapshots that the job begins with."""
     if not specs:
         return MemoryBackend(())
-    # Spark accounts for its processes' memory, so no share of the machine's is taken.
+    # The engine accounts for its processes' memory, so no share of the machine's is taken.
     backend = RocksDBBackend(folder / "db", specs, RocksDBOptions(**LEAST._asdict()))
     for spec in specs:
         base = job.bases.get((task_id, spec.name))

@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import EnvironmentFault
 from penstock.state.log import TaskId, TopicPartition
-from penstock.streams.spark.journals import JournalBounds, JournalFiles, write_journals
+from penstock.streams.batch.journals import JournalBounds, JournalFiles, write_journals
 from penstock.streams.task import journal
 from penstock.streams.task.external_calls import ExternalCalls, InlineCallExecutor
 from penstock.streams.task.journal import Answers, Cut, JournalEntry

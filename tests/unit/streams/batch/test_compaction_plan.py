@@ -11,10 +11,10 @@ from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.stores.store import StoreKind, StoreSpec
-from penstock.streams.spark.cluster import Cluster
-from penstock.streams.spark.compact_executor import write_snapshot
-from penstock.streams.spark.compaction import At, CompactPlan, _without_savepoint, plan_compaction, publish
-from penstock.streams.spark.savepoint import SavepointRepository
+from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.compact_executor import write_snapshot
+from penstock.streams.batch.compaction_plan import At, CompactPlan, _without_savepoint, plan_compaction, publish
+from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.topologies.graph.topology import Topology

@@ -10,11 +10,11 @@ import pytest
 import penstock as ps
 from penstock.state.errors import IncompatibleError, SettingsError
 from penstock.state.log import TopicPartition
+from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.published import InputRange
+from penstock.streams.batch.replay_plan import ReplayPlan, plan_replay
+from penstock.streams.batch.savepoint import SavedInput, Savepoint, SavepointRepository
 from penstock.streams.cli.replay import began
-from penstock.streams.spark.cluster import Cluster
-from penstock.streams.spark.published import InputRange
-from penstock.streams.spark.replay_plan import ReplayPlan, plan_replay
-from penstock.streams.spark.savepoint import SavedInput, Savepoint, SavepointRepository
 from penstock.streams.task import commit_metadata
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog

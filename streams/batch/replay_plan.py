@@ -11,12 +11,12 @@ from penstock.state.errors import IncompatibleError, SettingsError, TopologyErro
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic
 from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.streams.batch.cluster import Cluster, CommittedInput
+from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
+from penstock.streams.batch.journals import JournalBounds
+from penstock.streams.batch.savepoint import Savepoint, SavepointRepository
+from penstock.streams.batch.written import sink_topics
 from penstock.streams.runtime.topic_setup import layout_of
-from penstock.streams.spark.cluster import Cluster, CommittedInput
-from penstock.streams.spark.compact_executor import CompactTarget, StoreForm
-from penstock.streams.spark.journals import JournalBounds
-from penstock.streams.spark.savepoint import Savepoint, SavepointRepository
-from penstock.streams.spark.written import sink_topics
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.journal import JournalEntry
 from penstock.topologies.graph.topology import Subtopology, Topology

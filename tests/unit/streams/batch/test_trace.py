@@ -8,10 +8,10 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.state.log import TaskId
-from penstock.streams.spark.journals import GivenJournals
-from penstock.streams.spark.replay_task import ReplayJob
+from penstock.streams.batch.journals import GivenJournals
+from penstock.streams.batch.replay_task import ReplayJob
+from penstock.streams.batch.trace import Watch, _TracedTask
 from penstock.streams.spark.shipping import ship
-from penstock.streams.spark.trace import Watch, _TracedTask
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.task_options import TaskOptions

@@ -16,7 +16,6 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.ports.log import LogAdmin, LogConsumer
-from penstock.streams.spark.read import KafkaSource, java_options
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 
@@ -24,6 +23,11 @@ _DELETE_RETENTION_MS = 24 * 3600 * 1000
 _RETRY_FOR_S = 30.0
 _RETRY_EVERY_S = 0.5
 T = TypeVar("T")
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def retried(call: Callable[[], T]) -> T:
@@ -39,21 +43,11 @@ def retried(call: Callable[[], T]) -> T:
 
 
 @dataclasses.dataclass(frozen=True)
-class Connection:
-    """How to reach Kafka, from the driver and from Spark. ``client``: librdkafka settings, whose security settings
-    Spark uses too. ``spark_options``: options of Spark's connector, which win over those. Both may hold secrets and are
-    never shown."""
+class ClusterAddress:
+    """How to reach a cluster. ``client``: librdkafka settings. They may hold secrets and are never shown."""
 
     bootstrap_servers: str
     client: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    spark_options: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-
-    def source(self) -> KafkaSource:
-        """Where Spark reads."""
-        options = dict(self.spark_options)
-        if not any(name.startswith("kafka.") for name in options):
-            options |= java_options(self.client)
-        return KafkaSource(self.bootstrap_servers, options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,9 +133,9 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(connection: Connection, application_id: str) -> Iterator[Cluster]:
+def open_cluster(address: ClusterAddress, application_id: str) -> Iterator[Cluster]:
     """The cluster as the application's group sees it; the group is only asked, never joined."""
-    servers, client = connection.bootstrap_servers, connection.client
+    servers, client = address.bootstrap_servers, address.client
     config = consumer_config(servers, application_id, client)
     uncommitted = KafkaConsumer({**config, "isolation.level": "read_uncommitted"})
     cluster = Cluster(KafkaConsumer(config), KafkaAdmin(admin_config(servers, client)), uncommitted)

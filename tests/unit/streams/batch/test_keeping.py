@@ -10,11 +10,10 @@ import penstock as ps
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.snapshots.repository import ABANDONED_MS, SnapshotRepository
-from penstock.streams.cli.main import main
-from penstock.streams.spark.cluster import Cluster
-from penstock.streams.spark.compact_executor import write_snapshot
-from penstock.streams.spark.compaction import plan_compaction, publish
-from penstock.streams.spark.published import (
+from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.compact_executor import write_snapshot
+from penstock.streams.batch.compaction_plan import plan_compaction, publish
+from penstock.streams.batch.published import (
     OutputFile,
     Replay,
     TaskReport,
@@ -24,7 +23,8 @@ from penstock.streams.spark.published import (
     prune_replays,
     publish_replay,
 )
-from penstock.streams.spark.savepoint import SavepointRepository
+from penstock.streams.batch.savepoint import SavepointRepository
+from penstock.streams.cli.main import main
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.topologies.graph.topology import Topology

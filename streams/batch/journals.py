@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 from penstock.state.errors import EnvironmentFault, IncompatibleError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.snapshots.storage import open_storage
-from penstock.streams.spark.replay_rows import partition_runs
+from penstock.streams.batch.replay_rows import partition_runs
 from penstock.streams.task import journal
 from penstock.streams.task.journal import Answers, ClockFiring, Cut, JournalEntry
 
-REPORT_SCHEMA = "subtopology int, task int, path string"
-_REPORT_ARROW = pa.schema([("subtopology", pa.int32()), ("task", pa.int32()), ("path", pa.string())])
+REPORT_SCHEMA = pa.schema([("subtopology", pa.int32()), ("task", pa.int32()), ("path", pa.string())])
 _FILE_ARROW = pa.schema([("orders", pa.bool_()), ("entry", pa.binary())])
 _GROUP_ROWS = 1_000
 
@@ -147,7 +146,7 @@ def write_journals(
         path = write_journal(url, f"runs/{run}/journal", task, bounds[tp].within(entries))
         yield pa.RecordBatch.from_arrays(
             [pa.array([task.subtopology], pa.int32()), pa.array([task.partition], pa.int32()), pa.array([path])],
-            schema=_REPORT_ARROW,
+            schema=REPORT_SCHEMA,
         )
 
 

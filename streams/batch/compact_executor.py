@@ -29,15 +29,13 @@ from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
 from penstock.state.stores.store import StoreKind, StoreSpec
 
-ENTRY_SCHEMA = "place int, store_key binary, change long, value binary"
-"""``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``
-only makes sure that every store partition is seen; a null ``value`` deletes."""
-MANIFEST_SCHEMA = "place int, manifest string"
-_STAMP = struct.Struct(">q")
-_ENTRY_ARROW = pa.schema(
+ENTRY_SCHEMA = pa.schema(
     [("place", pa.int32()), ("store_key", pa.binary()), ("change", pa.int64()), ("value", pa.binary())]
 )
-_MANIFEST_ARROW = pa.schema([("place", pa.int32()), ("manifest", pa.string())])
+"""``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``
+only makes sure that every store partition is seen; a null ``value`` deletes."""
+MANIFEST_SCHEMA = pa.schema([("place", pa.int32()), ("manifest", pa.string())])
+_STAMP = struct.Struct(">q")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +123,7 @@ def to_entries(
                         pa.array([change] * len(entries), pa.int64()),
                         pa.array([v for _, v in entries], pa.binary()),
                     ],
-                    schema=_ENTRY_ARROW,
+                    schema=ENTRY_SCHEMA,
                 )
 
 
@@ -153,7 +151,7 @@ def write_snapshots(
     while (place := rows.place) is not None:
         manifest = _write_one(SnapshotRepository(repository), targets[place], rows.entries(place), file_bytes)
         text = msgspec.json.encode(manifest).decode()
-        yield pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), pa.array([text])], schema=_MANIFEST_ARROW)
+        yield pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), pa.array([text])], schema=MANIFEST_SCHEMA)
 
 
 class _Rows:
@@ -294,7 +292,7 @@ class _Base:
                 raise StateCorruptedError(
                     f"{exc}. Compact again without it (--full), from the changelog's begin"
                 ) from exc
-            # Spark accounts for its processes' memory, so no share of the machine's is taken.
+            # The engine accounts for its processes' memory, so no share of the machine's is taken.
             self._backend = RocksDBBackend(folder / "db", [self._store], RocksDBOptions(**LEAST._asdict()))
             self._backend.ingest(self._store, files, move=True)
 

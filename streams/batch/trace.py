@@ -12,14 +12,13 @@ import msgspec
 import pyarrow as pa
 
 from penstock.state.log import TaskId
-from penstock.streams.spark.replay_rows import END_OF_TASK
-from penstock.streams.spark.replay_task import ReplayJob, ReplayTask, task_runs
+from penstock.streams.batch.replay_rows import END_OF_TASK
+from penstock.streams.batch.replay_task import ReplayJob, ReplayTask, task_runs
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
 from penstock.topologies.graph.topology import Topology
 
-SIGHTING_SCHEMA = "sighting string"
-_ARROW = pa.schema([("sighting", pa.string())])
+SIGHTING_SCHEMA = pa.schema([("sighting", pa.string())])
 SIGHTINGS_MAX = 10_000
 """Of one task: the oldest are what a first difference is found by."""
 
@@ -73,7 +72,7 @@ def trace_tasks(
 
 def _sighted(sightings: Sequence[TracedRecord]) -> pa.RecordBatch:
     texts = [msgspec.json.encode(s).decode() for s in sightings]
-    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=_ARROW)
+    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=SIGHTING_SCHEMA)
 
 
 class _TracedTask(ReplayTask):

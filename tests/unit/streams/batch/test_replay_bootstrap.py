@@ -10,9 +10,9 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.state.log import TaskId
-from penstock.streams.spark.journals import GivenJournals
-from penstock.streams.spark.replay_rows import to_headers
-from penstock.streams.spark.replay_task import ReplayJob, ReplayTask
+from penstock.streams.batch.journals import GivenJournals
+from penstock.streams.batch.replay_rows import to_headers
+from penstock.streams.batch.replay_task import ReplayJob, ReplayTask
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task import journal
 from penstock.streams.task.commit_metadata import CommitMetadata

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.batch.journals import GivenJournals
+from penstock.streams.batch.replay_rows import Ordering, placed_rows
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.spark.journals import GivenJournals
-from penstock.streams.spark.replay_rows import Ordering, placed_rows
 from penstock.streams.spark.shipping import ship
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.feed import Feed

@@ -10,9 +10,9 @@ import penstock as ps
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import from_changelog_columns
 from penstock.state.snapshots.repository import SnapshotRepository
-from penstock.streams.spark.cluster import Cluster
-from penstock.streams.spark.compact_executor import write_snapshot
-from penstock.streams.spark.compaction import CompactPlan, plan_compaction
+from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.compact_executor import write_snapshot
+from penstock.streams.batch.compaction_plan import CompactPlan, plan_compaction
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.topologies.graph.topology import Topology

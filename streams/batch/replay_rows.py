@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.batch.shipping import ShippedTopology
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.spark.shipping import ShippedTopology
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.event_time import with_event_times
 from penstock.streams.task.journal import ClockFiring, Cut
@@ -31,16 +31,12 @@ from penstock.streams.task.timestamp_checks import check_timestamps
 from penstock.topologies.operator_api.operator import NO_TIME
 
 _NEVER = -(1 << 62)
-ORDERED_SCHEMA = (
-    "subtopology int, task int, range long, rank int, running_max_ms long, topic string, partition int, offset long, "
-    "timestamp_ms long, key binary, value binary, headers array<struct<key: string, value: binary>>"
-)
 ORDER = ("subtopology", "task", "range", "rank", "running_max_ms", "topic", "offset")
 """What rows are sorted by; the rank is the negative priority of the input. ``END_OF_TASK`` rows come last."""
 END_OF_TASK = (1 << 62, "")
 """Range and topic of a row that only says that the task exists."""
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_ARROW = pa.schema(
+ORDERED_SCHEMA = pa.schema(
     [
         ("subtopology", pa.int32()),
         ("task", pa.int32()),
@@ -97,7 +93,7 @@ def chunk_of(batch: pa.RecordBatch, topic: str, partition: int) -> Chunk:
 
 
 def to_headers(row: list[dict[str, Any]] | None) -> Headers:
-    """Headers of a Spark row."""
+    """Headers of a row."""
     return tuple((h["key"], h["value"]) for h in row) if row else ()
 
 
@@ -133,9 +129,9 @@ def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterat
                     pa.array(ranges, pa.int64()),
                     pa.array([-source.priority] * rows, pa.int32()),
                     pa.array(running, pa.int64()),
-                    *(part.column(f.name).cast(f.type) for f in list(_ARROW)[5:]),
+                    *(part.column(f.name).cast(f.type) for f in list(ORDERED_SCHEMA)[5:]),
                 ],
-                schema=_ARROW,
+                schema=ORDERED_SCHEMA,
             )
 
 

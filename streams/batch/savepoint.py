@@ -18,7 +18,7 @@ from penstock.state.machine.state_directory import safe_name
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository
 from penstock.state.snapshots.storage import Storage, open_storage
-from penstock.streams.spark.cluster import CommittedInput
+from penstock.streams.batch.cluster import CommittedInput
 from penstock.streams.task import commit_metadata
 
 VERSION = 1

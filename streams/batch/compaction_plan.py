@@ -1,0 +1,336 @@
+"""What a compaction does, decided before anything is read, and what it publishes.
+
+``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
+offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends. An
+earlier snapshot that is still good is built upon, so that only the tail is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from penstock.state.errors import IncompatibleError, SettingsError
+from penstock.state.log import TopicPartition
+from penstock.state.recovery.changelog import changelog_topic, expires
+from penstock.state.recovery.restore_decision import ChangelogFacts, why_not
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.stores.store import StoreSpec
+from penstock.streams.batch.cluster import Cluster, CommittedInput, now_ms
+from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
+from penstock.streams.batch.savepoint import (
+    SavedInput,
+    SavedOutput,
+    SavedStore,
+    Savepoint,
+    SavepointRepository,
+)
+from penstock.streams.batch.written import written_topics
+from penstock.streams.task import commit_metadata
+from penstock.topologies.graph.topology import Subtopology, Topology
+
+At = Literal["committed", "end"]
+KEEP_SAVEPOINTS = 3
+_QUIET_ATTEMPTS = 10
+_QUIET_EVERY_S = 0.2
+_FRESH_PERCENT = 45
+"""A snapshot of the very same offset is left alone while it is younger than this part of ``delete.retention.ms``; later
+it is written again, so that its age, by which deletions are judged, starts again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactedStore:
+    """One store partition: its newest snapshot, and how it came about. ``read_from``: the changelog offset at which
+    reading began; ``None`` when the snapshot there was left as it is."""
+
+    manifest: Manifest
+    read_from: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactResult:
+    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit, which
+    ``no_savepoint`` explains. ``cautions``: what limits the snapshots."""
+
+    stores: tuple[CompactedStore, ...]
+    savepoint: str | None
+    seconds: float
+    cautions: tuple[str, ...] = ()
+    no_savepoint: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CompactPlan:
+    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone. ``no_savepoint``: why
+    there is none."""
+
+    targets: tuple[CompactTarget, ...]
+    fresh: tuple[Manifest, ...]
+    savepoint: Savepoint | None
+    no_savepoint: str | None = None
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What limits the snapshots."""
+        return tuple(
+            f"{t.facts.topic} partition {t.partition} begins at offset {t.start}: the snapshot of {t.form.name} holds what "
+            "the topic's retention has left, as a restore from the topic would"
+            for t in self.targets
+            if t.base is None and t.start > 0
+        )
+
+
+def plan_compaction(
+    topology: Topology,
+    application_id: str,
+    cluster: Cluster,
+    repository: str,
+    *,
+    now_ms: int,
+    stores: Sequence[str] | None = None,
+    at: At = "committed",
+    full: bool = False,
+) -> CompactPlan:
+    """Where each store partition's snapshot begins and ends. Errors as ``compact``."""
+    wanted = _wanted(topology, stores)
+    snapshots = SnapshotRepository(repository)
+    targets: list[CompactTarget] = []
+    fresh: list[Manifest] = []
+    unknown: list[str] = []
+    counts = cluster.require_counts(
+        topic
+        for sub in topology.subtopologies
+        for topic in (
+            *(changelog_topic(application_id, s) for s in sub.stores if s in wanted),
+            *_input_topics(topology, sub, application_id),
+        )
+    )
+    # Before the changelogs' ends are asked for: what is committed is in them.
+    reached = _reached(topology, application_id, cluster, counts) if at == "committed" else Reached({}, (), False)
+    cluster_id = ""
+    for sub in topology.subtopologies:
+        specs = [s for s in sub.stores if s in wanted]
+        topics = _input_topics(topology, sub, application_id)
+        partitions = range(max(counts[t] for t in topics))
+        committed = {tp: c for tp, c in reached.inputs.items() if tp.topic in topics}
+        if at == "committed" and specs and not committed:
+            raise SettingsError(
+                f"the group {application_id} has no committed offsets for {', '.join(topics)}; check the application id, or "
+                "compact to the changelogs' ends (--at end)"
+            )
+        for spec in specs:
+            facts = cluster.changelog_facts(changelog_topic(application_id, spec), partitions)
+            for p in partitions:
+                cluster_id = facts[p].cluster_id
+                mine = {tp: c for tp, c in committed.items() if tp.partition == p}
+                target, known = _target(application_id, spec, p, facts[p], mine, at, now_ms)
+                if not known:
+                    unknown.append(f"{spec.name} [{p}]")
+                found = _on_base(target, snapshots, full, now_ms)
+                if isinstance(found, Manifest):
+                    fresh.append(found)
+                else:
+                    targets.append(dataclasses.replace(found, place=len(targets)))
+    without = _without_savepoint(topology, wanted, stores, at, unknown)
+    savepoint = _savepoint(application_id, cluster_id, reached, now_ms) if without is None else None
+    return CompactPlan(tuple(targets), tuple(fresh), savepoint, without)
+
+
+def _without_savepoint(
+    topology: Topology, wanted: Sequence[StoreSpec], stores: Sequence[str] | None, at: At, unknown: Sequence[str]
+) -> str | None:
+    """Why the snapshots make no savepoint; ``None`` when they do."""
+    if at != "committed":
+        return "the snapshots stand at the changelogs' ends, and a savepoint stands at a commit; use --at committed"
+    if stores is not None:
+        return "a savepoint holds all stores, and only some were asked for; leave --store out"
+    unlogged = [s.name for s in topology.stores if s not in wanted]
+    if unlogged:
+        return f"{', '.join(unlogged)} has no changelog, so its offset is unknown; a replay begins at the start instead"
+    if unknown:
+        return (
+            f"the committed positions do not say where the changelog of {', '.join(unknown[:5])} stood: its task has "
+            "committed nothing yet, or another tool set the group's offsets; let the workers commit, and compact again"
+        )
+    return None
+
+
+def _wanted(topology: Topology, names: Sequence[str] | None) -> list[StoreSpec]:
+    logged = [s for s in topology.stores if s.changelog or s.source_topic is not None]
+    if names is None:
+        if not logged:
+            raise SettingsError("the topology has no store with a changelog; there is nothing to compact")
+        return logged
+    known = {s.name: s for s in logged}
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise SettingsError(f"no store with a changelog is named {unknown}; there are: {', '.join(known) or 'none'}")
+    return [known[n] for n in names]
+
+
+def _input_topics(topology: Topology, sub: Subtopology, application_id: str) -> list[str]:
+    return [topology.source(n).topic_name(application_id) for n in sub.sources]
+
+
+def _target(
+    application_id: str,
+    spec: StoreSpec,
+    partition: int,
+    facts: ChangelogFacts,
+    committed: Mapping[TopicPartition, CommittedInput],
+    at: At,
+    now_ms: int,
+) -> tuple[CompactTarget, bool]:
+    """The store partition up to where it is to go, and whether that is exactly the commit."""
+    end, known = facts.end_offset, False
+    if at == "committed":
+        if spec.source_topic is not None:
+            own = committed.get(TopicPartition(spec.source_topic, partition))
+            known = own is not None or facts.end_offset == 0
+            end = own.offset if own is not None else facts.end_offset
+        else:
+            ends = [c.metadata.changelogs[spec.name] for c in committed.values() if spec.name in c.metadata.changelogs]
+            known = bool(ends) or facts.end_offset == 0
+            end = max(ends, default=facts.end_offset)
+            facts = dataclasses.replace(facts, committed_end=end if ends else None)
+    if end > facts.end_offset:
+        raise IncompatibleError(
+            f"{facts.topic} partition {partition} ends at {facts.end_offset}, before the committed position {end}: it has "
+            "lost records, or was created again. Start the application under another id, or restore the topic"
+        )
+    offsets = tuple(sorted((tp.topic, tp.partition, c.offset) for tp, c in committed.items()))
+    target = CompactTarget(
+        place=0,
+        application_id=application_id,
+        form=StoreForm.of(spec),
+        partition=partition,
+        facts=facts,
+        start=facts.begin_offset,
+        end=end,
+        base=None,
+        created_ms=now_ms,
+        input_offsets=offsets if known and offsets else None,
+        stream_time_ms=max((c.metadata.stream_time_ms for c in committed.values()), default=-1),
+    )
+    return target, known
+
+
+def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, now_ms: int) -> CompactTarget | Manifest:
+    """The target built on the newest good snapshot; or that snapshot, when it is all that is wanted."""
+    refused: list[str] = []
+    if not full:
+        for manifest in snapshots.find(target.of).manifests:
+            if manifest.changelog_offset > target.end:
+                continue
+            wrong = why_not(manifest, target.facts, now_ms, target.form.spec().segment_ms)
+            if wrong is not None:
+                refused.append(f"the snapshot at offset {manifest.changelog_offset} is of no use: {wrong}")
+                continue
+            if _says_the_same(manifest, target, now_ms):
+                return manifest
+            return dataclasses.replace(target, start=manifest.changelog_offset, base=manifest)
+    facts = target.facts
+    # A changelog with a retention drops what expired; any other one that does not begin at 0 has lost rows.
+    if facts.begin_offset > 0 and not expires(target.form.spec()):
+        said = "; ".join(refused) or "no snapshot exists to build on"
+        raise IncompatibleError(
+            f"{facts.topic} partition {target.partition} begins at offset {facts.begin_offset}, so it no longer holds the "
+            f"whole store, and {said}. Set its cleanup.policy to compact, and let a worker that has the state rewrite it"
+        )
+    return target
+
+
+def _says_the_same(manifest: Manifest, target: CompactTarget, now_ms: int) -> bool:
+    """Whether the snapshot is what the target would become, and young enough to stay so."""
+    if manifest.changelog_offset != target.end:
+        return False
+    if target.input_offsets is not None and manifest.input_offsets != target.input_offsets:
+        return False
+    age_ms = now_ms - manifest.created_ms
+    return not target.facts.compacted or age_ms * 100 < target.facts.delete_retention_ms * _FRESH_PERCENT
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """What the application has committed, and how far its output topics go. ``exact``: all that was written up to that
+    commit stands before these offsets, and nothing else."""
+
+    inputs: Mapping[TopicPartition, CommittedInput]
+    outputs: tuple[SavedOutput, ...]
+    exact: bool
+
+
+def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> Reached:
+    """The committed positions, and the outputs' ends at a moment when nothing was being written, if there is one
+    soon."""
+    asked = [
+        TopicPartition(t, p)
+        for sub in topology.subtopologies
+        for t in _input_topics(topology, sub, application_id)
+        for p in range(counts[t])
+    ]
+    written = cluster.partition_counts(written_topics(topology, application_id))
+    outputs = [TopicPartition(t, p) for t, n in written.items() for p in range(n)]
+    for attempt in range(_QUIET_ATTEMPTS):
+        if attempt:
+            time.sleep(_QUIET_EVERY_S)
+        committed = cluster.committed(asked)
+        ends = cluster.ends(outputs)
+        # Without an open transaction what was committed is visible, and without another commit it is all there is.
+        exact = not cluster.open_transactions(ends) and cluster.committed(asked) == committed
+        if exact:
+            break
+    saved = tuple(SavedOutput(tp.topic, tp.partition, end) for tp, (_, end) in sorted(ends.items()))
+    return Reached(committed, saved, exact)
+
+
+def _savepoint(application_id: str, cluster_id: str, reached: Reached, now_ms: int) -> Savepoint:
+    """Without its stores, which are known when they are written."""
+    return Savepoint(
+        application_id=application_id,
+        cluster_id=cluster_id,
+        name=new_attempt(now_ms),
+        inputs=tuple(
+            SavedInput(tp.topic, tp.partition, c.offset, commit_metadata.encode(c.metadata))
+            for tp, c in sorted(reached.inputs.items())
+        ),
+        stores=(),
+        outputs=reached.outputs,
+        outputs_exact=reached.exact,
+    )
+
+
+def publish(
+    repository: str,
+    plan: CompactPlan,
+    written: Mapping[int, Manifest],
+    keep: int,
+    keep_savepoints: int = KEEP_SAVEPOINTS,
+) -> None:
+    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest snapshots and
+    the ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
+    snapshots, savepoints = SnapshotRepository(repository), SavepointRepository(repository)
+    for manifest in written.values():
+        snapshots.publish(manifest)
+    everything = [*written.values(), *plan.fresh]
+    if plan.savepoint is not None:
+        stores = tuple(SavedStore(m.store, m.partition, m.name) for m in _in_order(everything))
+        savepoints.publish(msgspec.structs.replace(plan.savepoint, stores=stores))
+    needed: set[str] = set()
+    for application_id in {m.application_id for m in everything}:
+        savepoints.prune(application_id, keep=keep_savepoints)
+        needed |= savepoints.manifests(application_id)
+    for manifest in everything:
+        snapshots.prune(manifest.of, keep=keep, now_ms=now_ms(), live=[manifest.name, *needed])
+
+
+def _in_order(manifests: Iterable[Manifest]) -> list[Manifest]:
+    def of(manifest: Manifest) -> StorePartition:
+        return manifest.of
+
+    return sorted(manifests, key=of)

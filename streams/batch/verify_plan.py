@@ -1,0 +1,154 @@
+"""What a verification compares, decided before the replay, and what it finds.
+
+The range is what the application has committed. Which topics can be compared, and how strictly, depends on the
+guarantee, on the savepoint that the replay begins at, and on whether the application goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from penstock.state.log import TaskId, TopicPartition
+from penstock.streams.batch.cluster import Cluster
+from penstock.streams.batch.compact_executor import CompactTarget
+from penstock.streams.batch.replay_plan import ReplayPlan, snapshot_targets
+from penstock.streams.batch.written import Slack, written_topics
+
+Mode = Literal["sequence", "key sequence", "bag", "last value"]
+InputRecord = tuple[str, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """The first difference of a comparison: where it is, what either side has there (``None``: nothing), and the input
+    record (topic, partition, offset) after which they differ, where it was found."""
+
+    partition: int | None
+    key: bytes | None
+    stream: bytes | None
+    batch: bytes | None
+    input: InputRecord | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One topic or store. ``differences`` counts rows."""
+
+    kind: Literal["topic", "store"]
+    name: str
+    mode: Mode
+    stream_rows: int
+    batch_rows: int
+    differences: int
+    first: Difference | None
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyResult:
+    """``cautions``: what was not compared and why, and what limits the comparison."""
+
+    comparisons: tuple[Comparison, ...]
+    records: int
+    cautions: tuple[str, ...]
+    seconds: float
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return all(not c.differences for c in self.comparisons)
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedTopic:
+    """One written topic. ``per_commit``: only its last records per key can be compared."""
+
+    per_commit: bool
+    slack: Slack
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyPlan:
+    """What the driver knows before the job: the topics that are compared, with their ranges, the stores' changelogs, and
+    those of them whose begin is gone."""
+
+    topics: Mapping[str, ComparedTopic]
+    outputs: Mapping[TopicPartition, tuple[int, int]]
+    stores: Mapping[tuple[TaskId, str], CompactTarget]
+    shortened: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+
+def plan_verification(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) -> VerifyPlan:
+    cautions: list[str] = []
+    topics: dict[str, bool] = {}
+    if not exactly_once:
+        cautions.append(
+            "at least once: duplicates are possible, so outputs are not compared, and stores may differ; give --guarantee "
+            "exactly_once (exactly_once=True) if that is what the workers run with"
+        )
+    elif plan.savepoint is not None and not plan.savepoint.outputs:
+        cautions.append(
+            f"savepoint {plan.savepoint.name} does not say how far the outputs had come, so they are not compared; "
+            "penstock compact makes one that does"
+        )
+    else:
+        topics = written_topics(plan.topology, plan.application_id)
+    written = _output_ranges(plan, cluster, topics)
+    stores = snapshot_targets(plan, cluster, now_ms)
+    shortened = sorted({name for (_, name), t in stores.items() if t.facts.begin_offset > 0})
+    for name in shortened:
+        cautions.append(
+            f"the changelog of {name} no longer begins at offset 0, so rows that only the batch has are not counted"
+        )
+    # Asked after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
+    now = cluster.committed(list(plan.ranges))
+    running = any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
+    compared: dict[str, ComparedTopic] = {}
+    for topic, per_commit in sorted(topics.items()):
+        slack = _slack(plan, topic, written, running)
+        if (why := _incomparable(topic, per_commit, slack)) is not None:
+            cautions.append(why)
+            continue
+        if slack.batch_before:
+            cautions.append(f"{topic} no longer holds the first records of the range, so those are not compared")
+        if slack.stream_before:
+            cautions.append(
+                f"{topic} was being written when the savepoint was made, so records that only the stream has are not counted"
+            )
+        compared[topic] = ComparedTopic(per_commit, slack)
+    outputs = {tp: (begin, end) for tp, (_, begin, end) in written.items() if tp.topic in compared}
+    return VerifyPlan(compared, outputs, stores, tuple(shortened), tuple(cautions))
+
+
+def _output_ranges(
+    plan: ReplayPlan, cluster: Cluster, topics: Iterable[str]
+) -> dict[TopicPartition, tuple[int, int, int]]:
+    """Of every partition that is written: where the range's outputs begin, where what is left of them does, and the end."""
+    existing = cluster.partition_counts(topics)
+    ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
+    starts = plan.savepoint.output_offsets() if plan.savepoint is not None else {}
+    return {tp: (starts.get(tp, 0), max(starts.get(tp, 0), begin), end) for tp, (begin, end) in ends.items()}
+
+
+def _slack(
+    plan: ReplayPlan, topic: str, outputs: Mapping[TopicPartition, tuple[int, int, int]], running: bool
+) -> Slack:
+    return Slack(
+        stream_before=plan.savepoint is not None and not plan.savepoint.outputs_exact,
+        batch_before=any(begin > start for tp, (start, begin, _) in outputs.items() if tp.topic == topic),
+        stream_after=running,
+    )
+
+
+def _incomparable(topic: str, per_commit: bool, slack: Slack) -> str | None:
+    """Why nothing can be said of a topic; ``None`` when something can."""
+    if slack.stream_after and per_commit:
+        return f"the application is running on, so {topic} (emitted per commit) is not compared; stop it first"
+    if slack.stream_after and slack.batch_before:
+        return (
+            f"the application is running on, and {topic} no longer holds the first records of the range, so it is not "
+            "compared; stop the application, or keep the topic longer (retention.ms)"
+        )
+    return None

@@ -144,7 +144,7 @@ class Uncommitted(MemoryConsumer):
 def test_a_savepoint_knows_how_far_the_outputs_had_come_and_whether_exactly(
     tmp_path: Path, writing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.streams.spark.compaction._QUIET_EVERY_S", 0.0)
+    monkeypatch.setattr("penstock.streams.batch.compaction_plan._QUIET_EVERY_S", 0.0)
     world = ran(counted(), 10)
     other = Uncommitted(world.log, APP) if writing else None
     cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log), other)

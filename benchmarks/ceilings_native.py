@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import confluent_kafka
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition, cimpl
 
+from benchmarks.ceiling_topic import COUNTS, CeilingTopic
 from benchmarks.measured import Ceiling, best, measure
 
-if TYPE_CHECKING:
-    from benchmarks.ceilings_log import Bench
-
 TIMES = 3
-COUNTS = 10_000
 
 
 class Relay(NamedTuple):
@@ -45,26 +42,26 @@ def _client(config: dict[str, Any]) -> tuple[str, int, str]:
     return cimpl.__file__, confluent_kafka.libversion()[1], config.get("client.id", "rdkafka")
 
 
-def of_log(bench: Bench, size: float) -> Iterator[Ceiling]:
+def of_log(of: CeilingTopic, size: float) -> Iterator[Ceiling]:
     """Its writer, from columns that are there already, and its reader, into columns."""
     native = _built()
     if native is None:
-        yield Ceiling("fetch", f"{bench.name}: native reader", "records", 0.0, 0.0, note="penstock_native is not built")
+        yield Ceiling("fetch", f"{of.name}: native reader", "records", 0.0, 0.0, note="penstock_native is not built")
         return
-    yield best(TIMES, partial(_written, native, bench, size))
-    yield best(TIMES, partial(_read, native, bench, size))
-    for relay in RELAYS.get(bench.name, ()):
-        yield best(TIMES, partial(_relayed, native, bench, size, relay))
+    yield best(TIMES, partial(_written, native, of, size))
+    yield best(TIMES, partial(_read, native, of, size))
+    for relay in RELAYS.get(of.name, ()):
+        yield best(TIMES, partial(_relayed, native, of, size, relay))
 
 
-def _relayed(native: Any, bench: Bench, size: float, relay: Relay) -> Ceiling:
+def _relayed(native: Any, of: CeilingTopic, size: float, relay: Relay) -> Ceiling:
     """Fetching and producing at once, by the same thread, as a worker does."""
-    out = f"{bench.topic}-relayed"
-    consumer, producer = bench.consumer(start=False), bench.producer(out)
+    out = f"{of.topic}-relayed"
+    consumer, producer = of.consumer(start=False), of.producer(out)
     reader, writer = native.Reader(consumer, *_client({})), native.Writer(producer, *_client({}))
-    for partition in bench.partitions:
-        reader.follow(bench.topic, partition)
-    consumer.assign([TopicPartition(bench.topic, partition, 0) for partition in bench.partitions])
+    for partition in of.partitions:
+        reader.follow(of.topic, partition)
+    consumer.assign([TopicPartition(of.topic, partition, 0) for partition in of.partitions])
     shorter = _column([b"x" * relay.value_bytes] * COUNTS) if relay.value_bytes else None
 
     def turn(timeout_ms: int) -> int:
@@ -81,7 +78,7 @@ def _relayed(native: Any, bench: Bench, size: float, relay: Relay) -> Ceiling:
 
     def work() -> float:
         seen = first
-        while seen < len(bench.made):
+        while seen < len(of.made):
             seen += turn(1_000)
         producer.flush()
         return seen - first
@@ -96,7 +93,7 @@ def _relayed(native: Any, bench: Bench, size: float, relay: Relay) -> Ceiling:
         writer.close()
         reader.close()
         consumer.close()
-        bench.log.delete([out])
+        of.log.delete([out])
 
 
 def _numbers(column: tuple[Any, bytes, bytes | None]) -> tuple[Any, np.ndarray, Any]:
@@ -111,42 +108,42 @@ def _column(values: list[bytes]) -> tuple[bytes, np.ndarray, None]:
     return b"".join(values), ends, None
 
 
-def _written(native: Any, bench: Bench, size: float) -> Ceiling:
-    producer: Producer = bench.producer()
-    count = len(bench.made)
-    keys, values = _column([row[0] for row in bench.made]), _column([row[1] for row in bench.made])
-    times = np.array([row[2] for row in bench.made], np.int64)
-    partitions = (np.arange(count) % len(bench.partitions)).astype(np.int32)
+def _written(native: Any, of: CeilingTopic, size: float) -> Ceiling:
+    producer: Producer = of.producer()
+    count = len(of.made)
+    keys, values = _column([row[0] for row in of.made]), _column([row[1] for row in of.made])
+    times = np.array([row[2] for row in of.made], np.int64)
+    partitions = (np.arange(count) % len(of.partitions)).astype(np.int32)
     writer = native.Writer(producer, *_client({}))
 
     def work() -> float:
         done = 0
         while done < count:
             end = min(done + COUNTS, count)
-            done += writer.send(bench.topic, keys, values, times, None, partitions, done, end)
+            done += writer.send(of.topic, keys, values, times, None, partitions, done, end)
             producer.poll(0)
         producer.flush()
         return count
 
     try:
-        return measure("produce", f"{bench.name}: native writer", "records", work, bytes=size)
+        return measure("produce", f"{of.name}: native writer", "records", work, bytes=size)
     finally:
         writer.close()
 
 
-def _read(native: Any, bench: Bench, size: float) -> Ceiling:
-    consumer: Consumer = bench.consumer(start=False)
+def _read(native: Any, of: CeilingTopic, size: float) -> Ceiling:
+    consumer: Consumer = of.consumer(start=False)
     reader = native.Reader(consumer, *_client({}))
-    for partition in bench.partitions:
-        reader.follow(bench.topic, partition)
-    consumer.assign([TopicPartition(bench.topic, partition, 0) for partition in bench.partitions])
+    for partition in of.partitions:
+        reader.follow(of.topic, partition)
+    consumer.assign([TopicPartition(of.topic, partition, 0) for partition in of.partitions])
 
     def turn(timeout_ms: int) -> int:
         return sum(len(chunk[5]) // 8 for chunk in reader.drain(COUNTS, timeout_ms)[0])
 
     def work() -> float:
         seen = first
-        while seen < len(bench.made):
+        while seen < len(of.made):
             seen += turn(1_000)
         return seen - first
 
@@ -154,7 +151,7 @@ def _read(native: Any, bench: Bench, size: float) -> Ceiling:
         first = 0
         while not first:
             first = turn(1_000)
-        return measure("fetch", f"{bench.name}: native reader", "records", work, bytes=size)
+        return measure("fetch", f"{of.name}: native reader", "records", work, bytes=size)
     finally:
         reader.close()
         consumer.close()

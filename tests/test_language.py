@@ -5,12 +5,16 @@ Looked at: docstrings, comments and messages of the product, its documents, and 
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PRODUCT = ("state", "streams", "topologies", ".package/penstock")
 LOOKED_AT = ("state/**/*.py", "streams/**/*.py", "topologies/**/*.py", "native/src/**/*.rs", "*.md")
 
 PHRASES: dict[str, tuple[str, int]] = {
@@ -61,3 +65,25 @@ def test_phrases_do_not_grow(pattern: str) -> None:
 
 def test_a_planted_phrase_is_found() -> None:
     assert found(r"\banew\b", {"a.py": "x = 1\n# opened anew\n"}) == ["a.py:2: # opened anew"]
+
+
+def classes_defined_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
+    """Public class names that more than one module defines, and those modules. ``modules``: their source by path."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for path, source in modules.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].add(path)
+    return {name: sorted(paths) for name, paths in sorted(places.items()) if len(paths) > 1}
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    paths = [path for room in PRODUCT for path in (ROOT / room).rglob("*.py") if not path.is_symlink()]
+    modules = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    assert len(modules) > 400
+    assert classes_defined_twice(modules) == {}
+
+
+def test_a_planted_second_meaning_is_found() -> None:
+    modules = {"a.py": "class Lease: ...", "b.py": "if True:\n    class Lease: ...", "c.py": "class _Lease: ..."}
+    assert classes_defined_twice(modules) == {"Lease": ["a.py", "b.py"]}

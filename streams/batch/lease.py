@@ -33,7 +33,7 @@ class Holder(msgspec.Struct, frozen=True):
     until_ms: int
 
 
-class Lease:
+class CompactionLease:
     """The lease of an application's compaction in a repository. ``name``: of this process, which another one would have
     in no way."""
 

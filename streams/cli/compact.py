@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     repository = absolute(args.repository or given.snapshots)
     if repository is None:
         raise SettingsError("no repository is named; give --repository, or the setting snapshots")
-    lease = Lease(repository, given.application_id)
+    lease = CompactionLease(repository, given.application_id)
 
     def once() -> int:
         while True:

@@ -18,7 +18,7 @@ _FIXED = "-fixed"
 """The end of the group of workers that were given their partitions."""
 
 
-class Application(NamedTuple):
+class ApplicationSummary(NamedTuple):
     """An application as Kafka shows it: its group, and the topics of its own. ``members``: how many consumers it has now."""
 
     name: str
@@ -93,7 +93,7 @@ def show_lag(partitions: Sequence[PartitionLag], *, as_json: bool) -> str:
     return f"{shown}\ntotal lag: {total}"
 
 
-def show_applications(found: Sequence[Application], *, as_json: bool) -> str:
+def show_applications(found: Sequence[ApplicationSummary], *, as_json: bool) -> str:
     """Applications as a table, or as JSON."""
     if as_json:
         return _json(application._asdict() for application in found)
@@ -101,7 +101,7 @@ def show_applications(found: Sequence[Application], *, as_json: bool) -> str:
     return table(["application", "members", "changelogs", "repartition topics", "journals"], rows)
 
 
-def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[Application]:
+def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[ApplicationSummary]:
     """The applications that have a group and topics of their own, by name. A topic belongs to the longest name that it
     begins with: those of ``counts-2`` begin with ``counts-`` too."""
     from penstock.topologies.operator_api.internal_names import INTERNAL_SUFFIXES
@@ -118,7 +118,9 @@ def applications(groups: Sequence[GroupSummary], topics: Iterable[str]) -> list[
         if kind is not None and owner is not None:
             counted[owner][kind] += 1
     return [
-        Application(name, members[name], **counted[name]) for name in sorted(members) if any(counted[name].values())
+        ApplicationSummary(name, members[name], **counted[name])
+        for name in sorted(members)
+        if any(counted[name].values())
     ]
 
 

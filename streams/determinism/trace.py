@@ -151,7 +151,7 @@ class _Hashes:
             found.update(repr(row).encode())
             self._counts[name] = self._counts.get(name, 0) + 1
 
-    def told(self) -> dict[str, str]:
+    def digests(self) -> dict[str, str]:
         return {n: f"{h.hexdigest()} of {self._counts.get(n, 0)}" for n, h in sorted(self._hashes.items())}
 
 
@@ -198,7 +198,7 @@ def run(topology: Topology, records: Sequence[tuple[str, Record]], plan: RunPlan
                 # the order among tasks is the log's to choose; within a task it is that of what was emitted
                 rows = sorted(repr((r.key, r.value, r.timestamp_ms, r.headers)) for r in driver.read_raw(topic))
                 written.add(topic, iter(rows))
-    return Trace(emitted.told(), written.told(), watch.touches, len(records))
+    return Trace(emitted.digests(), written.digests(), watch.touches, len(records))
 
 
 @contextmanager

@@ -299,7 +299,7 @@ class CommitRetried:
 
 @dataclasses.dataclass(frozen=True)
 class TransactionInDoubt:
-    """The answer to a commit was lost, and the committed offsets told its outcome."""
+    """The answer to a commit was lost, and the committed offsets showed the outcome."""
 
     outcome: Outcome
 

@@ -17,7 +17,7 @@ from penstock.state.log import TaskId
 from penstock.streams.events.facts import Fact, RecordDeadLettered, RecordSkipped, TimestampsClamped, WorkerStopped
 from penstock.streams.events.log_format import FACT, values_of
 from penstock.streams.events.measurements import Measurement
-from penstock.streams.events.sentences import Level, Line, line_of, told
+from penstock.streams.events.sentences import Level, Line, line_of, sentence_of
 
 BAD_RECORDS_MAX = 20
 BAD_RECORDS_S = 60.0
@@ -55,7 +55,7 @@ class LoggingEvents:
         """Log one record."""
         if isinstance(fact, WorkerStopped):
             self._log_left_out()
-        level, area, _ = told(fact)
+        level, area, _ = sentence_of(fact)
         if not logging.getLogger(f"penstock.{area}").isEnabledFor(_NUMBERS[level]):
             return
         line = line_of(fact, records=self._records)

@@ -37,7 +37,7 @@ class BatchProcessed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Punctuated:
+class TaskPunctuated:
     """Wall-clock timers or idle sources of a task were due."""
 
     task: TaskId
@@ -52,7 +52,7 @@ class RecordsVisible:
     age_s: float
 
 
-Measurement: TypeAlias = RecordsConsumed | RecordsProduced | BatchProcessed | Punctuated | RecordsVisible
+Measurement: TypeAlias = RecordsConsumed | RecordsProduced | BatchProcessed | TaskPunctuated | RecordsVisible
 
 
 CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]

@@ -189,7 +189,7 @@ class MetricsEvents:
             case m.BatchProcessed():
                 self._of_task(names.PROCESSED, (str(measurement.task),)).inc(measurement.records)
                 self._histograms[names.PROCESS_TIME.name].observe(measurement.seconds)
-            case m.Punctuated():
+            case m.TaskPunctuated():
                 self._of_task(names.PUNCTUATIONS, (str(measurement.task),)).inc()
                 self._histograms[names.PUNCTUATE_TIME.name].observe(measurement.seconds)
             case m.RecordsVisible():

@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 def line_of(fact: f.Fact, *, records: bool = False) -> Line:
     """The line of a fact. ``records``: also what may hold record contents."""
-    level, area, sentence = told(fact)
+    level, area, sentence = sentence_of(fact)
     return Line(level, area, type(fact).__name__, sentence, fields_of(fact, records=records))
 
 
@@ -73,7 +73,7 @@ def text_of(error: BaseException, *, records: bool = False) -> str:
     return f"{name}: {error}" if str(error) else name
 
 
-def told(fact: f.Fact) -> tuple[Level, Area, str]:
+def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
     """The level of a fact, the part of the worker that it is of, and its sentence."""
     match fact:
         case (
@@ -218,7 +218,7 @@ def _commit(fact: f.CommitFact) -> tuple[Level, Area, str]:
         case f.CommitRetried():
             return "warning", "commit", "Commit failed; trying again"
         case f.TransactionInDoubt():
-            return "warning", "commit", "The answer to a commit was lost; the committed offsets told its outcome"
+            return "warning", "commit", "The answer to a commit was lost; the committed offsets showed the outcome"
         case f.ProducerRetired():
             return "warning", "commit", "Producer retired"
         case _:

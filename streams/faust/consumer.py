@@ -27,7 +27,7 @@ from penstock.state.errors import RetriableError
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed, Fetched
+from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 BUFFERED_MAX = 50_000
 """The number of records that may wait here before agents are blocked."""
@@ -209,11 +209,11 @@ class FaustConsumer:
                 "start the process again: it goes on from there"
             )
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Read the positions of Penstock's own group."""
         return self._group.committed(partitions)
 
-    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit to Penstock's own group."""
         self._group.commit(offsets)
 

@@ -23,7 +23,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, says
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
-from penstock.streams.ports.log import Committed, Deletion, TopicSpec
+from penstock.streams.ports.log import Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
 from penstock.streams.runtime.topic_watch import Asked
 
@@ -54,12 +54,12 @@ class KafkaAdmin:
         """Call it first if a user is waiting. Raises ``EnvironmentFault`` if no broker answers within twice
         ``CONTACT_S``, which is sooner than other requests give up."""
 
-        def told(exc: KafkaException) -> PenstockError:
+        def explained(exc: KafkaException) -> PenstockError:
             self._client.poll(0)  # serves the client's log lines, which say why
             return no_answer(self._servers) if says(exc, SILENT) else translated(exc, doing)
 
         doing = "looking for a broker"
-        answered(lambda left_s: self._client.list_topics(timeout=left_s), doing, CONTACT_S, told)
+        answered(lambda left_s: self._client.list_topics(timeout=left_s), doing, CONTACT_S, explained)
 
     def cluster_id(self) -> str:
         """See the port."""
@@ -252,7 +252,7 @@ class KafkaAdmin:
 
         return answered(ask, f"describing group {group}", self._request_timeout_s)
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """See the port. Raises ``UserError`` while the group has members."""
         if not offsets:
             return

@@ -14,16 +14,16 @@ from penstock.streams.kafka.errors import error_of, translated
 _PAUSE_S = 0.1
 _LEAST_S = 5.0  # the shortest attempt: a healthy but busy broker may need that long
 T = TypeVar("T")
-Told = Callable[[KafkaException], PenstockError]
+Translate = Callable[[KafkaException], PenstockError]
 
 
-def answered(ask: Callable[[float], T], doing: str, timeout_s: float, told: Told | None = None) -> T:
+def answered(ask: Callable[[float], T], doing: str, timeout_s: float, translate: Translate | None = None) -> T:
     """Return ``ask(left_s)``, where ``left_s`` is how long this attempt may take. The request is repeated until
     ``timeout_s`` is over while a leader or coordinator moves, or a topic or group is so new that not every broker knows
     it. It is repeated at least once: for a process that was frozen, the time may be over before the broker could
     answer.
 
-    ``ask`` may raise the client's exceptions, or one of ours. ``told`` turns the client's error into ours (default:
+    ``ask`` may raise the client's exceptions, or one of ours. ``translate`` turns the client's error into ours (default:
     ``translated`` with ``doing``). Raises that error: ``RetriableError`` when the time is over.
     """
     until_s, asked = time.monotonic() + timeout_s, 0
@@ -35,7 +35,7 @@ def answered(ask: Callable[[float], T], doing: str, timeout_s: float, told: Told
         except KafkaException as exc:
             error = translated(exc, doing)
             if not isinstance(error, RetriableError) or last:
-                raise (error if told is None else told(exc)) from exc
+                raise (error if translate is None else translate(exc)) from exc
         except RetriableError:
             if last:
                 raise

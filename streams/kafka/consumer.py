@@ -32,7 +32,7 @@ from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.kafka.reading_errors import failure_of, place_of, translating, unreadable
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed, Fetched
+from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 REQUEST_TIMEOUT_S = 60.0
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
@@ -428,25 +428,25 @@ class KafkaConsumer:
 
     # --- the group's positions
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """See the port. If the coordinator is not ready, as right after the cluster starts, it is asked again. Raises
         ``RetriableError`` if pending transactions did not end in time."""
         return answered(lambda left_s: self._committed(partitions, left_s), "", self._request_timeout_s)
 
     def _committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
-    ) -> dict[TopicPartition, Committed | None]:
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         with translating(f"reading committed positions of {len(partitions)} partitions"):
             found = self._open().committed([_native(tp) for tp in partitions], timeout_s)
-        out: dict[TopicPartition, Committed | None] = {}
+        out: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for native in found:
             tp = TopicPartition(native.topic, native.partition)
             if native.error is not None:
                 raise translate(native.error, f"reading the committed position of {tp.topic} [{tp.partition}]")
-            out[tp] = Committed(native.offset, native.metadata or "") if native.offset >= 0 else None
+            out[tp] = OffsetAndMetadata(native.offset, native.metadata or "") if native.offset >= 0 else None
         return out
 
-    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """See the port."""
         if not offsets:
             return

@@ -77,7 +77,7 @@ class NativeReader:
 
     def drain(self, max_records: int, timeout_s: float) -> Drained:
         """Take up to ``max_records`` records and events, waiting for the first."""
-        raw, told = self._reader.drain(max_records, int(timeout_s * 1000 + 0.999))
+        raw, events = self._reader.drain(max_records, int(timeout_s * 1000 + 0.999))
         out = Drained([], [], [], {})
         few = sum(len(chunk[5]) for chunk in raw) < 8 * FEWEST_IN_COLUMNS
         for chunk in raw:
@@ -85,7 +85,7 @@ class NativeReader:
                 out.chunks.append(_chunk(*chunk[:-1], few=few))
             else:
                 out.disordered.append(TopicPartition(chunk[0], chunk[1]))
-        for topic, partition, code, offset, text in told:
+        for topic, partition, code, offset, text in events:
             if code == KafkaError._VALUE_DESERIALIZATION:
                 out.unreadable[TopicPartition(topic or "", partition)] = offset
             elif not _is_for_callback(topic, partition, text):

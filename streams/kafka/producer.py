@@ -28,7 +28,7 @@ from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
 from penstock.streams.kafka.native import open_writer
 from penstock.streams.kafka.outgoing import ANY_PARTITION, Outgoing
-from penstock.streams.ports.log import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, ProducerRetiredError, UnknownOutcomeError
 from penstock.topologies.operator_api.columns import Column, Ints
 
 _FULL_QUEUE_POLL_S = 0.01
@@ -261,7 +261,7 @@ class KafkaProducer:
         self._call("begin_transaction", "beginning a transaction")
         self._in_transaction = True
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """See the port."""
         if self._refused is not None:
             raise self._refused

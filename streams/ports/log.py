@@ -45,7 +45,7 @@ class Fetched(NamedTuple):
     ends: dict[TopicPartition, int]
 
 
-class Committed(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """A committed position: the next offset to read, and the metadata string written with it ("" if none)."""
 
     offset: int
@@ -82,10 +82,10 @@ class LogConsumer(Protocol):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """The next record of this partition is the one at ``offset`` (or the first after it)."""
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Stable committed positions of the group: waits for pending transactions. ``None`` where there is none."""
 
-    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit synchronously, as a member. Raises ``TaskMigratedError`` when no longer one."""
 
     def group_metadata(self) -> Any:
@@ -135,7 +135,7 @@ class LogProducer(Protocol):
         """How many records still wait for their acknowledgement; with none, ``flush`` would not wait. Raises what ends
         the handle; ``flush`` raises it again."""
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """Add input positions to the transaction. ``group`` is a ``group_metadata`` or a plain group id (no fencing by
         membership). ``TaskMigratedError`` if fenced."""
 
@@ -195,5 +195,5 @@ class LogAdmin(Protocol):
     def group_members(self, group: str) -> int:
         """How many members the group has now."""
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set the committed offsets of a group that has no members."""

@@ -21,7 +21,7 @@ from penstock.streams.runtime.start_positions import start_positions
 from penstock.streams.runtime.unread_internal_topics import refuse_other_form
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.task import Task
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.topologies.graph.topology import Topology
 
 Start = Mapping[str, tuple[int, CommitMetadata]]
@@ -30,7 +30,7 @@ Start = Mapping[str, tuple[int, CommitMetadata]]
 class Restoring(Protocol):
     """Gives tasks their stores, later. ``penstock.streams.worker.restorer.Restorer`` is the real one."""
 
-    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None: ...
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None: ...
 
     def cancel(self, task: TaskId) -> None: ...
 
@@ -213,9 +213,9 @@ class Assignment:
                 closing.callback(self.drop, task_id)
 
 
-def _reached(start: Start) -> Reached:
+def _reached(start: Start) -> CommittedPositions:
     changelogs: dict[str, int] = {}
     for _, noted in start.values():
         for name, offset in noted.changelogs.items():
             changelogs[name] = max(offset, changelogs.get(name, 0))
-    return Reached({topic: offset for topic, (offset, _) in start.items()}, changelogs)
+    return CommittedPositions({topic: offset for topic, (offset, _) in start.items()}, changelogs)

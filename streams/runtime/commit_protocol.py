@@ -21,7 +21,7 @@ nor those of the commit in doubt, another worker has had the task meanwhile and 
 ``TaskMigratedError``, and the stores are restored from the log before they are used again.
 
 **Stale owners.** Exactly-once fences them by the transaction. Under at-least-once a worker sends only while it holds a
-``Lease``, and what was in its client's queue when it was frozen is answered by the next owner: see
+``MembershipLease``, and what was in its client's queue when it was frozen is answered by the next owner: see
 ``penstock.streams.runtime.foreign_writes``.
 
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
@@ -43,9 +43,9 @@ from penstock.streams.events.measurements import CommitStep, RecordsProduced
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import (
     AbortableError,
-    Committed,
     LogConsumer,
     LogProducer,
+    OffsetAndMetadata,
     ProducerRetiredError,
     StaleEpochError,
     UnknownOutcomeError,
@@ -56,7 +56,7 @@ from penstock.streams.runtime.commits_in_doubt import CommitsInDoubt
 from penstock.streams.runtime.compaction_guard import guard
 from penstock.streams.runtime.fixed_fence import FencedPositions
 from penstock.streams.runtime.foreign_writes import ForeignWrites
-from penstock.streams.runtime.membership_lease import Lease
+from penstock.streams.runtime.membership_lease import MembershipLease
 from penstock.streams.runtime.start_positions import input_partitions, start_positions
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
@@ -79,7 +79,7 @@ class Committer:
     to be at the log's end at that wall time.
     ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
-    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``Lease``, ``ForeignWrites``.
+    ``open_reader`` (a consumer that only reads) keep changelogs right: see ``MembershipLease``, ``ForeignWrites``.
     ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
     producer was opened, and raises if the tasks are not to be had.
     ``epochs_grow``: the group's epoch may grow between taking the token and using it, although this is still a member; so
@@ -97,7 +97,7 @@ class Committer:
         on_step: Callable[[CommitStep], None] | None = None,
         *,
         yields: bool = False,
-        lease: Lease | None = None,
+        lease: MembershipLease | None = None,
         open_reader: Callable[[], LogConsumer] | None = None,
         epochs_grow: bool = False,
         positions: FencedPositions | None = None,
@@ -169,7 +169,7 @@ class Committer:
             raise
 
     def check_ownership(self) -> None:
-        """Ask the group, if it has not said lately that this worker is a member: see ``Lease``. Raises
+        """Ask the group, if it has not said lately that this worker is a member: see ``MembershipLease``. Raises
         ``TaskMigratedError`` when it is none, ``RetriableError`` when nobody answers."""
         if self._lease is not None and self._lease.over:
             self._ask()
@@ -251,7 +251,7 @@ class Committer:
         self._on_step("stores_written")
         return True
 
-    def _write_log(self, works: Sequence[tuple[Task, CommitWork]]) -> dict[TopicPartition, Committed]:
+    def _write_log(self, works: Sequence[tuple[Task, CommitWork]]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Step 1: returns the positions to commit."""
         wrote = False
         for task, work in works:
@@ -273,7 +273,7 @@ class Committer:
         self._send(o)
         return self._ready().flush(self._producer.timeouts.flush_s)
 
-    def _commit_log(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def _commit_log(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Step 2."""
         if self.guarantee != "exactly_once":
             self._commit_positions(offsets)
@@ -285,7 +285,7 @@ class Committer:
         producer.commit(self._producer.timeouts.transaction_s)
         self._producer.in_transaction = False
 
-    def _commit_positions(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def _commit_positions(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit positions as a member, which renews the lease. The client would do it for its membership of now, or for
         none if it has lost that: it must be the one that the tasks were assigned with."""
         if not offsets:
@@ -302,7 +302,7 @@ class Committer:
         self._commit_once(offsets)
         self._lease.grant(asked_s)
 
-    def _commit_once(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         (self.consumer if self._positions is None else self._positions).commit(offsets)
 
     @property
@@ -362,7 +362,7 @@ class Committer:
 
     def commit_ahead(self, offsets: Mapping[TopicPartition, int]) -> None:
         """At-most-once: commit positions whose records have not been processed yet."""
-        self._commit_positions({tp: Committed(offset, "") for tp, offset in offsets.items()})
+        self._commit_positions({tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()})
 
     def finish_ahead(self, tasks: Sequence[Task], now_ms: int = 0) -> None:
         """At-most-once: process what is buffered, whose positions are committed, and send what it made; there is nothing
@@ -385,14 +385,14 @@ class Committer:
 
     # -- when it goes wrong --------------------------------------------------------------------------------------
 
-    def _happened(self, offsets: Mapping[TopicPartition, Committed], cause: UnknownOutcomeError) -> bool:
+    def _happened(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], cause: UnknownOutcomeError) -> bool:
         """Whether a commit of unknown outcome took place."""
         self.retire(cause)
         happened = self._found_out(offsets)
         self._events.emit(TransactionInDoubt("committed" if happened else "not_committed"))
         return happened
 
-    def _found_out(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+    def _found_out(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         """Fence the producer, then read what is committed. With fixed partitions it is read first, which waits until the
         transaction has ended by itself: a producer that is opened before would fence the worker that has taken the
         partition over."""
@@ -404,7 +404,7 @@ class Committer:
         self.open()
         return self._committed_are(offsets)
 
-    def _committed_are(self, offsets: Mapping[TopicPartition, Committed]) -> bool:
+    def _committed_are(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         found = self.consumer.committed(list(offsets))
         return all(found[tp] == c for tp, c in offsets.items())
 

@@ -20,9 +20,9 @@ from penstock.state.errors import PenstockError, RetriableError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import (
     AbortableError,
-    Committed,
     LogConsumer,
     LogProducer,
+    OffsetAndMetadata,
     ProducerRetiredError,
     UnknownOutcomeError,
 )
@@ -57,7 +57,7 @@ class FencedPositions:
                 raise
             self._producer = producer
 
-    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raises ``TaskMigratedError`` when another worker is the owner, ``RetriableError`` when nothing was committed,
         ``ProducerRetiredError`` when that is not known: see who the owner is before this is opened again."""
         if self._producer is None:
@@ -93,7 +93,7 @@ class FencedPositions:
 
 def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition]) -> None:
     """Note that these are run fixed. ``consumer``: of the group of fixed workers."""
-    consumer.commit({tp: Committed(0, RUN_FIXED) for tp in partitions})
+    consumer.commit({tp: OffsetAndMetadata(0, RUN_FIXED) for tp in partitions})
 
 
 class FixedFence:
@@ -133,7 +133,7 @@ class FixedFence:
         consumer = self._open_consumer()
         try:
             with suppress(PenstockError):  # a fixed worker is still a member there: fenced again by the next to join
-                consumer.commit({tp: Committed(0, FENCED) for tp in sorted(done)})
+                consumer.commit({tp: OffsetAndMetadata(0, FENCED) for tp in sorted(done)})
         finally:
             consumer.close()
 

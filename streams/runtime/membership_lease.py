@@ -18,7 +18,7 @@ def lease_s(session_timeout_ms: int) -> float:
     return min(session_timeout_ms / 2000, LEASE_MAX_S)
 
 
-class Lease:
+class MembershipLease:
     """``monotonic_s``: a clock that goes on while the process is stopped. ``stable_token``: the membership token changes
     with assignments only; in the brokers' own group protocol its epoch grows without them."""
 

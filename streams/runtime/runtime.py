@@ -42,7 +42,7 @@ from penstock.streams.events.facts import (
     TasksLost,
     TasksRevoked,
 )
-from penstock.streams.events.measurements import BatchProcessed, Punctuated, RecordsConsumed
+from penstock.streams.events.measurements import BatchProcessed, RecordsConsumed, TaskPunctuated
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import Fetched, LogConsumer
 from penstock.streams.ports.record_sizes import size_of
@@ -338,7 +338,7 @@ class Runtime:
                         done += records
                         self._events.measure(BatchProcessed(task_id, records, processed_s - started_s))
                     if task.punctuate(now_ms):
-                        self._events.measure(Punctuated(task_id, self._clock.monotonic_s() - processed_s))
+                        self._events.measure(TaskPunctuated(task_id, self._clock.monotonic_s() - processed_s))
                     unit.committer.send_outputs(task)
                     took_s += self._clock.monotonic_s() - started_s
                 except (*RESTARTABLE, RetriableError) as exc:

@@ -20,31 +20,34 @@ def bootstrap_topics(topology: Topology) -> frozenset[str]:
 
 
 class Bootstrap:
-    """What a task has received from the writers of its bootstrap inputs. ``done``: topics for which all writers have
-    announced it. ``heard``: for the other topics, the writers that have. A writer may announce it once and never again,
-    so both are committed."""
+    """What the writers of a task's bootstrap inputs have announced. ``done``: the topics whose writers have all caught
+    up. ``caught_up_writers``: of the other topics, the writers that have. A writer may announce it only once, so both
+    are committed."""
 
     def __init__(
-        self, sources: Mapping[str, SourceSpec], done: Iterable[str], heard: Mapping[str, Iterable[int]] | None = None
+        self,
+        sources: Mapping[str, SourceSpec],
+        done: Iterable[str],
+        caught_up_writers: Mapping[str, Iterable[int]] | None = None,
     ) -> None:
         self.done = sorted(set(done))
         self.waiting = {t for t, s in sources.items() if s.waits_for_writers} - set(self.done)
-        self._heard: dict[str, set[int]] = {t: set((heard or {}).get(t, ())) for t in self.waiting}
+        self._caught_up: dict[str, set[int]] = {t: set((caught_up_writers or {}).get(t, ())) for t in self.waiting}
 
     @property
-    def partly(self) -> dict[str, list[int]]:
+    def caught_up_writers(self) -> dict[str, list[int]]:
         """The writers that have announced it, for topics that still wait for others."""
-        return {t: sorted(self._heard[t]) for t in sorted(self.waiting) if self._heard[t]}
+        return {t: sorted(self._caught_up[t]) for t in sorted(self.waiting) if self._caught_up[t]}
 
-    def heard(self, chunk: Chunk) -> bool:
+    def note_announcements(self, chunk: Chunk) -> bool:
         """Note the announcements in a chunk. Returns whether all writers of its topic have announced by now."""
         topic = chunk.topic
         if topic not in self.waiting or chunk.marks is None:
             return False
         for mark in chunk.marks:
             if mark is not None and mark.caught_up:
-                self._heard[topic].add(mark.writer)
-                if len(self._heard[topic]) == mark.writers:
+                self._caught_up[topic].add(mark.writer)
+                if len(self._caught_up[topic]) == mark.writers:
                     self.waiting.discard(topic)
                     self.done = sorted({*self.done, topic})
                     return True

@@ -23,10 +23,10 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     """``stream_time_ms`` of the task, ``operators``: own stream time by operator name (``name:port``: of an in port),
     ``partition_time_ms`` of this input partition, ``wall_ms``: last clock reading given to timers, ``changelogs``:
     next changelog offset by store, ``journal``: next journal offset, ``watermarks``: see ``TaskWatermarks.saved``,
-    ``caught_up``: the bootstrap inputs whose writers have all said that they have caught up, ``heard``: of the others,
-    the writers that have, ``first``: where the application began to read this input partition, ``form``: that of what
-    it holds (``Source.form``), if it is internal, ``began_ms``: the clock when the first record of this input
-    partition came, where policies judge timestamps by it.
+    ``caught_up``: the bootstrap inputs whose writers have all caught up, ``caught_up_writers``: of the other bootstrap
+    inputs, the writers that have, ``first``: where the application began to read this input partition, ``form``: the
+    form of its records (``Source.form``), if it is internal, ``began_ms``: the clock when the first record of this
+    input partition came, where policies judge timestamps by it.
     """
 
     version: int = msgspec.field(default=0, name="v")
@@ -38,7 +38,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     journal: int | None = msgspec.field(default=None, name="j")
     watermarks: dict[str, list[Any]] = msgspec.field(default_factory=dict, name="m")
     caught_up: list[str] = msgspec.field(default_factory=list, name="b")
-    heard: dict[str, list[int]] = msgspec.field(default_factory=dict, name="h")
+    caught_up_writers: dict[str, list[int]] = msgspec.field(default_factory=dict, name="h")
     first: int | None = msgspec.field(default=None, name="s")
     form: str = msgspec.field(default="", name="f")
     began_ms: int = msgspec.field(default=NO_TIME, name="n")

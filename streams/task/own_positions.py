@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 
@@ -19,14 +19,14 @@ class OwnPositions:
     """See the module. ``start``: offset and metadata by input topic; version 0 where none was committed."""
 
     def __init__(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
-        self.known: dict[str, Committed] = {
-            topic: Committed(offset, commit_metadata.encode(noted) if noted.version else "")
+        self.known: dict[str, OffsetAndMetadata] = {
+            topic: OffsetAndMetadata(offset, commit_metadata.encode(noted) if noted.version else "")
             for topic, (offset, noted) in start.items()
         }
         """The last ones that are known to be committed."""
-        self._asked: dict[str, Committed] = {}
+        self._asked: dict[str, OffsetAndMetadata] = {}
 
-    def asked(self, topic: str, position: Committed) -> None:
+    def asked(self, topic: str, position: OffsetAndMetadata) -> None:
         """This position is about to be committed."""
         self._asked[topic] = position
 

@@ -42,28 +42,30 @@ class WatermarkEmitter:
         self._partitions = partitions
         self._writer, self._writers = writer, writers
         self._watermarks = watermarks
-        self._told_ms = time.watermark_before_ms
-        self._told_idle = watermarks.idle
+        self._sent_ms = time.watermark_before_ms
+        self._sent_idle = watermarks.idle
 
-    def told(self, place: int) -> list[Output]:
+    def marks_before(self, place: int) -> list[Output]:
         """Return the watermark records caused by the records before ``place``."""
         marks, times, idle = self._time.watermark_by_place_ms, self._time.by_place_ms, self._watermarks.idle_by_place
         out: list[Output] = []
         while self.place < place:
             at = self.place
-            out += self._news(marks[at], times[at], at, idle=idle[at])
+            out += self._marks_if_due(marks[at], times[at], at, idle=idle[at])
             self.place += 1
         return out
 
-    def told_at_reading(self) -> list[Output]:
+    def marks_at_reading(self) -> list[Output]:
         """Return the watermark records caused by a reading of the clock: sources became idle."""
-        return self._news(self._time.watermark_before_ms, self._time.before_ms, None, idle=self._watermarks.idle)
+        return self._marks_if_due(
+            self._time.watermark_before_ms, self._time.before_ms, None, idle=self._watermarks.idle
+        )
 
-    def _news(self, watermark_ms: int, time_ms: int, place: int | None, *, idle: bool) -> list[Output]:
+    def _marks_if_due(self, watermark_ms: int, time_ms: int, place: int | None, *, idle: bool) -> list[Output]:
         interval = self._watermarks.interval_ms
-        if watermark_ms // interval <= self._told_ms // interval and idle == self._told_idle:
+        if watermark_ms // interval <= self._sent_ms // interval and idle == self._sent_idle:
             return []
-        self._told_ms, self._told_idle = watermark_ms, idle
+        self._sent_ms, self._sent_idle = watermark_ms, idle
         return [self.output(WatermarkMark(self._writer, self._writers, watermark_ms, idle), time_ms, place)]
 
     def output(self, mark: WatermarkMark, time_ms: int, place: int | None) -> Output:
@@ -86,24 +88,24 @@ class LoopWatermarkEmitter(WatermarkEmitter):
         watermarks: TaskWatermarks,
     ) -> None:
         super().__init__(time, topic, partitions, writer, writers, watermarks)
-        self._told_ms = watermarks.base_ms
+        self._sent_ms = watermarks.base_ms
 
-    def told(self, place: int) -> list[Output]:
+    def marks_before(self, place: int) -> list[Output]:
         """Return the watermark records caused by the records before ``place``."""
         base, times = self._watermarks.base_by_place, self._time.by_place_ms
         relays = {at: m for at, topic, m in self._watermarks.relays if topic == self._topic}
         out: list[Output] = []
         while self.place < place:
             at = self.place
-            out += self._news(base[at], times[at], at, idle=False)
+            out += self._marks_if_due(base[at], times[at], at, idle=False)
             if (relay := relays.get(at)) is not None:
                 out.append(self.output(relay._replace(writer=self._writer, writers=self._writers), times[at], at))
             self.place += 1
         return out
 
-    def told_at_reading(self) -> list[Output]:
+    def marks_at_reading(self) -> list[Output]:
         """Return the watermark records caused by a reading of the clock."""
-        return self._news(self._watermarks.base_ms, self._time.before_ms, None, idle=False)
+        return self._marks_if_due(self._watermarks.base_ms, self._time.before_ms, None, idle=False)
 
 
 def mark_output(
@@ -123,7 +125,7 @@ def mark_output(
 
 class SinkOperator(Operator):
     """Collects records in ``outputs``. ``partitions``: the topic's partition count, needed if partitions are explicit.
-    ``teller``: for a repartition topic that carries watermarks."""
+    ``emitter``: for a repartition topic that carries watermarks."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class SinkOperator(Operator):
         outputs: list[Output],
         partitions: int | None,
         max_bytes: int,
-        teller: WatermarkEmitter | None = None,
+        emitter: WatermarkEmitter | None = None,
     ) -> None:
         super().__init__(ctx)
         self._spec = spec
@@ -141,19 +143,19 @@ class SinkOperator(Operator):
         self._outputs = outputs
         self._partitions = partitions
         self._max_bytes = max_bytes
-        self._teller = teller
+        self._emitter = emitter
         self._texts = written_texts(spec.value_serde)
 
     def process(self, port: int, batch: Batch) -> None:
         """Serialize; the policy handles rows that cannot be written, one by one."""
-        if self._teller is None:
+        if self._emitter is None:
             self._write(port, batch)
             return
         # watermarks go between the records at which they were reached
         stride, start = self.ctx.time.stride, 0
         for i, order in enumerate(batch.order):
-            if order // stride > self._teller.place:
-                marks = self._teller.told(order // stride)
+            if order // stride > self._emitter.place:
+                marks = self._emitter.marks_before(order // stride)
                 if marks:
                     by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, i))
                     self._outputs.extend(marks)
@@ -161,19 +163,19 @@ class SinkOperator(Operator):
         by_columns_or_rows(self._write_columns, self._write, port, batch.slice(start, len(batch)))
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return self._write_columns(port, batch) if self._teller is None else batch
+        return self._write_columns(port, batch) if self._emitter is None else batch
 
     def advance(self, place: int) -> None:
-        if self._teller is not None:
-            self._outputs.extend(self._teller.told(place))
+        if self._emitter is not None:
+            self._outputs.extend(self._emitter.marks_before(place))
 
     def end_batch(self) -> None:
-        if self._teller is not None:
-            self._teller.place = 0
+        if self._emitter is not None:
+            self._emitter.place = 0
 
     def punctuate(self, now_ms: int, before_ms: int) -> None:
-        if self._teller is not None:
-            self._outputs.extend(self._teller.told_at_reading())
+        if self._emitter is not None:
+            self._outputs.extend(self._emitter.marks_at_reading())
 
     def _write(self, port: int, batch: Batch) -> None:
         if not len(batch):

@@ -24,7 +24,7 @@ from penstock.state.stores.count_store import state_of
 from penstock.state.stores.store import StateBackend
 from penstock.streams.events.facts import SourceIdle, TimestampsClamped
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task import commit_metadata, journal
 from penstock.streams.task.batch_input import BatchInput
 from penstock.streams.task.bootstrap_inputs import Bootstrap, bootstrap_topics
@@ -160,8 +160,8 @@ class Task:
             lambda before_ms, now_ms: self.feed.note_clock(before_ms, now_ms),
             self._fire_clock,
         )
-        heard = {t: writers for m in recorded for t, writers in m.heard.items()}
-        self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up], heard)
+        writers = {t: ids for m in recorded for t, ids in m.caught_up_writers.items()}
+        self._bootstrap = Bootstrap(self._source_specs, [t for m in recorded for t in m.caught_up], writers)
         for topic in self._bootstrap.waiting:
             self.feed.hold_back(topic, True)
         self._announced = not self._announces
@@ -203,12 +203,12 @@ class Task:
                 self._outputs,
                 self._partition_counts.get(topic),
                 self.options.policies.max_record_bytes,
-                self._teller(spec, topic),
+                self._watermark_emitter(spec, topic),
             )
         self._contexts.append(ctx)
         return spec.open(ctx)
 
-    def _teller(self, spec: SinkSpec, topic: str) -> WatermarkEmitter | None:
+    def _watermark_emitter(self, spec: SinkSpec, topic: str) -> WatermarkEmitter | None:
         if not spec.uses_watermark:
             return None
         count = self._partition_counts[topic]
@@ -258,7 +258,7 @@ class Task:
         if source.watermark is not None or source.waits_for_writers:
             checked, unstated = with_marks(checked, source, wrong)
             unmade |= unstated
-            if self._bootstrap.heard(checked):
+            if self._bootstrap.note_announcements(checked):
                 self.feed.hold_back(chunk.topic, False)
         if self.options.policies.timestamp != "clamp":
             wrong = {**wrong, **unmade}
@@ -380,13 +380,13 @@ class Task:
         self._lifecycle.leave("prepare_commit", work)
         return work
 
-    def offsets(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, Committed]:
+    def offsets(self, work: CommitWork, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
         """The input positions to commit. ``ends``: offset after the last record written to each changelog and journal
         partition in this commit."""
         self._lifecycle.enter("offsets", work)
         self._commits.note_ends(work, ends)
         operators = saved_times(self._plan.names, self._engine.operators)
-        out: dict[TopicPartition, Committed] = {}
+        out: dict[TopicPartition, OffsetAndMetadata] = {}
         for topic, offset in work.positions.items():
             began, before = self._start[topic]
             noted = CommitMetadata(
@@ -399,13 +399,15 @@ class Task:
                 journal=self._commits.journal_end,
                 watermarks=self._watermarks.saved(),
                 caught_up=self._bootstrap.done,
-                heard=self._bootstrap.partly,
+                caught_up_writers=self._bootstrap.caught_up_writers,
                 first=before.first if before.version else began,
                 form=self._source_specs[topic].form,
                 began_ms=self._began_ms[topic],
             )
             self._start[topic] = (offset, noted)
-            out[TopicPartition(topic, self.id.partition)] = asked = Committed(offset, commit_metadata.encode(noted))
+            out[TopicPartition(topic, self.id.partition)] = asked = OffsetAndMetadata(
+                offset, commit_metadata.encode(noted)
+            )
             self.own_positions.asked(topic, asked)
         return out
 

@@ -11,7 +11,7 @@ from penstock.state.errors import StateCorruptedError
 from penstock.state.stores.store import StateBackend
 
 
-class Held(Protocol):
+class Releasable(Protocol):
     """Something held for a task, such as the lock of its folder."""
 
     def release(self) -> None:
@@ -19,7 +19,7 @@ class Held(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reached:
+class CommittedPositions:
     """How far the task's last commit is: the position of each input topic, the changelog offset of each store."""
 
     inputs: Mapping[str, int]
@@ -31,7 +31,7 @@ class TaskStores:
     """The stores, and the lock that keeps them the task's own."""
 
     backend: StateBackend
-    lock: Held | None = None
+    lock: Releasable | None = None
 
     def close(self) -> None:
         """Close the stores, then let go of the lock, also when they cannot be closed. Damage that is met is no error here:

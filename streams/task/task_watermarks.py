@@ -126,7 +126,7 @@ class _Clock:
         self.watermark_ms = marks[-1]
         return marks
 
-    def hear(self, mark: WatermarkMark) -> None:
+    def take_mark(self, mark: WatermarkMark) -> None:
         """Add a writer's mark: the lowest counts, once all writers have sent one; idle ones do not. Tasks are only
         added."""
         self.writer_count = max(mark.writers, self.writer_count)
@@ -158,13 +158,13 @@ class _LoopClock(_Clock):
     def __init__(self, strategy: Looped) -> None:
         super().__init__(strategy)
         self.rounds = strategy.rounds
-        self.heard: list[dict[int, int]] = [{} for _ in range(self.rounds)]
+        self.marks_by_round: list[dict[int, int]] = [{} for _ in range(self.rounds)]
         self.reached = [NO_TIME] * self.rounds
 
-    def hear_round(self, mark: WatermarkMark) -> WatermarkMark | None:
+    def take_round(self, mark: WatermarkMark) -> WatermarkMark | None:
         """Add a writer's mark. Returns the mark to write for the next round (its writer is unknown here)."""
         self.writer_count = max(mark.writers, self.writer_count)
-        said = self.heard[mark.round]
+        said = self.marks_by_round[mark.round]
         said[mark.writer] = max(mark.watermark_ms, said.get(mark.writer, NO_TIME))
         lowest = min(said.values()) if len(said) == self.writer_count else NO_TIME
         if lowest <= self.reached[mark.round]:
@@ -192,7 +192,7 @@ class TaskWatermarks:
                 clock.watermark_ms, clock.idle, clock.fresh, clock.active_ms, clock.writer_count, writers = saved[topic]
                 if isinstance(clock, _LoopClock):
                     clock.reached = list(accumulate(reached for reached, _, _ in writers))
-                    clock.heard = [
+                    clock.marks_by_round = [
                         _unpacked(said, deltas, base)
                         for base, (_, said, deltas) in zip(clock.reached, writers, strict=True)
                     ]
@@ -248,7 +248,7 @@ class TaskWatermarks:
             self.idle_by_place += [self.idle] * (stop - start)
             return [self.watermark_ms] * (stop - start)
         if isinstance(clock.strategy, Carried):
-            return self._told(clock, [None] * (stop - start) if chunk.marks is None else chunk.marks[start:stop])
+            return self._after_marks(clock, [None] * (stop - start) if chunk.marks is None else chunk.marks[start:stop])
         others = [c.watermark_ms for t, c in self._clocks.items() if t != topic and not c.idle]
         marks = clock.after(chunk, start, stop)
         before = self.watermark_ms
@@ -267,11 +267,11 @@ class TaskWatermarks:
         for i in range(start, stop):
             if isinstance(clock, _LoopClock):
                 mark = None if chunk.marks is None else chunk.marks[i]
-                if mark is not None and not mark.caught_up and (relay := clock.hear_round(mark)) is not None:
+                if mark is not None and not mark.caught_up and (relay := clock.take_round(mark)) is not None:
                     self.relays.append((len(self.base_by_place), topic, relay))
             elif clock is not None and isinstance(clock.strategy, Carried):
                 if chunk.marks is not None and (mark := chunk.marks[i]) is not None and not mark.caught_up:
-                    clock.hear(mark)
+                    clock.take_mark(mark)
             elif clock is not None:
                 clock.after(chunk, i, i + 1)
             self._settle()
@@ -280,13 +280,13 @@ class TaskWatermarks:
             self.base_by_place.append(self.base_ms)
         return out
 
-    def _told(self, clock: _Clock, marks: Sequence[WatermarkMark | None]) -> list[int]:
+    def _after_marks(self, clock: _Clock, marks: Sequence[WatermarkMark | None]) -> list[int]:
         """As ``after``, for a source whose watermark comes from other tasks, which may become idle anywhere in a
         run."""
         out = []
         for mark in marks:
             if mark is not None and not mark.caught_up:
-                clock.hear(mark)
+                clock.take_mark(mark)
                 self._settle()
             out.append(self.watermark_ms)
             self.idle_by_place.append(self.idle)
@@ -324,7 +324,7 @@ def _rows(clock: _Clock) -> list[Any]:
     if isinstance(clock, _LoopClock):
         before = 0
         rows = []
-        for said, reached in zip(clock.heard, clock.reached, strict=True):
+        for said, reached in zip(clock.marks_by_round, clock.reached, strict=True):
             rows.append([reached - before, *_packed(said, reached)])
             before = reached
         return rows

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed, Deletion, Fetched, TopicSpec
+from penstock.streams.ports.log import Deletion, Fetched, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.testing.memory_groups import GroupToken, Member
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
@@ -199,7 +199,7 @@ class MemoryConsumer:
             raise PenstockError(f"cannot seek {partition}: it is not assigned; call assign_at first")
         reading.position, reading.reported_end = offset, -1
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """See the port. It cannot wait: a pending transaction is a ``RetriableError`` at once."""
         self._check_open()
         self._log.pass_point("committed")
@@ -209,7 +209,7 @@ class MemoryConsumer:
         offsets = self._log.group(self._group).offsets
         return {tp: offsets.get(tp) for tp in partitions}
 
-    def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """See the port."""
         self._check_open()
         group = self._log.group(self._group)
@@ -313,7 +313,7 @@ class MemoryAdmin:
         """See the port."""
         return len(self._log.group(group).members)
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """See the port."""
         if self._log.group(group).members:
             raise UserError(f"group {group} has members; stop its workers before its positions are set")

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from penstock.state.log import TopicPartition
-from penstock.streams.ports.log import Committed, StaleEpochError
+from penstock.streams.ports.log import OffsetAndMetadata, StaleEpochError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MemoryGroup:
         self.generation = 0
         self.round = 0
         self.members: dict[str, Member] = {}
-        self.offsets: dict[TopicPartition, Committed] = {}
+        self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._joins = 0
 
     def join(self, topics: Sequence[str], poll_interval_max_ms: int, now_ms: int) -> Member:

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from penstock.state.errors import IncompatibleError, TaskMigratedError
 from penstock.state.log import Headers, TopicPartition
-from penstock.streams.ports.log import Committed, TopicSpec
+from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
 from penstock.streams.testing.memory_groups import MemoryGroup
 
@@ -48,7 +48,7 @@ class Transaction:
     timeout_ms: int
     state: Literal["open", "committed", "aborted"] = "open"
     first_offsets: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
-    offsets: dict[str, dict[TopicPartition, Committed]] = dataclasses.field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.state.errors import PenstockError, TaskMigratedError
 from penstock.state.log import Headers, TopicPartition
 from penstock.state.serdes.partitioner import partition_for
-from penstock.streams.ports.log import AbortableError, Committed, ProducerRetiredError, UnknownOutcomeError
+from penstock.streams.ports.log import AbortableError, OffsetAndMetadata, ProducerRetiredError, UnknownOutcomeError
 from penstock.streams.task.sink_operator import BY_KEY
 from penstock.streams.testing.memory_groups import GroupToken
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
@@ -163,7 +163,7 @@ class MemoryProducer:
         self._pass("begin")
         self._in_transaction = True
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: Any, timeout_s: float) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """See the port."""
         self._check_usable()
         if not offsets:

@@ -32,7 +32,7 @@ from penstock.state.stores.store import StateBackend, StoreSpec, StoreWrites
 from penstock.state.stores.typed_stores import store_facade
 from penstock.state.type_parameters import S
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task.commit_metadata import CommitMetadata, decode
 from penstock.streams.task.output import Output
 from penstock.streams.task.sink_operator import BY_KEY
@@ -76,7 +76,7 @@ class TopologyTestDriver:
         self._partitions = partitions
         self._auto_commit = auto_commit
         self._open_backend = open_backend or (lambda task, stores: MemoryBackend(stores))
-        self._committed: dict[TopicPartition, Committed] = {}
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._offsets: dict[TopicPartition, int] = {}
         self._outputs: dict[str, deque[tuple[int, Record]]] = {}
         """By topic: label of the cause and the record."""

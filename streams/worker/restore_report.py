@@ -26,7 +26,7 @@ class RestoreReport:
         self._task = task
         self._store = store
         self._monotonic_s = monotonic_s
-        self._begun_s = self._told_s = monotonic_s()
+        self._begun_s = self._reported_s = monotonic_s()
 
     def began(self, decision: Resume | FromBeginning | IngestSnapshot, log: ChangelogFacts) -> None:
         """Reading begins; nothing is reported where there is nothing to read, or only the marker of a transaction behind
@@ -39,8 +39,8 @@ class RestoreReport:
     def went_on(self, progress: RestoreProgress) -> None:
         """Records were read."""
         now_s = self._monotonic_s()
-        if not progress.done and now_s - self._told_s >= PROGRESS_INTERVAL_S:
-            self._told_s = now_s
+        if not progress.done and now_s - self._reported_s >= PROGRESS_INTERVAL_S:
+            self._reported_s = now_s
             rate = progress.records / (now_s - self._begun_s)
             fact = RestoreProgressed(self._task, self._store, progress.offset, progress.end_offset, rate)
             self._events.emit(fact)

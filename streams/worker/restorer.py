@@ -15,7 +15,7 @@ from penstock.state.errors import RetriableError
 from penstock.state.log import TaskId
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.runtime.retry_backoff import REPORT_AGAIN_S
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.worker.retry_queue import RetryQueue
 from penstock.streams.worker.task_opener import Cancelled, TaskOpener
 
@@ -29,7 +29,7 @@ may never answer is left to itself."""
 class _Job:
     task: TaskId
     stores: Sequence[StoreSpec]
-    reached: Reached
+    reached: CommittedPositions
     cancelled: threading.Event = dataclasses.field(default_factory=threading.Event)
     failed_s: float | None = None
     """When it could not be done for the first time."""
@@ -48,7 +48,7 @@ class Restorer:
         self._open: dict[TaskId, _Job] = {}
         self._thread: threading.Thread | None = None
 
-    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None:
         """Ask for a task's stores; ``finished`` will give them."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="penstock-restore", daemon=True)

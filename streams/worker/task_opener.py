@@ -46,7 +46,7 @@ from penstock.streams.events.facts import (
 )
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogAdmin, LogConsumer
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.worker.restore_report import RefusedSnapshots, RestoreReport
 
 RESTORE_POLL_RECORDS = 50_000
@@ -68,7 +68,7 @@ class _Opening:
 
     task: TaskId
     stores: Sequence[StoreSpec]
-    reached: Reached
+    reached: CommittedPositions
     cancelled: Callable[[], bool]
     refused: RefusedSnapshots
     unusable: set[str] = dataclasses.field(default_factory=set)
@@ -128,7 +128,7 @@ class TaskOpener:
         self,
         task: TaskId,
         stores: Sequence[StoreSpec],
-        reached: Reached,
+        reached: CommittedPositions,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> TaskStores:
         """The task's stores at the end of their changelogs; of a table that reads its own topic, at its committed
@@ -244,7 +244,7 @@ class TaskOpener:
         task: TaskId,
         spec: StoreSpec,
         consumer: LogConsumer,
-        reached: Reached,
+        reached: CommittedPositions,
         cancelled: Callable[[], bool],
     ) -> ChangelogFacts:
         self.asking = True
@@ -258,7 +258,7 @@ class TaskOpener:
         task: TaskId,
         spec: StoreSpec,
         consumer: LogConsumer,
-        reached: Reached,
+        reached: CommittedPositions,
         cancelled: Callable[[], bool],
     ) -> ChangelogFacts:
         topic = changelog_topic(self._application_id, spec)

@@ -38,7 +38,7 @@ from penstock.streams.runtime.changelog_marks import marked_topics
 from penstock.streams.runtime.commit_producer import CommitTimeouts
 from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id
-from penstock.streams.runtime.membership_lease import Lease, lease_s
+from penstock.streams.runtime.membership_lease import MembershipLease, lease_s
 from penstock.streams.runtime.metadata_size import check_metadata_size
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
 from penstock.streams.runtime.runtime import Runtime
@@ -375,7 +375,7 @@ class Worker:
         lease = positions = None
         if s.guarantee == "at_least_once":
             classic = {**s.common, **s.consumer}.get("group.protocol", "classic") != "consumer"
-            lease = Lease(lease_s(s.session_timeout_ms), self._clock.monotonic_s, stable_token=classic)
+            lease = MembershipLease(lease_s(s.session_timeout_ms), self._clock.monotonic_s, stable_token=classic)
         if partition is not None and not exactly:
             fencing = self._producer_config(own_id)
             timeout_s = s.transaction_timeout_ms / 1000

@@ -10,7 +10,7 @@ import pytest
 from penstock.state.errors import IncompatibleError, PenstockError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed, TopicSpec
+from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
 from tests.contract.reading import Membership, Read, poll_into, until
 from tests.contract.worlds import World, topic
 
@@ -38,8 +38,8 @@ def test_commit_and_take_over(world: World) -> None:
     tp = TopicPartition(name, 0)
     first = Membership(world.consumer(group), [name])
     until(lambda: tp in first.read.ends, first.poll)
-    first.consumer.commit({tp: Committed(12, "meta|data")})
-    assert first.consumer.committed([tp]) == {tp: Committed(12, "meta|data")}
+    first.consumer.commit({tp: OffsetAndMetadata(12, "meta|data")})
+    assert first.consumer.committed([tp]) == {tp: OffsetAndMetadata(12, "meta|data")}
     first.consumer.close()
     second = Membership(world.consumer(group), [name])
     until(lambda: tp in second.read.ends, second.poll)
@@ -114,7 +114,7 @@ def test_commit_inside_revoke_is_accepted(world: World) -> None:
         consumer.assign_at(dict.fromkeys(partitions, 0))
 
     def on_revoke(partitions: Sequence[TopicPartition]) -> None:
-        consumer.commit({tp: Committed(4, "last") for tp in partitions})
+        consumer.commit({tp: OffsetAndMetadata(4, "last") for tp in partitions})
         revoked.extend(partitions)
 
     consumer.subscribe([name], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
@@ -122,7 +122,7 @@ def test_commit_inside_revoke_is_accepted(world: World) -> None:
     second = Membership(world.consumer(group), [name])
     until(lambda: len(revoked) == 2 and len(second.mine) == 1, lambda: consumer.poll(5, 0.1), second.poll)
     (taken,) = second.mine
-    assert second.consumer.committed([taken]) == {taken: Committed(4, "last")}
+    assert second.consumer.committed([taken]) == {taken: OffsetAndMetadata(4, "last")}
 
 
 def test_member_that_did_not_poll_loses_its_partitions(world: World) -> None:
@@ -132,10 +132,10 @@ def test_member_that_did_not_poll_loses_its_partitions(world: World) -> None:
     until(lambda: tp in member.read.ends, member.poll)
     world.stop_polling()
     with pytest.raises(TaskMigratedError):
-        member.consumer.commit({tp: Committed(20, "")})
+        member.consumer.commit({tp: OffsetAndMetadata(20, "")})
     until(lambda: len(member.told) > 2 and bool(member.mine), member.poll)
     assert [kind for kind, _ in member.told][:3] == ["assign", "lost", "assign"]
-    member.consumer.commit({tp: Committed(20, "")})
+    member.consumer.commit({tp: OffsetAndMetadata(20, "")})
 
 
 def test_outsider_cannot_commit_while_there_are_members(world: World) -> None:
@@ -143,12 +143,12 @@ def test_outsider_cannot_commit_while_there_are_members(world: World) -> None:
     tp = TopicPartition(name, 0)
     outsider = world.consumer(group)
     outsider.assign_at({tp: 0})
-    outsider.commit({tp: Committed(3, "alone")})
+    outsider.commit({tp: OffsetAndMetadata(3, "alone")})
     member = Membership(world.consumer(group), [name])
     until(lambda: member.mine == {tp}, member.poll)
     with pytest.raises(TaskMigratedError):
-        outsider.commit({tp: Committed(4, "")})
-    assert member.consumer.committed([tp]) == {tp: Committed(3, "alone")}
+        outsider.commit({tp: OffsetAndMetadata(4, "")})
+    assert member.consumer.committed([tp]) == {tp: OffsetAndMetadata(3, "alone")}
 
 
 def test_partitions_start_paused_when_paused_in_the_callback(world: World) -> None:
@@ -229,14 +229,14 @@ def test_admin_sets_positions_of_groups_without_members(world: World) -> None:
     admin, name, group = world.admin(), filled(world, 1), world.name("group")
     tp = TopicPartition(name, 0)
     assert admin.group_members(group) == 0
-    admin.set_offsets(group, {tp: Committed(8, "set|by hand")})
+    admin.set_offsets(group, {tp: OffsetAndMetadata(8, "set|by hand")})
     member = Membership(world.consumer(group), [name])
     until(lambda: tp in member.read.ends, member.poll)
     assert member.read.offsets[tp] == list(range(8, 20))
-    assert member.consumer.committed([tp]) == {tp: Committed(8, "set|by hand")}
+    assert member.consumer.committed([tp]) == {tp: OffsetAndMetadata(8, "set|by hand")}
     assert admin.group_members(group) == 1
     with pytest.raises(UserError, match="members"):
-        admin.set_offsets(group, {tp: Committed(1, "")})
+        admin.set_offsets(group, {tp: OffsetAndMetadata(1, "")})
     member.consumer.close()
     until(lambda: admin.group_members(group) == 0)
 
@@ -247,7 +247,7 @@ def test_topics_and_groups_are_found_by_how_their_names_begin(world: World) -> N
     admin.create_topics([TopicSpec(f"{prefix}-a", 1), TopicSpec(f"{prefix}-b", 3)])
     until(lambda: admin.topics(f"{prefix}-") == {f"{prefix}-a": 1, f"{prefix}-b": 3}, lambda: None)
     assert admin.groups(prefix) == []
-    world.consumer(f"{prefix}-g").commit({TopicPartition(f"{prefix}-a", 0): Committed(0, "")})
+    world.consumer(f"{prefix}-g").commit({TopicPartition(f"{prefix}-a", 0): OffsetAndMetadata(0, "")})
     assert admin.groups(prefix) == [f"{prefix}-g"]
 
 

@@ -15,7 +15,7 @@ from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from tests.contract.reading import Membership, until
 from tests.contract.worlds import NATIVE_MODES, KafkaWorld, topic
 
@@ -68,9 +68,9 @@ def test_brokers_group_protocol_moves_only_what_must_move(kafka: KafkaWorld, boo
     producer.init_transactions(60)
     producer.begin()
     mine = min(first.mine)
-    producer.send_offsets({mine: Committed(3, "")}, first.token, 60)
+    producer.send_offsets({mine: OffsetAndMetadata(3, "")}, first.token, 60)
     producer.commit(60)
-    assert first.consumer.committed([mine]) == {mine: Committed(3, "")}
+    assert first.consumer.committed([mine]) == {mine: OffsetAndMetadata(3, "")}
 
 
 def test_committed_positions_wait_for_the_transaction_that_changes_them(
@@ -80,14 +80,14 @@ def test_committed_positions_wait_for_the_transaction_that_changes_them(
     producer = kafka.producer(kafka.name("tx"))
     producer.init_transactions(60)
     producer.begin()
-    producer.send_offsets({tp: Committed(5, "m")}, group, 60)
+    producer.send_offsets({tp: OffsetAndMetadata(5, "m")}, group, 60)
     hasty = kafka.keep(KafkaConsumer(consumer_config(bootstrap_servers, group, {}), request_timeout_s=1.0))
     with pytest.raises(RetriableError):
         hasty.committed([tp])
     started = time.monotonic()
     timer = threading.Timer(1.0, producer.commit, [60])
     timer.start()
-    assert kafka.consumer(group).committed([tp]) == {tp: Committed(5, "m")}
+    assert kafka.consumer(group).committed([tp]) == {tp: OffsetAndMetadata(5, "m")}
     assert time.monotonic() - started >= 1.0
     timer.join()
 

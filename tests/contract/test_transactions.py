@@ -6,7 +6,7 @@ import pytest
 
 from penstock.state.errors import TaskMigratedError
 from penstock.state.log import TopicPartition
-from penstock.streams.ports.log import AbortableError, Committed, LogProducer, ProducerRetiredError
+from penstock.streams.ports.log import AbortableError, LogProducer, OffsetAndMetadata, ProducerRetiredError
 from tests.contract.reading import Membership, Read, poll_into, read_to_end, read_values, until
 from tests.contract.worlds import BROKER_MAX_BYTES, MESSAGE_MAX_BYTES, TOO_LARGE, World, topic
 
@@ -92,13 +92,13 @@ def test_positions_and_metadata_are_committed_with_the_records(world: World) -> 
     assert consumer.committed([a, b]) == {a: None, b: None}
     producer.begin()
     write(producer, name, b"x")
-    producer.send_offsets({a: Committed(7, metadata)}, group, TIMEOUT_S)
+    producer.send_offsets({a: OffsetAndMetadata(7, metadata)}, group, TIMEOUT_S)
     producer.commit(TIMEOUT_S)
-    assert consumer.committed([a, b]) == {a: Committed(7, metadata), b: None}
+    assert consumer.committed([a, b]) == {a: OffsetAndMetadata(7, metadata), b: None}
     producer.begin()
-    producer.send_offsets({a: Committed(9, "never")}, group, TIMEOUT_S)
+    producer.send_offsets({a: OffsetAndMetadata(9, "never")}, group, TIMEOUT_S)
     producer.abort(TIMEOUT_S)
-    assert consumer.committed([a]) == {a: Committed(7, metadata)}
+    assert consumer.committed([a]) == {a: OffsetAndMetadata(7, metadata)}
 
 
 def test_older_producer_of_the_same_id_is_fenced(world: World) -> None:
@@ -131,14 +131,14 @@ def test_membership_of_before_a_rebalance_is_fenced(world: World) -> None:
     producer.begin()
     write(producer, name, b"zombie")
     with pytest.raises(TaskMigratedError):
-        producer.send_offsets({tp: Committed(1, "") for tp in places}, stale, TIMEOUT_S)
+        producer.send_offsets({tp: OffsetAndMetadata(1, "") for tp in places}, stale, TIMEOUT_S)
         producer.commit(TIMEOUT_S)
     fresh = opened(world, world.name("tx"))
     fresh.begin()
     (mine,) = first.mine
-    fresh.send_offsets({mine: Committed(5, "")}, first.token, TIMEOUT_S)
+    fresh.send_offsets({mine: OffsetAndMetadata(5, "")}, first.token, TIMEOUT_S)
     fresh.commit(TIMEOUT_S)
-    assert first.consumer.committed([mine]) == {mine: Committed(5, "")}
+    assert first.consumer.committed([mine]) == {mine: OffsetAndMetadata(5, "")}
 
 
 @pytest.mark.parametrize(

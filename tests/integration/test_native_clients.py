@@ -17,7 +17,7 @@ from penstock.streams.kafka.client_config import admin_config, consumer_config, 
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed, TopicSpec
+from penstock.streams.ports.log import OffsetAndMetadata, TopicSpec
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 
 pytestmark = pytest.mark.integration
@@ -275,7 +275,7 @@ class Member:
         self.next.update(start)
 
     def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
-        self.consumer.commit({tp: Committed(self.next.pop(tp), "") for tp in partitions if tp in self.next})
+        self.consumer.commit({tp: OffsetAndMetadata(self.next.pop(tp), "") for tp in partitions if tp in self.next})
 
     def poll(self, size: int) -> None:
         """Write down the number in each record."""

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from penstock.state.stores.memory_backend import MemoryBackend
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task import journal
 from penstock.streams.task.output import Output
 from penstock.topologies.graph.topology import Topology
@@ -26,7 +26,7 @@ Outputs = dict[str, list[Written]]
 class Saved:
     """What a commit left behind: positions, stores, and how much journal and output there was."""
 
-    committed: dict[str, Committed]
+    committed: dict[str, OffsetAndMetadata]
     stores: dict[str, dict[bytes, bytes]]
     entries: int
     written: dict[str, int]

@@ -16,7 +16,7 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreWrites
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.task import commit_metadata, journal
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.output import Output
@@ -128,7 +128,7 @@ class Runner:
         self._replay = replay
         self._counts = {topology.sink(n).topic_name(APP): partitions for n in self.sub.sinks}
         topics = [topology.source(n).topic_name(APP) for n in self.sub.sources]
-        self.committed = {t: Committed(0, "") for t in topics}
+        self.committed = {t: OffsetAndMetadata(0, "") for t in topics}
         self._ends: Counter[str] = Counter()
         self.open()
 

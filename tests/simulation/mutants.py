@@ -23,7 +23,7 @@ from penstock.streams.runtime.commit_producer import CommitProducer
 from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.fixed_fence import FixedFence
 from penstock.streams.runtime.foreign_writes import ForeignWrites
-from penstock.streams.runtime.membership_lease import Lease
+from penstock.streams.runtime.membership_lease import MembershipLease
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.task.own_positions import OwnPositions
@@ -162,7 +162,13 @@ MUTANTS = [
         "in work.positions.items()",
         "in sorted(work.positions.items())[:1]",
     ),
-    Mutant("the committed position is one too far", Task, "offsets", "= Committed(offset,", "= Committed(offset + 1,"),
+    Mutant(
+        "the committed position is one too far",
+        Task,
+        "offsets",
+        "= OffsetAndMetadata(offset,",
+        "= OffsetAndMetadata(offset + 1,",
+    ),
     Mutant(
         "changelogs are written to the first partition",
         Committer,

@@ -13,7 +13,7 @@ from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.events.facts import StoreQuarantined
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer
 from penstock.streams.testing.memory_log import LogEntry
 from penstock.streams.worker.task_opener import TaskOpener
@@ -31,10 +31,10 @@ class Opened:
 
     def __init__(self, opener: TaskOpener) -> None:
         self.opener = opener
-        self.jobs: dict[TaskId, tuple[Sequence[StoreSpec], Reached]] = {}
+        self.jobs: dict[TaskId, tuple[Sequence[StoreSpec], CommittedPositions]] = {}
         self.waits = 0
 
-    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None:
         self.jobs[task] = (stores, reached)
 
     def cancel(self, task: TaskId) -> None:

@@ -29,7 +29,7 @@ from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.changelog_marks import marked_topics
 from penstock.streams.runtime.commit_protocol import Committer, Guarantee
 from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
-from penstock.streams.runtime.membership_lease import Lease, lease_s
+from penstock.streams.runtime.membership_lease import MembershipLease, lease_s
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
 from penstock.streams.runtime.repartition_purging import Purger
 from penstock.streams.runtime.runtime import Runtime
@@ -40,7 +40,7 @@ from penstock.streams.task import journal
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
@@ -100,13 +100,13 @@ class SimRestoring:
         self.said: list[str] = []
         self._disk = disk
         self._rng = rng
-        self._jobs: dict[TaskId, tuple[int, Sequence[StoreSpec], Reached]] = {}
+        self._jobs: dict[TaskId, tuple[int, Sequence[StoreSpec], CommittedPositions]] = {}
         self.replayed = 0
         self.failure: BaseException | None = None
         self._short_ms: dict[TaskId, int] = {}
         """Since when a restore has waited for the end of its changelogs."""
 
-    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> None:
+    def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None:
         self._jobs[task] = (self._rng.randint(0, 4), stores, reached)
 
     def cancel(self, task: TaskId) -> None:
@@ -137,14 +137,14 @@ class SimRestoring:
             out.append((task, TaskStores(backend)))
         return out
 
-    def _restored(self, task: TaskId, stores: Sequence[StoreSpec], reached: Reached) -> MemoryBackend:
+    def _restored(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> MemoryBackend:
         while True:
             backend = self._disk.backend(task, stores)
             if all(self._replay(task, spec, backend, reached) for spec in stores):
                 return backend
             self._disk.backends[task] = self._disk.make(stores)
 
-    def _replay(self, task: TaskId, spec: StoreSpec, backend: MemoryBackend, reached: Reached) -> bool:
+    def _replay(self, task: TaskId, spec: StoreSpec, backend: MemoryBackend, reached: CommittedPositions) -> bool:
         """Returns ``False`` where the local state must not be used."""
         topic = changelog_topic(APP, spec)
         log = self._log.partition(TopicPartition(topic, task.partition))
@@ -385,7 +385,7 @@ class Node:
         if partition is not None and self.world.guarantee != "exactly_once":
             positions = FencedPositions(lambda: self._fixed_producer(partition), APP, 10)
         if self.world.guarantee == "at_least_once":
-            lease = Lease(lease_s(POLL_INTERVAL_MS), SimClock(self.world.log).monotonic_s)
+            lease = MembershipLease(lease_s(POLL_INTERVAL_MS), SimClock(self.world.log).monotonic_s)
         return Committer(
             self.world.guarantee,
             runtime.consumer,

@@ -67,17 +67,17 @@ def _as_given(
     for i, spec in enumerate(specs):
         if not spec.in_ports:
             given[i][0] = COLUMN_LAYOUT if i in alone else ROW_LAYOUT
-        told: list[InputMode] = []
+        modes: list[InputMode] = []
         for port, input_mode in enumerate(ways[i]):
             reason = None if input_mode.rows is not None else spec.row_reason(port, given[i].get(port, ROW_LAYOUT))
             if reason is not None:
                 feeding = lists_of.get((i, port))
                 input_mode = InputMode(input_mode.needs, f"{reason} from {', '.join(feeding)}" if feeding else reason)
-            told.append(input_mode)
-        out.append(tuple(told))
-        taken = next((input_mode for input_mode in told if input_mode.rows is not None), told[0])
+            modes.append(input_mode)
+        out.append(tuple(modes))
+        taken = next((input_mode for input_mode in modes if input_mode.rows is not None), modes[0])
         whole = COLUMN_LAYOUT
-        for port in range(len(told)):
+        for port in range(len(modes)):
             whole &= given[i].get(port, ROW_LAYOUT)
         for number, child, in_port in children[i]:
             form = ROW_LAYOUT if i in lockstep else spec.output_layout(number, whole, taken)
@@ -109,14 +109,14 @@ def as_lines(
 ) -> Iterator[str]:
     """The plan as text: a line per operator, or per in port if ports differ."""
     for name, spec, of_ports in zip(names, specs, ways, strict=True):
-        if len({_told(input_mode, spec) for input_mode in of_ports}) == 1:
-            yield f"{name} ({spec.kind}): {_told(of_ports[0], spec)}"
+        if len({_mode_text(input_mode, spec) for input_mode in of_ports}) == 1:
+            yield f"{name} ({spec.kind}): {_mode_text(of_ports[0], spec)}"
             continue
         for port, input_mode in zip(spec.in_ports, of_ports, strict=True):
-            yield f"{name}.{port} ({spec.kind}): {_told(input_mode, spec)}"
+            yield f"{name}.{port} ({spec.kind}): {_mode_text(input_mode, spec)}"
 
 
-def _told(input_mode: InputMode, spec: OperatorSpec) -> str:
+def _mode_text(input_mode: InputMode, spec: OperatorSpec) -> str:
     parts = ["columns" if input_mode.rows is None else f"rows: {input_mode.rows}"]
     if isinstance(spec, SourceSpec) and input_mode.rows is None:
         parts.append(f"decodes {_decoded(input_mode.needs)}")

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from penstock.state.errors import ProcessingError
 from penstock.topologies.patterns.automaton import Automaton, Edge, State
 from penstock.topologies.patterns.conditions import User
-from penstock.topologies.patterns.partials import NEVER, Partials
+from penstock.topologies.patterns.partials import NEVER, PartialMatches
 from penstock.topologies.patterns.skip import Skip
 from penstock.topologies.patterns.state import NOTHING, Kept, KeyState, Partial, PathNode
 
@@ -81,7 +81,7 @@ class Matcher:
 
     def advance(self, state: KeyState, now_ms: int) -> MatchStep:
         """Advance the time to ``now_ms``."""
-        partials = Partials.of(state.partials)
+        partials = PartialMatches.of(state.partials)
         gone = partials.ended(now_ms, self._ends_at)
         if gone == 0:
             return MatchStep(state, (), ())
@@ -112,7 +112,7 @@ class Matcher:
         """Take an event; the time has been advanced to ``ts``. ``data``: its bytes, if known."""
         event = _Event(value, ts, state.next_event, data)
         shared: dict[int, bool] = {}
-        kept = Partials.of(state.partials)
+        kept = PartialMatches.of(state.partials)
         opened: dict[int, list[tuple[Edge, State]]] = {}
         for index in kept.states:
             if self._alike[index]:
@@ -171,7 +171,7 @@ class Matcher:
 
     def next_end_ms(self, state: KeyState) -> int | None:
         """When the first partial match times out; ``None``: never."""
-        end = Partials.of(state.partials).first_end(self._ends_at)
+        end = PartialMatches.of(state.partials).first_end(self._ends_at)
         return None if end == NEVER else int(end)
 
     # -- edges ---------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def _left(state: KeyState, partials: Sequence[Partial], held: list[Partial]) -> 
     """The state with these partial and held matches; numbers restart if there are none."""
     if not partials and not held:
         return NOTHING._replace(alarm_ms=state.alarm_ms)
-    return state._replace(partials=Partials.of(partials), held=tuple(held))
+    return state._replace(partials=PartialMatches.of(partials), held=tuple(held))
 
 
 def _first_event(partial: Partial) -> int:

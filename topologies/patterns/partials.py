@@ -16,7 +16,7 @@ EndsAt = Callable[[Partial], float]
 NEVER = float("inf")
 
 
-class Partials(tuple[Partial, ...]):
+class PartialMatches(tuple[Partial, ...]):
     """See the module. Ordered by creation of the partial matches."""
 
     _states: Counter[int] | None = None
@@ -25,9 +25,9 @@ class Partials(tuple[Partial, ...]):
     """Whether they are known to end in their order."""
 
     @staticmethod
-    def of(partials: Iterable[Partial]) -> Partials:
+    def of(partials: Iterable[Partial]) -> PartialMatches:
         """The partial matches of a state, as they are or as a plain tuple."""
-        return partials if isinstance(partials, Partials) else Partials(partials)
+        return partials if isinstance(partials, PartialMatches) else PartialMatches(partials)
 
     @property
     def states(self) -> Counter[int]:
@@ -44,10 +44,10 @@ class Partials(tuple[Partial, ...]):
             self._first_end = min(ends, default=NEVER)
         return self._first_end
 
-    def with_more(self, more: list[Partial], ends_at: EndsAt) -> Partials:
+    def with_more(self, more: list[Partial], ends_at: EndsAt) -> PartialMatches:
         """Append others."""
         first_end = self.first_end(ends_at)
-        made = Partials(self + tuple(more))
+        made = PartialMatches(self + tuple(more))
         made._states = self.states + Counter(partial.state for partial in more)
         ends = list(map(ends_at, more))
         last_end = ends_at(self[-1]) if self else -NEVER
@@ -66,9 +66,9 @@ class Partials(tuple[Partial, ...]):
             count += 1
         return count
 
-    def without_first(self, count: int, ends_at: EndsAt) -> Partials:
+    def without_first(self, count: int, ends_at: EndsAt) -> PartialMatches:
         """Remove the first ``count``; they must end in their order."""
-        made = Partials(self[count:])
+        made = PartialMatches(self[count:])
         made._states = self.states - Counter(partial.state for partial in self[:count])
         made._ascending = True
         made._first_end = ends_at(made[0]) if made else NEVER

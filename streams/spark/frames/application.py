@@ -177,8 +177,10 @@ class Application:
             only=None if columns is None else tuple(columns),
         )
 
-    def _reached(self) -> request.Cluster:
-        return request.Cluster(self.connection.bootstrap_servers, dict(self.connection.client), self.application_id)
+    def _reached(self) -> request.ReaderConnection:
+        return request.ReaderConnection(
+            self.connection.bootstrap_servers, dict(self.connection.client), self.application_id
+        )
 
     def _targets(self, store: str, as_of: str) -> list[CompactTarget]:
         topology = load_topology(self.topology)

@@ -36,11 +36,11 @@ def read_range(
                 "of the range are no longer in Kafka. Ask for a later begin, and keep the topic longer (retention.ms)"
             )
         consumer.assign_at({tp: start})
-        heard_s = time.monotonic()
+        received_s = time.monotonic()
         while True:
             fetched = consumer.poll(BATCH_ROWS, _POLL_S)
             for chunk in fetched.chunks:
-                heard_s = time.monotonic()
+                received_s = time.monotonic()
                 past = chunk.offsets[-1] >= stop - 1
                 if not past:
                     yield chunk
@@ -50,7 +50,7 @@ def read_range(
                 return
             if fetched.ends.get(tp, -1) >= stop:
                 return
-            if time.monotonic() - heard_s > _SILENCE_S:
+            if time.monotonic() - received_s > _SILENCE_S:
                 raise EnvironmentFault(
                     f"{tp.topic} partition {tp.partition} gave no record for {_SILENCE_S:.0f} s, before offset {stop}; see "
                     "whether the brokers are up, as seen from the executors"

@@ -34,7 +34,7 @@ OPTION = "request"
 
 
 @dataclasses.dataclass(frozen=True)
-class Cluster:
+class ReaderConnection:
     """Where an executor reads. May hold secrets, so it is never shown."""
 
     bootstrap_servers: str = dataclasses.field(repr=False)
@@ -54,7 +54,7 @@ class TopicRequest(_Carried):
     """Ranges of one topic. Its serdes are those by which the ``topology`` knows it, or what ``key`` and ``value`` mean
     (``serde_of``). ``only``: these columns."""
 
-    cluster: Cluster
+    cluster: ReaderConnection
     topic: str
     ranges: Mapping[int, tuple[int, int]]
     topology: ShippedTopology | None
@@ -89,7 +89,7 @@ class TopicRequest(_Carried):
 class ChangelogRequest(_Carried):
     """Ranges of a store's changelog: each change of it that the log still has. ``only``: these columns."""
 
-    cluster: Cluster
+    cluster: ReaderConnection
     store: str
     topic: str
     ranges: Mapping[int, tuple[int, int]]
@@ -129,7 +129,7 @@ class StoreRequest(_Carried):
     """A store as it stands at an offset of each changelog partition: a snapshot, if there is one, and what the changelog
     has after it. ``only``: these columns."""
 
-    cluster: Cluster
+    cluster: ReaderConnection
     store: str
     targets: tuple[CompactTarget, ...]
     repository: str | None
@@ -191,7 +191,7 @@ class StoreRequest(_Carried):
 Request = TopicRequest | ChangelogRequest | StoreRequest
 
 
-def read_chunks(cluster: Cluster, tp: TopicPartition, start: int, stop: int) -> Iterator[Chunk]:
+def read_chunks(cluster: ReaderConnection, tp: TopicPartition, start: int, stop: int) -> Iterator[Chunk]:
     """A range of a partition, as an executor reads it."""
     return read_range(cluster.bootstrap_servers, cluster.client, cluster.group, tp, start, stop)
 

@@ -146,7 +146,7 @@ def _write(job: _Job, tp: TopicPartition, parts: Iterable[pa.RecordBatch]) -> in
                 _send(producer, tp, part)
                 count += part.num_rows
             producer.flush(_TIMEOUT_S)
-            producer.send_offsets({tp: Committed(count, _marker(job))}, job.group, _TIMEOUT_S)
+            producer.send_offsets({tp: OffsetAndMetadata(count, _marker(job))}, job.group, _TIMEOUT_S)
         except PenstockError:
             producer.abort(_TIMEOUT_S)
             raise

@@ -34,7 +34,7 @@ _TABLE = {"format-version": "2", "write.spark.accept-any-schema": "true", "write
 KEEP = 20
 
 
-class Held(msgspec.Struct, frozen=True):
+class TablePosition(msgspec.Struct, frozen=True):
     """What a table holds: of which topic, and up to which offsets, by partition."""
 
     topic: str
@@ -100,7 +100,7 @@ def lake_topic(
         total = sum(stop - start for start, stop in wanted.ranges.values())
         with watched(spark, f"{topic} to {table}", progress, total):
             frame = app.frame(spark, wanted)
-            rows = _append(spark, frame, table, Held(topic, topic_id, ends)) if total or held is None else 0
+            rows = _append(spark, frame, table, TablePosition(topic, topic_id, ends)) if total or held is None else 0
         _expire(spark, table, keep)
     return LakeResult(table, rows, ends, time.monotonic() - began)
 
@@ -121,7 +121,7 @@ def lake_store(
     began = time.monotonic()
     wanted = app.store_request(store, as_of=as_of)
     facts = wanted.targets[0].facts
-    now = Held(facts.topic, facts.topic_id, {t.partition: t.end for t in wanted.targets})
+    now = TablePosition(facts.topic, facts.topic_id, {t.partition: t.end for t in wanted.targets})
     with spark_session(with_iceberg(session)) as spark, translated("the lake job"):
         use_catalog(spark, table, warehouse)
         exists = spark.catalog.tableExists(table)
@@ -134,10 +134,10 @@ def lake_store(
     return LakeResult(table, rows, now.offsets, time.monotonic() - began)
 
 
-def held_by(spark: SparkSession, table: str) -> Held | None:
+def held_by(spark: SparkSession, table: str) -> TablePosition | None:
     """What the table says that it holds; ``None`` when it says nothing."""
     rows = _lineage(spark, table).where(F.col("summary")[_POSITION].isNotNull()).limit(1).collect()
-    return msgspec.json.decode(rows[0]["summary"][_POSITION], type=Held) if rows else None
+    return msgspec.json.decode(rows[0]["summary"][_POSITION], type=TablePosition) if rows else None
 
 
 def _lineage(spark: SparkSession, table: str) -> DataFrame:
@@ -146,7 +146,7 @@ def _lineage(spark: SparkSession, table: str) -> DataFrame:
     return spark.table(f"{table}.snapshots").join(ours, "snapshot_id", "left_semi").orderBy(F.desc("committed_at"))
 
 
-def _since(held: Held | None, topic: str, topic_id: str, count: int, table: str) -> dict[int, int] | None:
+def _since(held: TablePosition | None, topic: str, topic_id: str, count: int, table: str) -> dict[int, int] | None:
     """Where the table's next records begin; ``None``: with the topic's first."""
     if held is None:
         return None
@@ -158,7 +158,7 @@ def _since(held: Held | None, topic: str, topic_id: str, count: int, table: str)
     return {p: held.offsets.get(p, 0) for p in range(count)}
 
 
-def _append(spark: SparkSession, frame: DataFrame, table: str, held: Held) -> int:
+def _append(spark: SparkSession, frame: DataFrame, table: str, held: TablePosition) -> int:
     before = _current(spark, table)
     if before is None:
         _create(spark, frame, table, F.partitioning.days("timestamp"))
@@ -168,7 +168,7 @@ def _append(spark: SparkSession, frame: DataFrame, table: str, held: Held) -> in
     return _check_alone(spark, table, before or 0, run)
 
 
-def _replace(spark: SparkSession, frame: DataFrame, table: str, held: Held) -> int:
+def _replace(spark: SparkSession, frame: DataFrame, table: str, held: TablePosition) -> int:
     if not spark.catalog.tableExists(table):
         _create(spark, frame, table)
     run = uuid.uuid4().hex
@@ -176,7 +176,7 @@ def _replace(spark: SparkSession, frame: DataFrame, table: str, held: Held) -> i
     return _added(_of_run(spark, table, run))
 
 
-def _writer(frame: DataFrame, table: str, held: Held, run: str) -> DataFrameWriterV2:
+def _writer(frame: DataFrame, table: str, held: TablePosition, run: str) -> DataFrameWriterV2:
     text = msgspec.json.encode(held).decode()
     writer = frame.writeTo(table).option("mergeSchema", "true")
     return writer.option(f"snapshot-property.{_POSITION}", text).option(f"snapshot-property.{_RUN}", run)

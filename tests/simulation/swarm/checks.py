@@ -13,7 +13,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.streams.runtime.commit_protocol import start_positions
 from penstock.streams.runtime.foreign_writes import changelog_of
 from penstock.streams.task.task import Task
-from penstock.streams.task.task_stores import Reached
+from penstock.streams.task.task_stores import CommittedPositions
 from penstock.streams.testing.memory_clients import MemoryConsumer
 from tests.simulation.swarm.disks import BadBlocks, SwarmDisk
 from tests.simulation.swarm.history import APP, Violation
@@ -98,7 +98,7 @@ def _restores_equal(swarm: Swarm, task: Task) -> None:
         swarm.log, SwarmDisk(), random.Random(0), SimClock(swarm.log), committed_only=committed_only
     )
     specs = [spec for _, spec in swarm.specs([task.id])]
-    restoring.submit(task.id, specs, Reached({t: offset for t, (offset, _) in start.items()}, changelogs))
+    restoring.submit(task.id, specs, CommittedPositions({t: offset for t, (offset, _) in start.items()}, changelogs))
     found: list[object] = []
     while not found:
         found = [stores.backend for _, stores in restoring.finished() if not isinstance(stores, BaseException)]

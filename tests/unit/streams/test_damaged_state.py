@@ -80,7 +80,7 @@ class Bench:
             events=self.events,
         )
         inputs = {self.changelog.topic: self.log.partition(self.changelog).last_stable}
-        return opener.open(TASK, stores or [self.spec], Reached(inputs, {"s": self.written}))
+        return opener.open(TASK, stores or [self.spec], CommittedPositions(inputs, {"s": self.written}))
 
     def snapshot(self) -> Manifest:
         """Publish the changelog as it is now."""

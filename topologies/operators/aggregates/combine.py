@@ -37,7 +37,7 @@ from penstock.topologies.operators.aggregates.fold import Fold
 from penstock.topologies.operators.aggregates.partial_aggregates import (
     CountPartials,
     FoldPartials,
-    Partials,
+    PartialAggregates,
     count_partials,
 )
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
@@ -97,7 +97,7 @@ class CombineOperator(Operator):
         super().__init__(ctx)
         self._key_serde = spec.key_serde
         self._keeps_keys = spec.keeps_keys
-        self._partials: Partials = (
+        self._partials: PartialAggregates = (
             count_partials(spec.key_serde if spec.keeps_keys else BYTES)
             if spec.fold.counts
             else FoldPartials(ctx, spec.fold, spec.record_serde, spec.partial_serde)

@@ -1,4 +1,10 @@
-"""Partial aggregates while they are held, by span (``WindowSpan``) and key."""
+"""Partial aggregates while they are held, by span (``WindowSpan``) and key.
+
+They do not use the fold strategies of an aggregation (``folds``), for three reasons. A strategy folds into the entries of
+a store, by store key; partials have no store, and writing a store key for each record would cost what combining saves.
+A strategy lists the update that each record made; here nobody reads them. And partials are sent in the order in which
+their keys first had a record, so a deleted key must leave its place, while an entry of a store keeps it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +44,7 @@ class Taken(NamedTuple):
     times: Ints
 
 
-class Partials:
+class PartialAggregates:
     """What is held. ``folded``: how many records went into partials that may grow with them."""
 
     folded = 0
@@ -61,7 +67,7 @@ class Partials:
         raise AssertionError(type(self).__name__)
 
 
-class CountPartials(Partials):
+class CountPartials(PartialAggregates):
     """Numbers of records. A record costs one look-up of its key, in C, and what arrays take."""
 
     def __init__(self) -> None:
@@ -204,7 +210,7 @@ class _Counted:
         return size
 
 
-class FoldPartials(Partials):
+class FoldPartials(PartialAggregates):
     """Aggregates of any fold. Values are what the aggregation would have read behind the topic, and what is held is what
     its store would have given back: an adder meets the same objects, whatever serdes make of what they are given."""
 

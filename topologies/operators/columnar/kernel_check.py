@@ -204,8 +204,8 @@ def _coded_tally() -> Any:
     taken = tally.add_coded(codes, coded.data, coded.offsets, times)
     taken &= tally.add(column.data, column.offsets, counts, times)
     stored, some = (9).to_bytes(8, "big") + (7).to_bytes(8, "big"), keys[::2]
-    known, asked, told = compiled.EntryMap(), BytesColumn.of(some), BytesColumn.of([stored] * len(some))
-    known.put_rows(asked.data, asked.offsets, told.data, told.offsets)
+    known, asked, values = compiled.EntryMap(), BytesColumn.of(some), BytesColumn.of([stored] * len(some))
+    known.put_rows(asked.data, asked.offsets, values.data, values.offsets)
     tally.base_from(known, False)
     left = tally.unbased()
     taken &= set(left) == set(keys) - set(some)

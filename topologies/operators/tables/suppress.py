@@ -58,18 +58,18 @@ def until_window_closes(*, grace: int | str | None = None) -> Until:
 
 
 class Buffered(NamedTuple):
-    """A change that is held back. ``told``: the value that was let through last, if old values are needed."""
+    """A change that is held back. ``emitted``: the value that was let through last, if old values are needed."""
 
     time_ms: int
     timestamp_ms: int
     headers: tuple[tuple[str, bytes | None], ...]
-    told: bytes | None
+    emitted: bytes | None
     new: bytes | None
 
     def size(self, key: bytes) -> int:
         """The bytes that it counts."""
         headers = sum(len(name) + len(data or b"") for name, data in self.headers)
-        return ENTRY_BYTES + len(key) + len(self.told or b"") + len(self.new or b"") + headers
+        return ENTRY_BYTES + len(key) + len(self.emitted or b"") + len(self.new or b"") + headers
 
 
 BUFFERED: Serde[Buffered] = Serde(
@@ -173,13 +173,13 @@ class _SuppressOperator(RowOperator):
         found = self._state.get(data)
         if found is None:
             time_ms = key.end_ms if self._spec.closes else ts
-            told = write(self.old) if self._sends_olds and self.old is not None else None
+            emitted = write(self.old) if self._sends_olds and self.old is not None else None
             self._order_of.add((time_ms, data))
         else:
             before: Buffered = found[0]
-            time_ms, told = before.time_ms, before.told
+            time_ms, emitted = before.time_ms, before.emitted
             self._bytes -= before.size(data)
-        held = Buffered(time_ms, ts, tuple(self.headers), told, new)
+        held = Buffered(time_ms, ts, tuple(self.headers), emitted, new)
         self._bytes += held.size(data)
         self._state.put_entry(data, self._state.entry_of(held, ts), ts, new=found is None)
 
@@ -199,7 +199,7 @@ class _SuppressOperator(RowOperator):
             self._key_serde.deserialize(data),
             None if held.new is None else read(held.new),
             held.timestamp_ms,
-            old=None if held.told is None else read(held.told),
+            old=None if held.emitted is None else read(held.emitted),
             headers=headers,
         )
 

@@ -81,10 +81,10 @@ class _TableMapOperator(Operator):
             return
         assert batch.olds is not None, f"{self.ctx.name} is given changes without old values"
         pairs, batch = map_rows(self.ctx, batch, self._change, batch.keys, batch.values, batch.olds)
-        told = [i for i, (new, old) in enumerate(pairs) if new is not None or old is not None]
-        if told:
-            out = batch.pick(told).replace(values=[pairs[i][0] for i in told])
-            out.olds = [pairs[i][1] for i in told]
+        changed = [i for i, (new, old) in enumerate(pairs) if new is not None or old is not None]
+        if changed:
+            out = batch.pick(changed).replace(values=[pairs[i][0] for i in changed])
+            out.olds = [pairs[i][1] for i in changed]
             self.ctx.emit(out)
 
 

@@ -17,14 +17,14 @@ class Clock:
         return self.ms
 
 
-def lease(folder: Path, clock: Clock, meanwhile: Lease | None = None) -> Lease:
+def lease(folder: Path, clock: Clock, meanwhile: CompactionLease | None = None) -> CompactionLease:
     """``meanwhile``: asks for it too, while this one waits to look again."""
 
     def sleep(_: float) -> None:
         if meanwhile is not None:
             meanwhile._write()
 
-    return Lease(str(folder), "app", now_ms=clock.now_ms, sleep=sleep)
+    return CompactionLease(str(folder), "app", now_ms=clock.now_ms, sleep=sleep)
 
 
 def test_a_second_job_is_told_who_has_it_and_gets_it_afterwards(tmp_path: Path) -> None:

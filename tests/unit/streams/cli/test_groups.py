@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from penstock.state.log import TopicPartition
-from penstock.streams.cli.groups import Application, applications, show_applications, show_groups, show_lag
+from penstock.streams.cli.groups import ApplicationSummary, applications, show_applications, show_groups, show_lag
 from penstock.streams.kafka.groups import GroupSummary, PartitionLag, partitions_of_interest
 
 LAGS = [
@@ -61,6 +61,6 @@ def test_a_topic_belongs_to_the_longest_name_that_it_begins_with() -> None:
         "counts-mine",
     ]
     found = applications(groups, topics)
-    assert found == [Application("counts", 2, 1, 1, 0), Application("counts-2", 0, 1, 0, 1)]
+    assert found == [ApplicationSummary("counts", 2, 1, 1, 0), ApplicationSummary("counts-2", 0, 1, 0, 1)]
     assert show_applications(found, as_json=False).splitlines()[1].split() == ["counts", "2", "1", "1", "0"]
     assert orjson.loads(show_applications(found, as_json=True))[1]["name"] == "counts-2"

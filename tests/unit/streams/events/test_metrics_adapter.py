@@ -69,7 +69,7 @@ def test_every_fact_is_counted_once(events: MetricsEvents) -> None:
         (m.RecordsProduced("out", 5, 50), "penstock_bytes_produced_total", {"topic": "out"}, 50),
         (m.BatchProcessed(TASK, 5, 0.5), "penstock_process_total", {"task": "0_1"}, 5),
         (m.BatchProcessed(TASK, 5, 0.5), "penstock_process_latency_seconds_sum", {}, 0.5),
-        (m.Punctuated(TASK, 0.5), "penstock_punctuate_total", {"task": "0_1"}, 1),
+        (m.TaskPunctuated(TASK, 0.5), "penstock_punctuate_total", {"task": "0_1"}, 1),
         (m.RecordsVisible(TASK, 0.5), "penstock_record_e2e_latency_seconds_sum", {}, 0.5),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
-from penstock.streams.ports.log import Committed, LogConsumer, TopicSpec
+from penstock.streams.ports.log import LogConsumer, OffsetAndMetadata, TopicSpec
 from penstock.streams.runtime.topic_setup import prepare_topics
 from penstock.streams.runtime.unread_internal_topics import (
     check_unread_internal_topics,
@@ -64,7 +64,7 @@ def write(log: MemoryLog, topic: str = PARTIALS, partition: int = 1, count: int 
 
 
 def commit(log: MemoryLog, offset: int, topic: str = PARTIALS, partition: int = 1) -> None:
-    log.group(APP).offsets[TopicPartition(topic, partition)] = Committed(offset, "")
+    log.group(APP).offsets[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, "")
 
 
 @pytest.mark.parametrize("changed", [counted(combine=False), counted(emission="every_update")])
@@ -116,7 +116,7 @@ def test_topics_of_an_application_whose_name_begins_alike_are_its_own(log: Memor
     theirs = f"{APP}-two"
     prepare_topics(counted(), theirs, MemoryAdmin(log))
     write(log, f"{theirs}-counts-partials-repartition")
-    log.group(theirs).offsets[TopicPartition("events", 0)] = Committed(1, "")
+    log.group(theirs).offsets[TopicPartition("events", 0)] = OffsetAndMetadata(1, "")
     check(log, counted(combine=False))
     with pytest.raises(IncompatibleError, match=f"{theirs}-counts-partials-repartition"):
         check(log, counted(combine=False), theirs)

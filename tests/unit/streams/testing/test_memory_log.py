@@ -10,7 +10,7 @@ from penstock.state.errors import RetriableError, TaskMigratedError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import (
     AbortableError,
-    Committed,
+    OffsetAndMetadata,
     ProducerRetiredError,
     TopicSpec,
     UnknownOutcomeError,
@@ -37,7 +37,7 @@ def commit_one(producer: MemoryProducer, value: bytes) -> None:
     producer.begin()
     producer.send("t", [b"k"], [value], [1], partition=0)
     producer.flush(1)
-    producer.send_offsets({TP: Committed(1, "")}, "g", 1)
+    producer.send_offsets({TP: OffsetAndMetadata(1, "")}, "g", 1)
     producer.commit(1)
 
 
@@ -110,7 +110,7 @@ def test_every_point_is_passed() -> None:
     consumer = MemoryConsumer(log, "g")
     consumer.poll(1, 0)
     consumer.committed([TP])
-    consumer.commit({TP: Committed(1, "")})
+    consumer.commit({TP: OffsetAndMetadata(1, "")})
     assert set(log.passages) == POINTS
 
 
@@ -132,12 +132,12 @@ def test_pending_positions_cannot_be_read() -> None:
     log = made()
     producer = transactional(log)
     producer.begin()
-    producer.send_offsets({TP: Committed(5, "m")}, "g", 1)
+    producer.send_offsets({TP: OffsetAndMetadata(5, "m")}, "g", 1)
     consumer = MemoryConsumer(log, "g")
     with pytest.raises(RetriableError, match="still open"):
         consumer.committed([TP])
     producer.commit(1)
-    assert consumer.committed([TP]) == {TP: Committed(5, "m")}
+    assert consumer.committed([TP]) == {TP: OffsetAndMetadata(5, "m")}
 
 
 def test_queue_is_written_out_when_it_is_full_and_dropped_at_close() -> None:
@@ -156,7 +156,7 @@ def test_queue_is_written_out_when_it_is_full_and_dropped_at_close() -> None:
     "act",
     [
         lambda p: p.send("t", [b"k"], [b"v"], [1]),
-        lambda p: p.send_offsets({TP: Committed(1, "")}, "g", 1),
+        lambda p: p.send_offsets({TP: OffsetAndMetadata(1, "")}, "g", 1),
         lambda p: p.commit(1),
     ],
 )

@@ -17,7 +17,7 @@ from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
 from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreRetried
 from penstock.streams.ports.log import TopicSpec
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker import retry_queue
@@ -67,8 +67,8 @@ def keys_of(state: TaskStores) -> list[bytes]:
     return [k for k, _ in state.backend.range("s", None, None)]
 
 
-def reached(offset: int) -> Reached:
-    return Reached({"in": 1}, {"s": offset})
+def reached(offset: int) -> CommittedPositions:
+    return CommittedPositions({"in": 1}, {"s": offset})
 
 
 def test_restore_waits_for_the_markers_of_the_last_commit(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_versions_that_came_too_late_are_not_restored(tmp_path: Path, monkeypatc
         keys, times = [k for k, _ in some], [t for _, t in some]
         producer.send("rates", keys, [b"v"] * len(some), times, partition=0)
         producer.commit(1)
-        state = bench.opener().open(TASK, [spec], Reached({"rates": end}, {}))
+        state = bench.opener().open(TASK, [spec], CommittedPositions({"rates": end}, {}))
         found = [(k[:-8], int.from_bytes(k[-8:], "big")) for k, _ in state.backend.range("rates", None, None)]
         state.close()
         return found

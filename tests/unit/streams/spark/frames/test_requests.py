@@ -20,7 +20,7 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.spark.frames import request
 from penstock.streams.spark.frames.request import (
     ChangelogRequest,
-    Cluster,
+    ReaderConnection,
     StoreRequest,
     TopicRequest,
     packed,
@@ -33,7 +33,7 @@ from penstock.streams.testing.memory_log import LogEntry
 from penstock.topologies.graph.topology import Topology
 from tests.simulation.world import APP, World
 
-NOWHERE = Cluster("nowhere:1", {"sasl.password": "hunter2"})
+NOWHERE = ReaderConnection("nowhere:1", {"sasl.password": "hunter2"})
 NOW_MS = 1_000
 
 
@@ -54,7 +54,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made.settle(node)
     monkeypatch.setattr(made, "go_on", lambda: made.settle(node), raising=False)
 
-    def chunks(_: Cluster, tp: TopicPartition, start: int, stop: int) -> Iterator[Chunk]:
+    def chunks(_: ReaderConnection, tp: TopicPartition, start: int, stop: int) -> Iterator[Chunk]:
         found = [(o, e) for o, e in made.log.partition(tp).committed(start) if o < stop]
         for at in range(0, len(found), 7):
             part: list[tuple[int, LogEntry]] = found[at : at + 7]

@@ -18,7 +18,7 @@ SAMPLES: list[f.Fact] = [
     f.ClusterFound("cluster", "b:9092"),
     f.WaitingForBrokers("b:9092"),
     f.Waiting("committing", RetriableError("no answer"), 61.5),
-    f.WentOn("committing", 70.0),
+    f.WaitEnded("committing", 70.0),
     f.BrokersFound("b:9092", 12.34567, 7),
     f.WorkerStopped("error", ProcessingError(f"cannot read {SECRET}")),
     f.ProcessEnded(1, 4242, -9, 0.5),

@@ -116,7 +116,7 @@ class ReplayTask:
         self._entries = tuple(job.journals.ordering(task_id))
         self._range = 0
         options = dataclasses.replace(
-            job.options, live=False, max_task_idle_ms=0, announces=False, asker=InlineCallExecutor()
+            job.options, live=False, max_task_idle_ms=0, announces=False, call_executor=InlineCallExecutor()
         )
         start = job.starts[task_id]
         self.task = Task(

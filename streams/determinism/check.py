@@ -19,7 +19,7 @@ from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSp
 
 @dataclasses.dataclass(frozen=True)
 class RunVariant:
-    """One way to run the same: a hash seed, and the plan."""
+    """One way to run the same records: a hash seed, and the plan."""
 
     name: str
     hash_seed: int
@@ -34,7 +34,7 @@ class Divergence:
     problem: str
 
 
-def ways(records: int) -> tuple[RunVariant, ...]:
+def variants(records: int) -> tuple[RunVariant, ...]:
     """The reference, watched, and what must give the same."""
     return (
         RunVariant("one record per batch", 0, RunPlan(1, 0, watch=True)),
@@ -79,34 +79,36 @@ def read_records(path: Path) -> list[tuple[str, Record]]:
 def check(
     topology_ref: str, topology: Topology, records: Path, count: int, partitions: int
 ) -> tuple[list[Divergence], list[Trace]]:
-    """Run every way; what differs, and what the operators touched. Raises ``EnvironmentFault`` when a run fails."""
-    chosen = ways(count)
-    traces = [_run(topology_ref, records, way, partitions) for way in chosen]
+    """Run every variant; what differs, and what the operators touched. Raises ``EnvironmentFault`` when a run fails."""
+    chosen = variants(count)
+    traces = [_run(topology_ref, records, variant, partitions) for variant in chosen]
     findings = [
         Divergence(operator, f"{touch}; take it from ctx, or ask by lookup(…), so that it can be replayed")
         for operator, touches in traces[0].touches.items()
         for touch in touches
     ]
     explained = set(traces[0].touches)
-    for way, trace in zip(chosen[1:], traces[1:], strict=True):
-        found = _differences(topology, explained, traces[0], way, trace)
+    for variant, trace in zip(chosen[1:], traces[1:], strict=True):
+        found = _differences(topology, explained, traces[0], variant, trace)
         findings += found
         explained |= {f.operator for f in found}
     return findings, traces
 
 
 def _differences(
-    topology: Topology, explained: set[str], reference: Trace, way: RunVariant, trace: Trace
+    topology: Topology, explained: set[str], reference: Trace, variant: RunVariant, trace: Trace
 ) -> list[Divergence]:
     """The operators at which differences begin: what follows them only hands those on. ``explained``: those of which it
     is known why."""
     differing = {n for n in topology.operators if _of(reference.emitted, n) != _of(trace.emitted, n)}
     inherited = {child for n in differing for child in _fed_by(topology, n)}
     begun = [n for n in topology.operators if n in differing - inherited - explained]
-    findings = [Divergence(n, f"gives another answer with {way.name}: {_hint(way)}") for n in begun]
+    findings = [Divergence(n, f"gives another answer with {variant.name}: {_hint(variant)}") for n in begun]
     if not differing:
         findings += [
-            Divergence(f"the sink of {topic}", f"writes other bytes with {way.name}: its serde is not deterministic")
+            Divergence(
+                f"the sink of {topic}", f"writes other bytes with {variant.name}: its serde is not deterministic"
+            )
             for topic in reference.written
             if reference.written[topic] != trace.written.get(topic)
         ]
@@ -128,25 +130,25 @@ def _of(emitted: dict[str, str], operator: str) -> dict[str, str]:
     return {k: v for k, v in emitted.items() if k.rpartition("@")[0].rpartition(".")[0] == operator}
 
 
-def _hint(way: RunVariant) -> str:
-    if way.plan.again:
+def _hint(variant: RunVariant) -> str:
+    if variant.plan.again:
         return "it keeps something outside its stores"
-    if way.plan.restart_every:
+    if variant.plan.restart_every:
         return "it keeps something outside its stores, or iterates a set"
-    if way.plan.batch_size > 1:
+    if variant.plan.batch_size > 1:
         return "it keeps something between records outside its stores, or changes a value that others see"
     return "it iterates a set, or uses hash() or id()"
 
 
-def _run(topology_ref: str, records: Path, way: RunVariant, partitions: int) -> Trace:
-    plan = msgspec.json.encode(dataclasses.asdict(way.plan)).decode()
+def _run(topology_ref: str, records: Path, variant: RunVariant, partitions: int) -> Trace:
+    plan = msgspec.json.encode(dataclasses.asdict(variant.plan)).decode()
     done = subprocess.run(
         [sys.executable, "-m", "penstock.streams.determinism.probe", topology_ref, str(records), plan, str(partitions)],
-        env={**os.environ, "PYTHONHASHSEED": str(way.hash_seed)},
+        env={**os.environ, "PYTHONHASHSEED": str(variant.hash_seed)},
         capture_output=True,
         check=False,
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise EnvironmentFault(f"the run with {way.name} failed: {said[-1] if said else 'without output'}")
+        raise EnvironmentFault(f"the run with {variant.name} failed: {said[-1] if said else 'without output'}")
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Trace)

@@ -175,7 +175,7 @@ def run(topology: Topology, records: Sequence[tuple[str, Record]], plan: RunPlan
     """Run the records, in their order, through the topology."""
     if plan.again:
         run(topology, records, dataclasses.replace(plan, again=False), partitions)
-    watch = _Watch(frozenset(n for n, s in topology.operators.items() if s.asks))
+    watch = _Watch(frozenset(n for n, s in topology.operators.items() if s.makes_external_calls))
     emitted, written = _Hashes(), _Hashes()
     driver = TopologyTestDriver(
         topology,

@@ -69,7 +69,7 @@ class Waiting:
 
 
 @dataclasses.dataclass(frozen=True)
-class WentOn:
+class WaitEnded:
     """A wait is over: what the worker tried works again."""
 
     doing: str
@@ -396,7 +396,7 @@ class PurgeFailed:
 
 
 WorkerFact: TypeAlias = (
-    WorkerStarted | ClusterFound | WaitingForBrokers | BrokersFound | Waiting | WentOn | WorkerStopped | ProcessEnded
+    WorkerStarted | ClusterFound | WaitingForBrokers | BrokersFound | Waiting | WaitEnded | WorkerStopped | ProcessEnded
 )
 TaskFact: TypeAlias = (
     TasksAssigned

@@ -100,7 +100,7 @@ class MetricsEvents:
             case (
                 f.WorkerStopped()
                 | f.Waiting()
-                | f.WentOn()
+                | f.WaitEnded()
                 | f.ProcessEnded()
                 | f.TaskRunning()
                 | f.TaskCaughtUp()

@@ -82,7 +82,7 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
             | f.WaitingForBrokers()
             | f.BrokersFound()
             | f.Waiting()
-            | f.WentOn()
+            | f.WaitEnded()
             | f.WorkerStopped()
             | f.ProcessEnded()
         ):
@@ -141,7 +141,7 @@ def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:
             return "info", "worker", "Brokers answer again"
         case f.Waiting():
             return "warning", "worker", "Still waiting for an answer; trying until it works"
-        case f.WentOn():
+        case f.WaitEnded():
             return "info", "worker", "Answered; going on"
         case f.WorkerStopped(reason="error"):
             return "error", "worker", "Worker stopped with an error"

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 
 from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, UserError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered, says
+from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
 from penstock.streams.ports.log import Deletion, OffsetAndMetadata, TopicSpec
@@ -56,7 +56,7 @@ class KafkaAdmin:
 
         def explained(exc: KafkaException) -> PenstockError:
             self._client.poll(0)  # serves the client's log lines, which say why
-            return no_answer(self._servers) if says(exc, SILENT) else translated(exc, doing)
+            return no_answer(self._servers) if has_code(exc, SILENT) else translated(exc, doing)
 
         doing = "looking for a broker"
         answered(lambda left_s: self._client.list_topics(timeout=left_s), doing, CONTACT_S, explained)
@@ -92,7 +92,7 @@ class KafkaAdmin:
                 try:
                     out[name] = str(future.result().topic_id)
                 except KafkaException as exc:
-                    if not says(exc, _ABSENT):
+                    if not has_code(exc, _ABSENT):
                         return {}
             return out
 
@@ -109,7 +109,7 @@ class KafkaAdmin:
                 try:
                     out[name] = future.result()
                 except KafkaException as exc:
-                    if not says(exc, _ABSENT):
+                    if not has_code(exc, _ABSENT):
                         raise
             return out
 
@@ -172,9 +172,9 @@ class KafkaAdmin:
                 try:
                     asked[spec.name].result()
                 except KafkaException as exc:
-                    if says(exc, passing) and _NEWER in spec.config:
+                    if has_code(exc, passing) and _NEWER in spec.config:
                         refused.append(spec)
-                    elif not says(exc, {KafkaError.TOPIC_ALREADY_EXISTS}):
+                    elif not has_code(exc, {KafkaError.TOPIC_ALREADY_EXISTS}):
                         raise
             return refused
 
@@ -246,7 +246,7 @@ class KafkaAdmin:
                     .members
                 )
             except KafkaException as exc:
-                if says(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
+                if has_code(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
                     return 0
                 raise
 
@@ -268,7 +268,7 @@ class KafkaAdmin:
             try:
                 done = asked[group].result()
             except KafkaException as exc:
-                if says(exc, _BUSY):
+                if has_code(exc, _BUSY):
                     raise _busy(group) from exc
                 raise
             for part in done.topic_partitions or ():

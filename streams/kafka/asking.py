@@ -42,7 +42,7 @@ def answered(ask: Callable[[float], T], doing: str, timeout_s: float, translate:
         time.sleep(_PAUSE_S)
 
 
-def says(exc: KafkaException, codes: Collection[int]) -> bool:
+def has_code(exc: KafkaException, codes: Collection[int]) -> bool:
     """Whether the client's exception has one of these codes."""
     err = error_of(exc)
     return err is not None and err.code() in codes

@@ -79,11 +79,11 @@ _SENT_MAX_RECORDS, _SENT_BYTES = 100_000, 320
 _TRANSACTION_DEFAULTS: dict[str, Any] = {"retry.backoff.ms": 10}
 
 # For low latency: a record does not wait to be batched, at the price of more and smaller requests.
-_SWIFT_CONSUMER: dict[str, Any] = {"fetch.queue.backoff.ms": 2}
-_SWIFT_PRODUCER: dict[str, Any] = {"linger.ms": 1}
+_LOW_LATENCY_CONSUMER: dict[str, Any] = {"fetch.queue.backoff.ms": 2}
+_LOW_LATENCY_PRODUCER: dict[str, Any] = {"linger.ms": 1}
 # Readers see a record only when its transaction commits, which sends the queue at once. A shorter linger only gives the
 # broker more requests, and its CPU then slows the commits.
-_SWIFT_TRANSACTION: dict[str, Any] = {"linger.ms": 10}
+_LOW_LATENCY_TRANSACTION: dict[str, Any] = {"linger.ms": 10}
 
 # A member learns of a group change from its next heartbeat, and members that have given up their tasks wait for the
 # last one. A third of the default session, 15 s, would be that long a pause.
@@ -145,10 +145,10 @@ def consumer_config(
     session_timeout_ms: int = 45_000,
     group_instance_id: str | None = None,
     read_committed: bool = True,
-    swift: bool = False,
+    low_latency: bool = False,
     queue_max_bytes: int = RECEIVED_MAX_BYTES,
 ) -> dict[str, Any]:
-    """Return a consumer's configuration. ``read_committed`` is a promise if true, and the default if not. ``swift``:
+    """Return a consumer's configuration. ``read_committed`` is a promise if true, and the default if not. ``low_latency``:
     latency matters more than throughput. ``queue_max_bytes``: the limit of fetched records that wait, unless the user's
     keys set it.
 
@@ -158,7 +158,11 @@ def consumer_config(
     _keep(_GROUP_PROMISES, mine)
     if read_committed:
         _keep(_COMMITTED_ONLY, mine)
-    defaults = {**_CONSUMER_DEFAULTS, **(_SWIFT_CONSUMER if swift else {}), "isolation.level": "read_committed"}
+    defaults = {
+        **_CONSUMER_DEFAULTS,
+        **(_LOW_LATENCY_CONSUMER if low_latency else {}),
+        "isolation.level": "read_committed",
+    }
     defaults["queued.max.messages.kbytes"] = queue_max_bytes >> 10
     defaults["queued.min.messages"] = min(queue_max_bytes // _FETCHED_BYTES, _FETCHED_MAX_RECORDS)
     config = {**defaults, **mine}
@@ -189,22 +193,22 @@ def producer_config(
     *,
     transactional_id: str | None = None,
     transaction_timeout_ms: int = 10_000,
-    swift: bool = False,
+    low_latency: bool = False,
     queue_max_bytes: int = SENT_MAX_BYTES,
 ) -> dict[str, Any]:
     """Return a producer's configuration. Without a transactional id it is gapless: if the broker refuses a record, the
-    producer stops instead of leaving a gap. ``swift``: latency matters more than throughput. ``queue_max_bytes``: the
+    producer stops instead of leaving a gap. ``low_latency``: latency matters more than throughput. ``queue_max_bytes``: the
     limit of records that wait for acknowledgement, unless the user's keys set it. Raises ``SettingsError``, naming the
     key that cannot be set and why."""
     mine = folded(user)
     _keep(_PRODUCER_PROMISES, mine)
     if transactional_id is None:
         _keep(_GAPLESS_PROMISES, mine)
-    defaults = {**_PRODUCER_DEFAULTS, **(_SWIFT_PRODUCER if swift else {})}
+    defaults = {**_PRODUCER_DEFAULTS, **(_LOW_LATENCY_PRODUCER if low_latency else {})}
     defaults["queue.buffering.max.kbytes"] = queue_max_bytes >> 10
     defaults["queue.buffering.max.messages"] = min(queue_max_bytes // _SENT_BYTES, _SENT_MAX_RECORDS)
     if transactional_id is not None:
-        defaults |= {**_TRANSACTION_DEFAULTS, **(_SWIFT_TRANSACTION if swift else {})}
+        defaults |= {**_TRANSACTION_DEFAULTS, **(_LOW_LATENCY_TRANSACTION if low_latency else {})}
     config = {**defaults, **mine}
     config |= {
         "bootstrap.servers": bootstrap_servers,

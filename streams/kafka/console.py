@@ -23,7 +23,7 @@ from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.columns import read_headers
 from penstock.streams.kafka.errors import translate, translated
 from penstock.streams.kafka.reading_errors import place_of, unreadable
-from penstock.streams.kafka.topics import Topics, refused_config, unheard
+from penstock.streams.kafka.topics import Topics, ignore_connection_error, refused_config
 
 _POLL_S = 0.2  # Ctrl-C is checked between two polls
 _BATCH_MAX = 1000
@@ -88,7 +88,7 @@ def produce_lines(
         "compression.type": "lz4",
         "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
         "log_level": 2,
-        "error_cb": unheard,
+        "error_cb": ignore_connection_error,
         **client_config,
         "bootstrap.servers": servers,
     }
@@ -163,7 +163,7 @@ def consume_records(
         "group.id": "penstock-console",
         "isolation.level": "read_committed",
         "log_level": 2,
-        "error_cb": unheard,
+        "error_cb": ignore_connection_error,
         **client_config,
         "enable.auto.commit": False,
         "bootstrap.servers": servers,

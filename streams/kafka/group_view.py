@@ -21,13 +21,13 @@ from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
 
 REQUEST_TIMEOUT_S = 20.0
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 T = TypeVar("T")
 
 
 class GroupView:
     """One group. ``client``: librdkafka settings besides the address. Every call asks the brokers. If they cannot
-    answer yet (a new topic or group), the call is repeated, and raises ``RetriableError`` after ``_PATIENCE_S``. Close
+    answer yet (a new topic or group), the call is repeated, and raises ``RetriableError`` after ``_TIMEOUT_S``. Close
     it after use."""
 
     def __init__(self, bootstrap_servers: str, group: str, client: Mapping[str, Any] | None = None) -> None:
@@ -51,7 +51,7 @@ class GroupView:
                 for part in member.assignment.topic_partitions
             }
 
-        return _patiently(ask, f"describing group {self._group}")
+        return _answered(ask, f"describing group {self._group}")
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return existing committed positions, without waiting for open transactions."""
@@ -61,7 +61,7 @@ class GroupView:
             found = self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S) if asked else []
             return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
-        return _patiently(ask, f"reading the positions of group {self._group}")
+        return _answered(ask, f"reading the positions of group {self._group}")
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the last stable offset of each partition."""
@@ -76,13 +76,13 @@ class GroupView:
             )
             return {TopicPartition(p.topic, p.partition): f.result().offset for p, f in asked.items()}
 
-        return _patiently(ask, "asking for the ends of topics")
+        return _answered(ask, "asking for the ends of topics")
 
     def close(self) -> None:
         """Release the clients."""
         self._consumer.close()
 
 
-def _patiently(ask: Callable[[], T], doing: str) -> T:
+def _answered(ask: Callable[[], T], doing: str) -> T:
     """Return the answer, repeating the request while the brokers cannot answer yet."""
-    return answered(lambda _: ask(), doing, _PATIENCE_S)
+    return answered(lambda _: ask(), doing, _TIMEOUT_S)

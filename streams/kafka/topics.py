@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 )
 
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
-from penstock.streams.kafka.asking import answered, says
+from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translated
 
@@ -80,7 +80,12 @@ class Topics:
     def __init__(self, servers: str, client_config: Mapping[str, str], *, timeout_s: float = 30.0) -> None:
         self._servers = servers
         self._timeout_s = timeout_s
-        config: dict[str, Any] = {"log_level": 2, "error_cb": unheard, **client_config, "bootstrap.servers": servers}
+        config: dict[str, Any] = {
+            "log_level": 2,
+            "error_cb": ignore_connection_error,
+            **client_config,
+            "bootstrap.servers": servers,
+        }
         try:
             self._client = AdminClient(config, logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
@@ -126,7 +131,7 @@ class Topics:
         def ask(left_s: float) -> Any:
             return self._client.describe_configs([resource], request_timeout=left_s)[resource].result()
 
-        entries = self._answered(ask, f"reading the settings of topic {name}", young=True)
+        entries = self._answered(ask, f"reading the settings of topic {name}", exists=True)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
         return TopicDescription(name, partitions, configs)
@@ -173,7 +178,7 @@ class Topics:
             asked = self._client.list_offsets(wanted, request_timeout=left_s)
             return {tp.partition: found.result().offset for tp, found in asked.items()}
 
-        found: dict[int, int] = self._answered(ask, f"reading the offsets of {name}", young=True)
+        found: dict[int, int] = self._answered(ask, f"reading the offsets of {name}", exists=True)
         return found
 
     def _settle(self, name: str, *, present: bool) -> None:
@@ -200,23 +205,23 @@ class Topics:
             try:
                 ask(left_s)
             except KafkaException as exc:
-                if attempts > 1 and says(exc, done):
+                if attempts > 1 and has_code(exc, done):
                     return
-                if refusal is not None and says(exc, done):
+                if refusal is not None and has_code(exc, done):
                     raise refusal from exc
                 raise
 
         self._answered(attempt, doing)
 
-    def _answered(self, ask: Callable[[float], Any], doing: str, *, young: bool = False) -> Any:
-        """See ``asking.answered``. ``young``: the topic is known to exist, so a broker that does not know it is only
+    def _answered(self, ask: Callable[[float], Any], doing: str, *, exists: bool = False) -> Any:
+        """See ``asking.answered``. ``exists``: the topic is known to exist, so a broker that does not know it is only
         behind."""
 
         def waiting(left_s: float) -> Any:
             try:
                 return ask(left_s)
             except KafkaException as exc:
-                if young and says(exc, _ABSENT):
+                if exists and has_code(exc, _ABSENT):
                     raise RetriableError(f"{translated(exc, doing)}, or try again if it was made just now") from exc
                 raise
 
@@ -243,5 +248,5 @@ def refused_config(exc: BaseException) -> SettingsError:
     )
 
 
-def unheard(error: object) -> None:
+def ignore_connection_error(error: object) -> None:
     """Ignore connection errors: the calls that need the connection raise them."""

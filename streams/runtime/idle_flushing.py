@@ -55,10 +55,10 @@ class IdleFlushing:
             _look(group, task, self._monotonic_s())
 
 
-def _look(unit: CommitGroup, task: Task, now_s: float) -> None:
+def _look(group: CommitGroup, task: Task, now_s: float) -> None:
     """What cannot be asked now is asked in the next round."""
     try:
-        unit.committer.look_for_foreign_writes(task, now_s)
+        group.committer.look_for_foreign_writes(task, now_s)
     except IncompatibleError:
         raise
     except (RetriableError, EnvironmentFault, UserError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.streams.events.facts import Fact, Waiting, WentOn
+from penstock.streams.events.facts import Fact, WaitEnded, Waiting
 from penstock.streams.events.port import EventSink
 
 PAUSE_S = 0.5
@@ -22,7 +22,7 @@ class RetryBackoff:
     def __init__(self, doing: str, events: EventSink, over: Callable[[float], Fact] | None = None) -> None:
         self._doing = doing
         self._events = events
-        self._over = over or (lambda waited_s: WentOn(doing, waited_s))
+        self._over = over or (lambda waited_s: WaitEnded(doing, waited_s))
         self._next_s = PAUSE_S
         self._since_s: float | None = None
         self._reported_s = 0.0

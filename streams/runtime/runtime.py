@@ -148,21 +148,21 @@ class Runtime:
             events,
         )
         fixed = options.partitions
-        self._units: dict[int | None, CommitGroup] = {
+        self._groups: dict[int | None, CommitGroup] = {
             p: CommitGroup(open_committer(self, p), clock, self._assignment.reopen, events)
             for p in (fixed if fixed is not None else (None,))
         }
         self._flushing = IdleFlushing(
-            list(self._units.values()), options.state_flush_interval_ms, clock.monotonic_s, self._last_commit_s
+            list(self._groups.values()), options.state_flush_interval_ms, clock.monotonic_s, self._last_commit_s
         )
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Open the producers (fencing older ones), then join the group or take the fixed partitions."""
-        for unit in self._units.values():
+        for group in self._groups.values():
             if self.options.guarantee != "at_most_once" or self.options.partitions is not None:
-                unit.committer.open()
+                group.committer.open()
         if self.options.partitions is None:
             self._join()
         else:
@@ -183,9 +183,9 @@ class Runtime:
         """Commit, leave the group and release everything. Tasks that are another worker's already are not committed: it
         does their last records again."""
         try:
-            for unit in self._units.values():
-                if unit.silence is None:  # else the log is away: what is not committed is done again
-                    unit.commit()
+            for group in self._groups.values():
+                if group.silence is None:  # else the log is away: what is not committed is done again
+                    group.commit()
         except TaskMigratedError as exc:
             self._events.emit(Fenced(exc))
         finally:
@@ -196,10 +196,10 @@ class Runtime:
         with ExitStack() as closing:
             closing.callback(self.consumer.close)
             closing.callback(self._assignment.close)
-            for unit in self._units.values():
-                if unit.silence is not None:
-                    closing.enter_context(unit.committer.within(SILENT_CLOSE_S, self._clock.monotonic_s))
-                closing.callback(unit.committer.close)
+            for group in self._groups.values():
+                if group.silence is not None:
+                    closing.enter_context(group.committer.within(SILENT_CLOSE_S, self._clock.monotonic_s))
+                closing.callback(group.committer.close)
 
     @property
     def tasks(self) -> Mapping[TaskId, Task]:
@@ -229,8 +229,8 @@ class Runtime:
             if self.rejoining.due_s is not None and not self._join_again():
                 return 0
             self._assignment.take_restored()
-            for unit in self._units.values():
-                unit.recover()
+            for group in self._groups.values():
+                group.recover()
             self._report_silence()
             fetched = self.consumer.poll(self._pace.records, self._poll_timeout_s())
             self._pace.took(fetched.chunks)
@@ -258,10 +258,10 @@ class Runtime:
         return done
 
     def _report_silence(self) -> None:
-        silent = [(unit, unit.silence) for unit in self._units.values() if unit.silence is not None]
+        silent = [(group, group.silence) for group in self._groups.values() if group.silence is not None]
         if silent:
-            unit, cause = silent[0]
-            self._outage.failed(cause, self._clock.monotonic_s(), unit.delay)
+            group, cause = silent[0]
+            self._outage.failed(cause, self._clock.monotonic_s(), group.delay)
         else:
             self._outage.succeeded(self._clock.monotonic_s())
 
@@ -275,7 +275,7 @@ class Runtime:
             return 0.005
         if self.uncommitted:
             left = self._last_commit_s + self.options.commit_interval_ms / 1000 - self._clock.monotonic_s()
-            return min(max(left, PATIENT_POLL_S if self.options.commit_patience_ms else 0.0), IDLE_POLL_S)
+            return min(max(left, PATIENT_POLL_S if self.options.commit_delay_max_ms else 0.0), IDLE_POLL_S)
         return IDLE_POLL_S
 
     def _feed(self, fetched: Fetched) -> None:
@@ -298,15 +298,15 @@ class Runtime:
         self._pausing.turn(self.consumer, self.tasks.values(), self._pace.record_bytes)
 
     def _commit_ahead(self, fetched: Fetched) -> None:
-        for unit in self._units.values():
+        for group in self._groups.values():
             mine = {
                 tp: chunk.offsets[-1] + 1
                 for chunk in fetched.chunks
-                if self._assignment.id_of(tp := TopicPartition(chunk.topic, chunk.partition)) in unit.tasks
+                if self._assignment.id_of(tp := TopicPartition(chunk.topic, chunk.partition)) in group.tasks
             }
             for left in reversed(range(COMMIT_AHEAD_TRIES if mine else 0)):
                 try:
-                    unit.committer.commit_ahead(mine)
+                    group.committer.commit_ahead(mine)
                     break
                 except RetriableError:
                     if not left:
@@ -319,16 +319,16 @@ class Runtime:
     def _process(self) -> int:
         done = 0
         took_s = 0.0
-        for unit in self._units.values():
-            if any(map(_buffered, unit.tasks.values())) and not unit.owns():
+        for group in self._groups.values():
+            if any(map(_buffered, group.tasks.values())) and not group.owns():
                 continue
-            for task_id, task in list(unit.tasks.items()):
+            for task_id, task in list(group.tasks.items()):
                 # A slow batch must not keep the transaction of the one before it open.
                 if self._commit_due():
                     self._commit_all()
-                if unit.broken:
+                if group.broken:
                     break
-                if unit.tasks.get(task_id) is not task:
+                if group.tasks.get(task_id) is not task:
                     continue
                 try:
                     now_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
@@ -339,10 +339,10 @@ class Runtime:
                         self._events.measure(BatchProcessed(task_id, records, processed_s - started_s))
                     if task.punctuate(now_ms):
                         self._events.measure(TaskPunctuated(task_id, self._clock.monotonic_s() - processed_s))
-                    unit.committer.send_outputs(task)
+                    group.committer.send_outputs(task)
                     took_s += self._clock.monotonic_s() - started_s
                 except (*RESTARTABLE, RetriableError) as exc:
-                    unit.abort(exc)
+                    group.abort(exc)
                     break
                 self.shutdown_requested = self.shutdown_requested or task.requests.shutdown
         self._pace.turned(done, took_s, self._waiting())
@@ -354,15 +354,15 @@ class Runtime:
         if any(t.requests.commit or t.requests.shutdown for t in self.tasks.values()):
             return True
         over_ms = (self._clock.monotonic_s() - self._last_commit_s) * 1000 - self.options.commit_interval_ms
-        if over_ms < 0 or over_ms >= self.options.commit_patience_ms:
+        if over_ms < 0 or over_ms >= self.options.commit_delay_max_ms:
             return over_ms >= 0
-        return not any(unit.committer.waits_for_log for unit in self._units.values())
+        return not any(group.committer.waits_for_log for group in self._groups.values())
 
     def _commit_all(self) -> None:
         """The interval counts from begin to begin, but half of it at least is left for work between two commits."""
         begun_s, busy = self._clock.monotonic_s(), self.uncommitted
-        for unit in self._units.values():
-            unit.commit()
+        for group in self._groups.values():
+            group.commit()
         now_s, interval_s = self._clock.monotonic_s(), self.options.commit_interval_ms / 1000
         late = busy and now_s - self._last_commit_s > LATE_INTERVALS * interval_s + LATE_S
         if late and not self._late:
@@ -372,8 +372,8 @@ class Runtime:
 
     def _deletable(self) -> dict[TopicPartition, int]:
         """Before which offset the application's own topics may be deleted."""
-        settled = [u for u in self._units.values() if not u.broken and u.silence is None]
-        unneeded = self._marks.unneeded(task for unit in settled for task in unit.tasks.values())
+        settled = [g for g in self._groups.values() if not g.broken and g.silence is None]
+        unneeded = self._marks.unneeded(task for group in settled for task in group.tasks.values())
         return unneeded | {tp: at for task in self.tasks.values() for tp, at in task.committed_positions.items()}
 
     # -- the group -----------------------------------------------------------------------------------------------
@@ -407,12 +407,12 @@ class Runtime:
         )
 
     def _on_run(self, task: Task) -> None:
-        unit = self._unit_of(task.id)
-        unit.tasks[task.id] = task
-        unit.committer.forget_proof()
+        group = self._group_of(task.id)
+        group.tasks[task.id] = task
+        group.committer.forget_proof()
 
     def _on_drop(self, task_id: TaskId) -> None:
-        self._unit_of(task_id).tasks.pop(task_id, None)
+        self._group_of(task_id).tasks.pop(task_id, None)
         self._lag.forget(task_id)
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
@@ -421,16 +421,16 @@ class Runtime:
         self._events.emit(TasksRevoked(self._ids_of(partitions)))
         with ExitStack() as bounded:
             limit_s = self.options.session_timeout_ms / 1000 / REVOKE_SESSION_PARTS
-            for unit in self._units.values():
-                bounded.enter_context(unit.committer.within(limit_s, self._clock.monotonic_s))
+            for group in self._groups.values():
+                bounded.enter_context(group.committer.within(limit_s, self._clock.monotonic_s))
             self._give_up(partitions)
 
     def _give_up(self, partitions: Sequence[TopicPartition]) -> None:
         failed: list[CommitGroup] = []
-        for unit in self._units.values():
+        for group in self._groups.values():
             try:
-                if not unit.broken:
-                    unit.commit_now()
+                if not group.broken:
+                    group.commit_now()
                     continue
             except TaskMigratedError:
                 self._on_lost(partitions)
@@ -439,12 +439,12 @@ class Runtime:
                 if self.options.guarantee == "at_most_once":
                     raise
                 self._events.emit(CommitAborted(exc))
-            failed.append(unit)  # aborted below, without the tasks that leave
+            failed.append(group)  # aborted below, without the tasks that leave
         self._leave(partitions)
-        for unit in self._units.values():
-            unit.reopen_stale()
-        for unit in failed:
-            unit.roll_back()
+        for group in self._groups.values():
+            group.reopen_stale()
+        for group in failed:
+            group.roll_back()
 
     def _on_taken_over(self, partitions: Sequence[TopicPartition]) -> None:
         self._events.emit(TasksLost(self._ids_of(partitions)))
@@ -454,8 +454,8 @@ class Runtime:
         """Another member may own them already: nothing may be committed."""
         self._afresh = True
         self._leave(partitions)
-        for unit in self._units.values():
-            unit.roll_back()
+        for group in self._groups.values():
+            group.roll_back()
 
     def _leave(self, partitions: Iterable[TopicPartition]) -> None:
         leaving = self._assignment.leave(partitions)
@@ -470,8 +470,8 @@ class Runtime:
             self._on_lost([TopicPartition(t, p) for t in self._assignment.sources for p in range(self._count_of(t))])
             self.consumer.close()
             self.consumer = self._assignment.consumer = self._open_consumer()
-            for unit in self._units.values():
-                unit.committer.consumer = self.consumer
+            for group in self._groups.values():
+                group.committer.consumer = self.consumer
 
     def _join_again(self) -> bool:
         """Join, if it is due; whether it was. What keeps it from that counts as another loss."""
@@ -486,8 +486,8 @@ class Runtime:
     def _count_of(self, topic: str) -> int:
         return self.layout.tasks[self._assignment.sources[topic][0]]
 
-    def _unit_of(self, task_id: TaskId) -> CommitGroup:
-        return self._units[None if self.options.partitions is None else task_id.partition]
+    def _group_of(self, task_id: TaskId) -> CommitGroup:
+        return self._groups[None if self.options.partitions is None else task_id.partition]
 
 
 def _buffered(task: Task) -> int:

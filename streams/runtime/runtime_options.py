@@ -14,14 +14,14 @@ class RuntimeOptions:
     """``partitions``: the fixed ones, ``None`` in a group. ``state_flush_interval_ms``: the most that a crash of the
     machine makes the changelog repeat. ``buffered_max_records`` and ``buffered_max_bytes``: per input partition; above one
     of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see
-    ``AdaptiveBatchSize``. ``commit_patience_ms``: how much later than due a commit may begin so that it has no
+    ``AdaptiveBatchSize``. ``commit_delay_max_ms``: how much later than due a commit may begin so that it has no
     acknowledgements to wait for. ``epochs_grow``: the group is one whose epoch grows without an assignment
     (``group.protocol=consumer``)."""
 
     guarantee: Guarantee
     commit_interval_ms: int
     task: TaskOptions
-    commit_patience_ms: int = 0
+    commit_delay_max_ms: int = 0
     turn_min_records: int = 1_000
     turn_max_records: int = 20_000
     turn_max_s: float = 0.05

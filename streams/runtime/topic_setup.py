@@ -42,7 +42,7 @@ def needs_journal(topology: Topology, sub: Subtopology) -> bool:
     """Whether the order of its tasks depends on more than one partition's log."""
     idle = any(s.watermark is not None and s.watermark.idle_ms is not None for s in map(topology.source, sub.sources))
     specs = [topology.operators[n] for n in sub.operators]
-    return len(sub.sources) > 1 or idle or any(s.uses_wall_time or s.asks for s in specs)
+    return len(sub.sources) > 1 or idle or any(s.uses_wall_time or s.makes_external_calls for s in specs)
 
 
 def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:

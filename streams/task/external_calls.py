@@ -21,16 +21,16 @@ COMMIT_BYTES = 500_000
 class CallExecutor(Protocol):
     """Calls a user's function for many rows, possibly concurrently, and answers in the rows' order."""
 
-    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    def ask(self, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """Return one answer per row. If the function raised or took too long, the answer holds the error."""
 
 
 class InlineCallExecutor:
     """Calls one row after the other, in the task's thread. Functions must be synchronous; there is no time limit."""
 
-    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    def ask(self, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """Return one answer per row."""
-        return [_called(question.fn, row) for row in rows]
+        return [_called(call.fn, row) for row in rows]
 
 
 def _called(fn: Callable[..., Any], row: tuple[Any, ...]) -> CallResult:
@@ -46,12 +46,12 @@ class ExternalCalls:
 
     def __init__(
         self,
-        asker: CallExecutor,
+        call_executor: CallExecutor,
         positions: Callable[[], dict[str, int]],
         note: Callable[[Answers], None],
         replayed: Iterable[Answers] | None,
     ) -> None:
-        self._asker = asker
+        self._call_executor = call_executor
         self._positions = positions
         self._note = note
         self._script: dict[str, deque[bytes]] | None = None if replayed is None else {}
@@ -60,16 +60,16 @@ class ExternalCalls:
         self.noted_bytes = 0
         """Size of the answers since the last commit."""
 
-    def ask(self, operator: str, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    def ask(self, operator: str, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """Return the answers for the rows of one operator."""
         if self._script is not None:
-            return [_decoded(question, self._next(operator)) for _ in rows]
-        answers = self._asker.ask(question, rows)
-        encoded = [_encoded(question, a) for a in answers]
+            return [_decoded(call, self._next(operator)) for _ in rows]
+        answers = self._call_executor.ask(call, rows)
+        encoded = [_encoded(call, a) for a in answers]
         self._note(Answers(self._positions(), operator, encoded))
         self.noted_bytes += sum(map(len, encoded))
         # as a replay will read them: live runs use the decoded journal entry too
-        return [_decoded(question, data) for data in encoded]
+        return [_decoded(call, data) for data in encoded]
 
     def _next(self, operator: str) -> bytes:
         assert self._script is not None
@@ -84,18 +84,18 @@ class ExternalCalls:
         return answers.popleft()
 
 
-def _encoded(question: ExternalCall, answer: CallResult) -> bytes:
+def _encoded(call: ExternalCall, answer: CallResult) -> bytes:
     if answer.error is not None:
         return b"\x02" + answer.error.encode()
     if answer.value is None:
         return b"\x00"
     try:
-        return b"\x01" + question.serde.serialize(answer.value)
+        return b"\x01" + call.serde.serialize(answer.value)
     except Exception as exc:
-        return b"\x02" + f"serde {question.serde.name} cannot write the answer {answer.value!r:.100} ({exc})".encode()
+        return b"\x02" + f"serde {call.serde.name} cannot write the answer {answer.value!r:.100} ({exc})".encode()
 
 
-def _decoded(question: ExternalCall, data: bytes) -> CallResult:
+def _decoded(call: ExternalCall, data: bytes) -> CallResult:
     if data[0] == 2:
         return CallResult(None, data[1:].decode())
-    return CallResult(None) if data[0] == 0 else CallResult(question.serde.deserialize(data[1:]))
+    return CallResult(None) if data[0] == 0 else CallResult(call.serde.deserialize(data[1:]))

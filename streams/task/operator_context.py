@@ -113,7 +113,7 @@ class NodeContext:
         requests: TaskRequests,
         *,
         has_consumers: bool,
-        asks: ExternalCalls | None = None,
+        external_calls: ExternalCalls | None = None,
         needs: RequiredColumns | None = None,
     ) -> None:
         self.name = name
@@ -127,7 +127,7 @@ class NodeContext:
         self._counters = counters
         self._requests = requests
         self.engine: Engine | None = None
-        self._asks = asks
+        self._external_calls = external_calls
 
     def emit(self, batch: Batch, port: int = 0) -> None:
         """Hand records on."""
@@ -151,11 +151,11 @@ class NodeContext:
         """Add to a counter of the user's."""
         self._counters[f"{self.name}.user.{name}"] += amount
 
-    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    def ask(self, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """Ask outside, or the journal."""
-        assert self._asks is not None, self.name
-        answers = self._asks.ask(self.name, question, rows)
-        if self._asks.noted_bytes > COMMIT_BYTES:
+        assert self._external_calls is not None, self.name
+        answers = self._external_calls.ask(self.name, call, rows)
+        if self._external_calls.noted_bytes > COMMIT_BYTES:
             self._requests.commit = True
         return answers
 

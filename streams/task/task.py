@@ -137,8 +137,8 @@ class Task:
         )
         wall_ms = max((m.wall_ms for m in recorded), default=NO_TIME)
         self._time.wall_ms = max(wall_ms, 0)
-        self._asks = ExternalCalls(
-            self.options.asker, lambda: self.feed.positions(), lambda e: self.feed.cuts.append(e), self._answers
+        self._external_calls = ExternalCalls(
+            self.options.call_executor, lambda: self.feed.positions(), lambda e: self.feed.cuts.append(e), self._answers
         )
         self._engine = Engine(self._plan, self._time, self._open_operator)
         for ctx in self._contexts:
@@ -191,7 +191,7 @@ class Task:
             self.dropped,
             self.requests,
             has_consumers=bool(self._plan.children[index]),
-            asks=self._asks,
+            external_calls=self._external_calls,
             needs=self._plan.needed(index) if self.options.columns == "auto" else None,
         )
         if isinstance(spec, SinkSpec):
@@ -423,7 +423,7 @@ class Task:
             state.committed()
             state.trim(share)
         self.feed.cuts.clear()
-        self._asks.noted_bytes = 0
+        self._external_calls.noted_bytes = 0
         self.requests.commit = False
         self.uncommitted_records = 0
         self._lifecycle.leave("committed")

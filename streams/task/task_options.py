@@ -20,7 +20,7 @@ class TaskOptions:
     cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
     processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
     ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
-    already holds what it says. ``asker`` puts operators' questions to the world outside.
+    already holds what it says. ``call_executor`` puts operators' questions to the world outside.
     ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: what the task reports goes there."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
@@ -31,5 +31,5 @@ class TaskOptions:
     wall_resolution_ms: int = 10
     announces: bool = True
     columns: Columns = "auto"
-    asker: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
+    call_executor: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
     events: EventSink = NO_EVENTS

@@ -40,7 +40,7 @@ from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.task.task_state import TaskState
 from penstock.streams.testing.arrival_order import ArrivalFeed, in_dependency_order
-from penstock.streams.testing.driver_asker import DriverAsker
+from penstock.streams.testing.driver_call_executor import DriverCallExecutor
 from penstock.topologies.graph.topology import GraphBuilder, Topology
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class TopologyTestDriver:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.application_id = application_id
         self.options = options or TaskOptions()
-        self._asker = DriverAsker(self.options.asker)
-        self.options = dataclasses.replace(self.options, asker=self._asker)
+        self._call_executor = DriverCallExecutor(self.options.call_executor)
+        self.options = dataclasses.replace(self.options, call_executor=self._call_executor)
         self.changelogs: dict[str, list[Record]] = {}
         """What went to each changelog and journal topic, as bytes."""
         self._logged: dict[tuple[str, int], list[Record]] = {}
@@ -451,7 +451,7 @@ class TopologyTestDriver:
 
     def release(self) -> None:
         """Release the stores without a commit."""
-        self._asker.close()
+        self._call_executor.close()
         for task in self.tasks.values():
             task.close()
 

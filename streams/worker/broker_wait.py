@@ -26,12 +26,12 @@ class StoppedError(Exception):
 
 
 class BrokerWait:
-    """See the module. ``knock`` asks whether a broker of ``servers`` answers, and raises where none does; ``stop``: whether
+    """See the module. ``probe`` asks whether a broker of ``servers`` answers, and raises where none does; ``stop``: whether
     to stop."""
 
-    def __init__(self, servers: str, knock: Callable[[], None], stop: threading.Event, events: EventSink) -> None:
+    def __init__(self, servers: str, probe: Callable[[], None], stop: threading.Event, events: EventSink) -> None:
         self._servers = servers
-        self._knock = knock
+        self._probe = probe
         self._stop = stop
         self._answers = False
         self._backoff = RetryBackoff("starting", events, lambda away_s: BrokersFound(servers, away_s, folded_lines()))
@@ -61,7 +61,7 @@ class BrokerWait:
 
     def _refusal(self) -> BaseException | None:
         answers: queue.Queue[BaseException | None] = queue.Queue()
-        threading.Thread(target=lambda: answers.put(_raised(self._knock)), daemon=True).start()
+        threading.Thread(target=lambda: answers.put(_raised(self._probe)), daemon=True).start()
         while answers.empty():
             if self._stop.wait(STOP_LOOK_S):
                 raise StoppedError

@@ -1,6 +1,6 @@
-"""Puts questions to the world outside many at a time: coroutines in an event loop of its own, plain functions in threads.
+"""Makes many external calls at a time: coroutines in an event loop of its own, plain functions in threads.
 
-One per worker; it starts nothing before the first question.
+One per worker; it starts nothing before the first call.
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ class PooledCallExecutor:
         self._thread: threading.Thread | None = None
         self._pools: dict[int, _Threads] = {}
 
-    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """One answer per row, in their order; at most ``question.concurrency`` are asked at a time."""
-        if is_async(question.fn):
-            return asyncio.run_coroutine_threadsafe(_ask_all(question, rows), self._running_loop()).result()
-        calls = [self._submitted(question, row) for row in rows]
+    def ask(self, external_call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+        """One answer per row, in their order; at most ``external_call.concurrency`` are asked at a time."""
+        if is_async(external_call.fn):
+            return asyncio.run_coroutine_threadsafe(_ask_all(external_call, rows), self._running_loop()).result()
+        calls = [self._submitted(external_call, row) for row in rows]
         answers: list[CallResult] = []
         while len(answers) < len(rows):
             at = len(answers)
-            answer = _waited(question, calls[at])
+            answer = _waited(external_call, calls[at])
             if answer is not None:
                 answers.append(answer)
                 continue
             # it never had its turn, as calls hang in all threads: the rest is asked in new ones
-            self._pools.pop(question.concurrency).close()
+            self._pools.pop(external_call.concurrency).close()
             for i in range(at, len(rows)):
                 if calls[i].cancelled() or calls[i].cancel():
-                    calls[i] = self._submitted(question, rows[i])
+                    calls[i] = self._submitted(external_call, rows[i])
         return answers
 
-    def _submitted(self, question: ExternalCall, row: tuple[Any, ...]) -> Future[Any]:
-        size = question.concurrency
+    def _submitted(self, external_call: ExternalCall, row: tuple[Any, ...]) -> Future[Any]:
+        size = external_call.concurrency
         if size not in self._pools:
             self._pools[size] = _Threads(size)
-        return self._pools[size].submit(question.fn, row)
+        return self._pools[size].submit(external_call.fn, row)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -110,30 +110,30 @@ class PooledCallExecutor:
             self._loop = self._thread = None
 
 
-async def _ask_all(question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-    turn = asyncio.Semaphore(question.concurrency)
+async def _ask_all(external_call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    turn = asyncio.Semaphore(external_call.concurrency)
 
     async def one(row: tuple[Any, ...]) -> CallResult:
         async with turn:
             try:
-                return CallResult(await asyncio.wait_for(question.fn(*row), question.timeout_s))
+                return CallResult(await asyncio.wait_for(external_call.fn(*row), external_call.timeout_s))
             except TimeoutError:
-                return _late(question)
+                return _late(external_call)
             except Exception as exc:
                 return CallResult(None, f"{type(exc).__name__}: {exc}")
 
     return list(await asyncio.gather(*map(one, rows)))
 
 
-def _waited(question: ExternalCall, call: Future[Any]) -> CallResult | None:
+def _waited(external_call: ExternalCall, call: Future[Any]) -> CallResult | None:
     """The answer; ``None`` for a call that has not begun within its time."""
     try:
-        return CallResult(call.result(question.timeout_s))
+        return CallResult(call.result(external_call.timeout_s))
     except CallTimeout:
-        return None if call.cancel() else _late(question)
+        return None if call.cancel() else _late(external_call)
     except Exception as exc:
         return CallResult(None, f"{type(exc).__name__}: {exc}")
 
 
-def _late(question: ExternalCall) -> CallResult:
-    return CallResult(None, f"no answer within {question.timeout_s} s")
+def _late(external_call: ExternalCall) -> CallResult:
+    return CallResult(None, f"no answer within {external_call.timeout_s} s")

@@ -36,7 +36,7 @@ class RestoreReport:
             fact = RestoreStarted(self._task, self._store, decision.offset, log.end_offset, decision.reason)
             self._events.emit(fact)
 
-    def went_on(self, progress: RestoreProgress) -> None:
+    def progressed(self, progress: RestoreProgress) -> None:
         """Records were read."""
         now_s = self._monotonic_s()
         if not progress.done and now_s - self._reported_s >= PROGRESS_INTERVAL_S:

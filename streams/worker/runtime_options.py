@@ -12,13 +12,18 @@ TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
 TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
 """See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
 
-PATIENCE_MAX_MS = 50
+COMMIT_DELAY_MAX_MS = 50
 """At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
 for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
 
 
 def runtime_options(
-    s: WorkerSettings, partitions: tuple[int, ...] | None, asker: CallExecutor, events: EventSink, *, epochs_grow: bool
+    s: WorkerSettings,
+    partitions: tuple[int, ...] | None,
+    call_executor: CallExecutor,
+    events: EventSink,
+    *,
+    epochs_grow: bool,
 ) -> RuntimeOptions:
     """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``."""
     return RuntimeOptions(
@@ -31,13 +36,13 @@ def runtime_options(
             max_task_idle_ms=s.max_task_idle_ms,
             live=True,
             columns=s.columns,
-            asker=asker,
+            call_executor=call_executor,
             events=events,
         ),
         turn_min_records=TURN_MIN_RECORDS[s.latency],
         turn_max_records=s.batch_max_records,
         turn_max_s=min(TURN_MAX_S[s.latency], s.commit_interval_ms / 1000 / 4),
-        commit_patience_ms=min(s.commit_interval_ms // 4, PATIENCE_MAX_MS) if s.latency == "low" else 0,
+        commit_delay_max_ms=min(s.commit_interval_ms // 4, COMMIT_DELAY_MAX_MS) if s.latency == "low" else 0,
         buffered_max_records=s.buffered_max_records,
         buffered_max_bytes=s.buffered_max_bytes(),
         state_flush_interval_ms=s.state_flush_interval_ms,

@@ -405,7 +405,7 @@ class TaskOpener:
                     )
                 progress = progress.advanced(offset, records, self._now_ms())
                 self._on_progress(task, spec.name, progress)
-                report.went_on(progress)
+                report.progressed(progress)
             backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset, asked_ms))])
             report.ended(progress, facts.end_offset)
         finally:

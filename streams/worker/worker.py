@@ -136,7 +136,7 @@ class Worker:
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._asker = PooledCallExecutor()
+        self._call_executor = PooledCallExecutor()
         self._runtime: Runtime | None = None
         self._slot: TaskLock | None = None
         self._presence: FixedWorkerPresence | None = None
@@ -235,7 +235,7 @@ class Worker:
             pass  # before anything was begun
         finally:
             gc.set_threshold(young, *older)
-            self._asker.close()
+            self._call_executor.close()
             if restorer is not None:
                 restorer.close()
             if self._presence is not None:
@@ -267,7 +267,7 @@ class Worker:
             self._clock.now_ms,
             repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
             options=s.stores_options(),
-            on_progress=self._reports.restore_went_on,
+            on_progress=self._reports.restore_progressed,
             events=self._events,
             committed_only=s.guarantee == "at_least_once",
         )
@@ -277,7 +277,7 @@ class Worker:
             self.topology,
             s.application_id,
             layout,
-            runtime_options(s, self._partitions, self._asker, self._events, epochs_grow=self._epochs_grow),
+            runtime_options(s, self._partitions, self._call_executor, self._events, epochs_grow=self._epochs_grow),
             self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
@@ -348,13 +348,13 @@ class Worker:
             {**s.common, **s.consumer},
             session_timeout_ms=s.session_timeout_ms,
             group_instance_id=s.group_instance_id if member else None,
-            swift=member and s.latency == "low",
+            low_latency=member and s.latency == "low",
             queue_max_bytes=s.queues_bytes()[0],
         )
-        patience_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
+        request_timeout_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
         if member:
-            return WatchedConsumer(config, self._events, request_timeout_s=patience_s, native=s.native)
-        return KafkaConsumer(config, request_timeout_s=patience_s, native=s.native)
+            return WatchedConsumer(config, self._events, request_timeout_s=request_timeout_s, native=s.native)
+        return KafkaConsumer(config, request_timeout_s=request_timeout_s, native=s.native)
 
     def _purger(self, admin: KafkaAdmin) -> Purger | None:
         interval_ms = self.settings.repartition_purge_interval_ms
@@ -404,7 +404,7 @@ class Worker:
             {**s.common, **s.producer},
             transactional_id=transactional_id,
             transaction_timeout_ms=s.transaction_timeout_ms,
-            swift=s.latency == "low",
+            low_latency=s.latency == "low",
             queue_max_bytes=s.queues_bytes()[1],
         )
 

@@ -114,7 +114,7 @@ class WorkerReports:
         if self._on_step is not None:
             self._on_step(step)
 
-    def restore_went_on(self, task: TaskId, store: str, progress: RestoreProgress) -> None:
+    def restore_progressed(self, task: TaskId, store: str, progress: RestoreProgress) -> None:
         """A restore goes on."""
         self._meters.restoring(task, store, progress)
         if self._on_progress is not None:

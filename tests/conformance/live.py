@@ -68,7 +68,7 @@ class _Application:
         # Asked on a connection without fetches, behind which questions would wait, and for all that is written: a
         # commit is answered before its markers are everywhere, so that what is committed may seem to end too early.
         asking = {
-            **consumer_config(servers, f"{player.application_id}-asker", {}),
+            **consumer_config(servers, f"{player.application_id}-call_executor", {}),
             "isolation.level": "read_uncommitted",
         }
         self._asker = KafkaConsumer(asking)

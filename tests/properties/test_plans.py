@@ -185,7 +185,7 @@ def test_the_plan_says_what_happens(block: int, seen: Seen) -> None:
         rng = random.Random(seed)
         topology = program(rng).build()
         plans = [plan_of(topology, sub) for sub in topology.subtopologies]
-        told = {name: ways for plan in plans for name, ways in zip(plan.names, plan.ways, strict=True)}
+        told = {name: ways for plan in plans for name, ways in zip(plan.names, plan.input_modes, strict=True)}
         quoted = b'"%s"' if any(s.details().get("key") == "json" for s in topology.operators.values()) else b"%s"
         seen.ways.clear()
         with TopologyTestDriver(topology, options=TaskOptions(batch_max_records=10_000), columns=True) as driver:

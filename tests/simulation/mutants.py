@@ -241,7 +241,7 @@ MUTANTS = [
     # the group
     Mutant("tasks are kept when the membership is lost", Runtime, "_on_lost", "self._leave(partitions)", "pass"),
     Mutant("work is kept when the membership is lost", Runtime, "_rejoin", "if due_before is None:", "if False:"),
-    Mutant("a revocation that fails is not undone", Runtime, "_give_up", "unit.roll_back()", "pass"),
+    Mutant("a revocation that fails is not undone", Runtime, "_give_up", "group.roll_back()", "pass"),
     Mutant("the group does not fence fixed workers", FixedFence, "on_joined", "if not due:", "if True:"),
     Mutant(
         "records that come during a restore are lost",

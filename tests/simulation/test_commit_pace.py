@@ -51,7 +51,7 @@ def test_slow_commits_leave_half_of_the_time_for_work() -> None:
 
 
 def test_patient_commit_begins_when_all_is_acknowledged() -> None:
-    world = stateless_world("at_least_once", count=240, queue_max_records=50, commit_patience_ms=60)
+    world = stateless_world("at_least_once", count=240, queue_max_records=50, commit_delay_max_ms=60)
     found = begins(world, world.node("a"))
     assert len(found) > 3
     assert [left for _, left in found] == [0] * len(found)
@@ -60,7 +60,7 @@ def test_patient_commit_begins_when_all_is_acknowledged() -> None:
 
 def test_patience_ends() -> None:
     """A log that is never done acknowledging does not keep commits from coming."""
-    world = stateless_world("at_least_once", count=400, queue_max_records=50, commit_patience_ms=60)
+    world = stateless_world("at_least_once", count=400, queue_max_records=50, commit_delay_max_ms=60)
     node = world.node("a")
     for producer in node.producers:
         producer.unacknowledged = lambda: 1  # type: ignore[method-assign]  # a log that is slow
@@ -70,7 +70,7 @@ def test_patience_ends() -> None:
 
 
 def test_exactly_once_has_no_need_of_patience() -> None:
-    world = stateless_world("exactly_once", count=240, queue_max_records=50, commit_patience_ms=60)
+    world = stateless_world("exactly_once", count=240, queue_max_records=50, commit_delay_max_ms=60)
     found = begins(world, world.node("a"))
     assert any(left for _, left in found)
     assert max(waits(found)[1:-1]) <= INTERVAL_MS + TURN_MS
@@ -79,7 +79,7 @@ def test_exactly_once_has_no_need_of_patience() -> None:
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
 def test_patience_changes_no_answer(guarantee: str) -> None:
     outputs, stores, _ = undisturbed(guarantee)
-    world = clicks_world(guarantee, queue_max_records=30, commit_patience_ms=60)
+    world = clicks_world(guarantee, queue_max_records=30, commit_delay_max_ms=60)
     node = world.node("a")
     world.settle(node)
     assert {t: world.rows(t) for t in OUTPUTS} == outputs

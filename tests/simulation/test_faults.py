@@ -122,7 +122,7 @@ def test_a_log_that_is_silent_for_long_is_waited_for_and_told_of_in_few_lines(ca
     assert world.stores(node) == stores
     assert 2 <= len(node.said) <= 2 + SILENCE_MS // 60_000, node.said
     assert "no answer" in node.said[0]
-    assert node.said[-1].startswith("WentOn"), node.said
+    assert node.said[-1].startswith("WaitEnded"), node.said
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])

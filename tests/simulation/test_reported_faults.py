@@ -81,7 +81,7 @@ def test_a_refusal_under_exactly_once_is_one_abort(
 ) -> None:
     eyes, _ = seen(clicks_world("exactly_once"), caplog, (point, 4, error("refused")))
     retired = {"ProducerRetired": 1} if error is ProducerRetiredError else {}  # it cannot abort either
-    waited = {"WentOn": 1} if error is RetriableError else {}
+    waited = {"WaitEnded": 1} if error is RetriableError else {}
     assert eyes.unusual() == {"CommitAborted": 1, **retired, **waited}
     (aborted,) = eyes.recorder.of(f.CommitAborted)
     assert isinstance(aborted.cause, error)
@@ -115,7 +115,7 @@ def test_an_abort_that_waits_is_told_once_however_often_it_is_tried(caplog: pyte
         world.log.fault("init", nth, RetriableError("no answer"))
     world.log.fault("send", 4, AbortableError("refused"))
     world.settle(node)
-    assert eyes.unusual() == {"CommitAborted": 1, "AbortDelayed": 1, "WentOn": 1}
+    assert eyes.unusual() == {"CommitAborted": 1, "AbortDelayed": 1, "WaitEnded": 1}
 
 
 def test_a_producer_that_retired_after_its_commit_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -127,7 +127,7 @@ def test_a_producer_that_retired_after_its_commit_is_told(caplog: pytest.LogCapt
 def test_a_commit_that_is_tried_again_is_told(caplog: pytest.LogCaptureFixture, point: str) -> None:
     eyes, _ = seen(clicks_world("at_least_once"), caplog, (point, 3, RetriableError("no answer")))
     begun = f.CommitRetried if point == "flush" else f.Waiting  # which asks for the membership first
-    assert eyes.unusual() == {begun.__name__: 1, "WentOn": 1}
+    assert eyes.unusual() == {begun.__name__: 1, "WaitEnded": 1}
     assert [str(fact.cause) for fact in eyes.recorder.of(begun)] == ["no answer"]
 
 

@@ -20,7 +20,7 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
-from penstock.streams.events.facts import AbortDelayed, CommitRetried, Rejoining, Waiting, WentOn
+from penstock.streams.events.facts import AbortDelayed, CommitRetried, Rejoining, WaitEnded, Waiting
 from penstock.streams.events.measurements import CommitStep
 from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
 from penstock.streams.events.sentences import line_of
@@ -222,7 +222,7 @@ class World:
         policies: Policies | None = None,
         output_config: dict[str, str] | None = None,
         queue_max_records: int = 0,
-        commit_patience_ms: int = 0,
+        commit_delay_max_ms: int = 0,
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
         late_polls: int = 0,
         epochs_grow: bool = False,
@@ -241,7 +241,7 @@ class World:
             self.log.create(TopicSpec(name, partitions, config=output_config or {}))
         self.partitions = partitions
         self.queue_max_records = queue_max_records
-        self.commit_patience_ms = commit_patience_ms
+        self.commit_delay_max_ms = commit_delay_max_ms
         self.buffered_max_bytes = buffered_max_bytes
         self.epochs_grow = epochs_grow
         self.live = live
@@ -316,7 +316,7 @@ class Node:
         options = RuntimeOptions(
             guarantee=world.guarantee,
             commit_interval_ms=100,
-            commit_patience_ms=world.commit_patience_ms,
+            commit_delay_max_ms=world.commit_delay_max_ms,
             task=TaskOptions(policies=world.policies, batch_max_records=5, live=world.live, events=self.events),
             turn_min_records=2,
             turn_max_records=7,
@@ -351,7 +351,7 @@ class Node:
     @property
     def said(self) -> list[str]:
         """The lines of its log that tell of waiting and of joining again."""
-        kinds = (AbortDelayed, CommitRetried, Rejoining, Waiting, WentOn)
+        kinds = (AbortDelayed, CommitRetried, Rejoining, Waiting, WaitEnded)
         told = [line_of(fact) for fact in self.recorder.facts if isinstance(fact, kinds)]
         return [f"{line.fact}: {line.sentence}. {dict(line.fields)}" for line in told]
 

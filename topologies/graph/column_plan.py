@@ -37,17 +37,19 @@ def input_modes_of(
 ) -> tuple[tuple[InputMode, ...], ...]:
     """The input mode of each operator per in port (a source: of its topic). Indices are a topological order."""
     lockstep = _lockstep(names, children, groups, batch_safe)
-    ways: list[tuple[InputMode, ...]] = [()] * len(specs)
+    input_modes: list[tuple[InputMode, ...]] = [()] * len(specs)
     for i in reversed(range(len(specs))):
         spec = specs[i]
         out = [
-            union_of(ways[child][in_port].needs for port, child, in_port in children[i] if port == number)
+            union_of(input_modes[child][in_port].needs for port, child, in_port in children[i] if port == number)
             for number in range(max(len(spec.out_ports), 1))
         ]
         reason = lockstep.get(i)
         ports = range(max(len(spec.in_ports), 1))
-        ways[i] = tuple(spec.input_mode(p, out) if reason is None else InputMode(ALL_AS_ROWS, reason) for p in ports)
-    return _as_given(names, specs, children, groups, ways, set(lockstep))
+        input_modes[i] = tuple(
+            spec.input_mode(p, out) if reason is None else InputMode(ALL_AS_ROWS, reason) for p in ports
+        )
+    return _as_given(names, specs, children, groups, input_modes, set(lockstep))
 
 
 def _as_given(
@@ -55,7 +57,7 @@ def _as_given(
     specs: tuple[OperatorSpec, ...],
     children: ChildEdges,
     groups: tuple[tuple[int, ...], ...],
-    ways: list[tuple[InputMode, ...]],
+    input_modes: list[tuple[InputMode, ...]],
     lockstep: set[int],
 ) -> tuple[tuple[InputMode, ...], ...]:
     """The input modes, with rows where records arrive as lists."""
@@ -68,7 +70,7 @@ def _as_given(
         if not spec.in_ports:
             given[i][0] = COLUMN_LAYOUT if i in alone else ROW_LAYOUT
         modes: list[InputMode] = []
-        for port, input_mode in enumerate(ways[i]):
+        for port, input_mode in enumerate(input_modes[i]):
             reason = None if input_mode.rows is not None else spec.row_reason(port, given[i].get(port, ROW_LAYOUT))
             if reason is not None:
                 feeding = lists_of.get((i, port))
@@ -105,10 +107,10 @@ def _lockstep(
 
 
 def as_lines(
-    names: tuple[str, ...], specs: tuple[OperatorSpec, ...], ways: tuple[tuple[InputMode, ...], ...]
+    names: tuple[str, ...], specs: tuple[OperatorSpec, ...], input_modes: tuple[tuple[InputMode, ...], ...]
 ) -> Iterator[str]:
     """The plan as text: a line per operator, or per in port if ports differ."""
-    for name, spec, of_ports in zip(names, specs, ways, strict=True):
+    for name, spec, of_ports in zip(names, specs, input_modes, strict=True):
         if len({_mode_text(input_mode, spec) for input_mode in of_ports}) == 1:
             yield f"{name} ({spec.kind}): {_mode_text(of_ports[0], spec)}"
             continue

@@ -53,7 +53,7 @@ def plan_as_text(topology: Topology) -> str:
         lines += [
             "",
             f"sub-topology {sub.number}",
-            *(f"  {line}" for line in as_lines(plan.names, plan.specs, plan.ways)),
+            *(f"  {line}" for line in as_lines(plan.names, plan.specs, plan.input_modes)),
         ]
     return "\n".join(lines) + "\n"
 

@@ -46,13 +46,13 @@ class Plan:
     reads_wall_time: bool
     carried: frozenset[str]
     """The repartition topics of the whole topology through which watermarks travel."""
-    ways: tuple[tuple[InputMode, ...], ...]
+    input_modes: tuple[tuple[InputMode, ...], ...]
     """The input mode of each operator per in port; of a source, for its topic."""
 
     def needed(self, index: int) -> RequiredColumns | None:
         """What is required of a source's records, in columns; ``None``: it emits them as lists."""
         lonely = len(self.groups[self.group_of[index]]) == 1
-        return self.ways[index][0].needs if lonely and not self.specs[index].in_ports else None
+        return self.input_modes[index][0].needs if lonely and not self.specs[index].in_ports else None
 
     @property
     def stride(self) -> int:

@@ -209,7 +209,7 @@ class GraphBuilder:
         subtopologies = self._subtopologies(order)
         for sub in subtopologies:
             self._check_partitions(sub)
-            self._check_questions(sub)
+            self._check_external_calls(sub)
         made = Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies, dict(self._declared))
         check_loops(made)
         check_circles(made)
@@ -324,14 +324,14 @@ class GraphBuilder:
                 "give them the same number, or none to use that of the other inputs"
             )
 
-    def _check_questions(self, sub: Subtopology) -> None:
+    def _check_external_calls(self, sub: Subtopology) -> None:
         """Refuse external calls on output that is emitted per commit: it depends on when commits happen, so a replay
         could not match the journaled answers to records."""
         held: dict[str, str] = {}
         for name in sub.operators:
             if self._operators[name].emission == "per_commit":
                 held[name] = name
-            if name in held and self._operators[name].asks:
+            if name in held and self._operators[name].makes_external_calls:
                 raise TopologyError(
                     f"operator {name!r} makes external calls on what {held[name]!r} emits per commit; a replay commits "
                     "at other times, so it could not match the journaled answers to the records; let it emit every "

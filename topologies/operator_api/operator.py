@@ -127,9 +127,9 @@ class OperatorContext(Protocol):
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a user counter."""
 
-    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    def ask(self, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """Make the external call for each row. Returns one answer per row and journals them; on replay returns those of
-        the journal. The spec must set ``asks``."""
+        the journal. The spec must set ``makes_external_calls``."""
 
     def origin(self, order: int) -> tuple[str, int, int] | None:
         """Topic, partition and offset of the input record at a place of the order; ``None`` if the clock or a commit
@@ -201,9 +201,10 @@ class OperatorSpec:
     ``in_ports`` and ``out_ports`` name its ports. ``stores`` are the stores it reads or writes: operators that name the
     same store share it. ``uses_stream_time``, ``uses_watermark`` and ``uses_wall_time``: it has timers of that time, or
     reads it. ``reads_wall_time``: it stamps records with wall-clock time: the clock is read, and journaled, before
-    records are taken. ``asks``: it makes external calls. ``order_sensitive``: its result depends on the order of
-    records with different keys. ``emission``: see ``describe``; ``None`` for stateless operators. ``sends_olds``: its
-    output has the column ``olds``. ``emits`` and ``accepts``: see ``penstock.topologies.operator_api.edge_kinds``.
+    records are taken. ``makes_external_calls``: see ``OperatorContext.ask``. ``order_sensitive``: its result depends on the
+    order of records with different keys. ``emission``: see ``describe``; ``None`` for stateless operators.
+    ``sends_olds``: its output has the column ``olds``. ``emits`` and ``accepts``: see
+    ``penstock.topologies.operator_api.edge_kinds``.
     """
 
     in_ports: tuple[str, ...] = ("in",)
@@ -213,7 +214,7 @@ class OperatorSpec:
     uses_watermark: bool = False
     uses_wall_time: bool = False
     reads_wall_time: bool = False
-    asks: bool = False
+    makes_external_calls: bool = False
     order_sensitive: bool = False
     emission: Emission | None = None
     sends_olds: bool = False

@@ -44,7 +44,7 @@ _FORMAT_TIMEOUT_S = 180.0
 _ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _PROCESS_FILE = "process"
-_PORT_PATIENCE_S = 30.0  # a broker killed a moment ago may not have let go of its ports
+_PORT_TIMEOUT_S = 30.0  # a broker killed a moment ago may not have let go of its ports
 _LOG_TAIL_BYTES = 64 * 1024
 # A small serial collector and shared classes start fastest; a broker on one machine never needs a parallel
 # one.
@@ -113,8 +113,8 @@ def spawn(layout: BrokerLayout, address: BrokerAddress) -> ProcessHandle:
 
     Raises ``EnvironmentFault`` if one of its ports is busy, or Java cannot be started.
     """
-    require_free(address.port, patience_s=_PORT_PATIENCE_S)
-    require_free(address.controller_port, patience_s=_PORT_PATIENCE_S)
+    require_free(address.port, timeout_s=_PORT_TIMEOUT_S)
+    require_free(address.controller_port, timeout_s=_PORT_TIMEOUT_S)
     folder = layout.broker_dir(address)
     command = _java(layout, folder, heap=layout.settings.heap, options=layout.jvm_options)
     command += ["kafka.Kafka", str(folder / "server.properties")]

@@ -48,18 +48,18 @@ def choose_addresses(brokers: int, port: int | None) -> tuple[BrokerAddress, ...
     taken: set[int] = set()
     addresses = []
     for index in range(brokers):
-        wished = None if port is None else port + index
-        if wished is not None:
-            require_free(wished)
-            taken.add(wished)
-        client = wished if wished is not None else _random_port(taken)
+        wanted = None if port is None else port + index
+        if wanted is not None:
+            require_free(wanted)
+            taken.add(wanted)
+        client = wanted if wanted is not None else _random_port(taken)
         addresses.append(BrokerAddress(index, client, _random_port(taken)))
     return tuple(addresses)
 
 
-def require_free(port: int, *, patience_s: float = 0.0) -> None:
-    """Raise ``EnvironmentFault`` if ``port`` is still busy after ``patience_s``."""
-    until = time.monotonic() + patience_s
+def require_free(port: int, *, timeout_s: float = 0.0) -> None:
+    """Raise ``EnvironmentFault`` if ``port`` is still busy after ``timeout_s``."""
+    until = time.monotonic() + timeout_s
     while not is_free(port):
         if time.monotonic() < until:
             time.sleep(_POLL_S)

@@ -22,7 +22,7 @@ def brokers_serving(bootstrap_server: str) -> set[int]:
         socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError:
         return set()
-    config: dict[str, Any] = {"bootstrap.servers": bootstrap_server, "log_level": 2, "error_cb": _unheard}
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap_server, "log_level": 2, "error_cb": _ignore_error}
     client = AdminClient(config, logger=client_logger())
     try:
         return set(client.list_topics(timeout=_METADATA_TIMEOUT_S).brokers)
@@ -30,5 +30,5 @@ def brokers_serving(bootstrap_server: str) -> set[int]:
         return set()
 
 
-def _unheard(error: object) -> None:
+def _ignore_error(error: object) -> None:
     """Ignore errors: a broker may still be starting, and the caller has its own timeout."""

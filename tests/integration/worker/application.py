@@ -98,9 +98,9 @@ class Cluster:
         before its markers were everywhere."""
         config = consumer_config(self.bootstrap_servers, f"{self.name}-reader", {})
         places = [TopicPartition(topic, p) for p in range(partitions)]
-        asker = KafkaConsumer({**config, "isolation.level": "read_uncommitted"})
-        targets = {tp: asker.watermarks(tp)[1] for tp in places}
-        asker.close()
+        call_executor = KafkaConsumer({**config, "isolation.level": "read_uncommitted"})
+        targets = {tp: call_executor.watermarks(tp)[1] for tp in places}
+        call_executor.close()
         consumer = KafkaConsumer(config)
         consumer.assign_at(dict.fromkeys(places, 0))
         out: list[Written] = []

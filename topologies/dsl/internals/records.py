@@ -78,10 +78,10 @@ def looked_up(
     if concurrency < 1 or timeout_s <= 0:
         raise TopologyError(f"operator {name!r}: concurrency={concurrency}, timeout_s={timeout_s}; give more than 0")
     serde = as_serde(answer, f"the answers of operator {name!r}")
-    question = ExternalCall(
+    call = ExternalCall(
         fn=check_function(fn, name, awaited=True), serde=serde, concurrency=concurrency, timeout_s=float(timeout_s)
     )
-    spec = LookupSpec(question=question, joiner=None if joiner is None else check_function(joiner, name))
+    spec = LookupSpec(call=call, joiner=None if joiner is None else check_function(joiner, name))
     flow.wiring.add(name, spec, flow)
     return flow.behind(name, value=value if value is not None else (serde if joiner is None else None))
 

@@ -26,7 +26,7 @@ from penstock.topologies.operators.aggregates.folds.choice import column_fold, r
 from penstock.topologies.operators.aggregates.folds.strategy import Changes, OutKeys, Touched
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
 from penstock.topologies.operators.columnar.grouping import entries_of
-from penstock.topologies.operators.columnar.input_modes import counting_way, folding_way, why_rows
+from penstock.topologies.operators.columnar.input_modes import counting_mode, folding_mode, why_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,17 +43,17 @@ class AggregateSpec(OperatorSpec):
         return self.stores[0]
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return self.way_of_columns(None, None)
+        return self.columns_mode(None, None)
 
-    def way_of_columns(self, reason: str | None, late: RequiredColumns | None) -> InputMode:
+    def columns_mode(self, reason: str | None, late: RequiredColumns | None) -> InputMode:
         """How it takes records: ``reason``: why one by one, whatever it folds; ``late``: what is needed of late ones."""
         folds = bool(self.fold.parts) and not self.fold.partials
         if reason is None and folds and self.emission == "every_update":
             reason = "it emits every update"
         if reason is None and folds and not self.sends_olds:
-            return folding_way(self.fold.parts, late)
+            return folding_mode(self.fold.parts, late)
         reason = reason or why_rows(counts=self.fold.counts or self.fold.sums, sends_olds=self.sends_olds)
-        return counting_way(late, why_rows=reason, sums=self.fold.sums)
+        return counting_mode(late, why_rows=reason, sums=self.fold.sums)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         if port > 0:  # late records, as they came

@@ -41,7 +41,7 @@ from penstock.topologies.operators.aggregates.partial_aggregates import (
     count_partials,
 )
 from penstock.topologies.operators.base.row_functions import serialize_keys, without_nulls
-from penstock.topologies.operators.columnar.input_modes import counting_way, why_rows
+from penstock.topologies.operators.columnar.input_modes import counting_mode, why_rows
 from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan
 
 HELD_MAX: Final = 100_000
@@ -76,7 +76,7 @@ class CombineSpec(OperatorSpec):
         reason = why_rows(counts=self.fold.counts, sends_olds=False)
         if reason is None and self.uses_watermark:
             reason = "watermarks stand between its records"
-        return counting_way(None, why_rows=reason)
+        return counting_mode(None, why_rows=reason)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(keys=True, values=True) if self.fold.counts else ROW_LAYOUT

@@ -19,7 +19,7 @@ from penstock.topologies.operators.columnar.stateless import PYTHON, reads
 _KEY = RequiredColumns(key=True)
 
 
-def join_way(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> InputMode:
+def join_mode(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> InputMode:
     """A stream–table join. ``own_key``: rows are found by the record's key. The values of records that meet no row are not
     needed."""
     if not own_key:
@@ -34,7 +34,7 @@ def join_way(joiner: Callable[[Any, Any], Any], *, own_key: bool) -> InputMode:
     )
 
 
-def counting_way(late: RequiredColumns | None, *, why_rows: str | None, sums: bool = False) -> InputMode:
+def counting_mode(late: RequiredColumns | None, *, why_rows: str | None, sums: bool = False) -> InputMode:
     """An aggregation. ``late``: what is needed of late records. ``sums``: it adds up values."""
     if why_rows is not None:
         return InputMode(ALL_AS_ROWS, why_rows)
@@ -42,7 +42,7 @@ def counting_way(late: RequiredColumns | None, *, why_rows: str | None, sums: bo
     return InputMode(needs if late is None else needs | late.later())
 
 
-def folding_way(parts: Sequence[Part], late: RequiredColumns | None) -> InputMode:
+def folding_mode(parts: Sequence[Part], late: RequiredColumns | None) -> InputMode:
     """An aggregation of aggregate expressions."""
     needs = _KEY if late is None else _KEY | late.later()
     for part in parts:
@@ -60,7 +60,7 @@ def why_rows(*, counts: bool, sends_olds: bool) -> str | None:
     return "a later operator needs its old values" if sends_olds else None
 
 
-def writing_way(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMode:
+def writing_mode(key: Serde[Any], value: Serde[Any], *, by_key: bool) -> InputMode:
     """A sink. ``by_key``: its topic and partitions follow from the key alone."""
     if not by_key:
         return InputMode(ALL_AS_ROWS, "partitions, or topics, follow from whole records")

@@ -28,7 +28,7 @@ PLAIN = (BYTES, STRING, INT, INT32, FLOAT)
 """Serdes whose values stay bytes until they are used."""
 
 
-def decoding_way(serde: Serde[Any], needed: RequiredColumns) -> InputMode:
+def decoding_mode(serde: Serde[Any], needed: RequiredColumns) -> InputMode:
     """The input mode of a source for required columns of values of this serde. Keys are always columns."""
     return InputMode(needed, None if serde in PLAIN else _why_whole(serde, needed))
 

@@ -20,7 +20,7 @@ from penstock.topologies.operator_api.required_columns import InputMode, Require
 from penstock.topologies.operators.columnar.stateless import PYTHON
 
 
-def children_way(
+def children_mode(
     fn: Callable[..., Iterable[Any]], values_only: bool, with_key: bool, out: RequiredColumns
 ) -> InputMode:
     """The input mode of an operator that replaces a record by several."""

@@ -68,7 +68,7 @@ def _of_value(e: Expression) -> bool:
 # -- filters -------------------------------------------------------------------------------------------------------------
 
 
-def filter_way(fn: Any, values_only: bool, out: RequiredColumns) -> InputMode:
+def filter_mode(fn: Any, values_only: bool, out: RequiredColumns) -> InputMode:
     """How a filter takes its records."""
     found = reads(fn)
     if isinstance(found, str):
@@ -139,7 +139,7 @@ def _without_failing(
     return batch.where(~failing)
 
 
-def branch_way(predicates: Sequence[Any], out: Sequence[RequiredColumns]) -> InputMode:
+def branch_mode(predicates: Sequence[Any], out: Sequence[RequiredColumns]) -> InputMode:
     """How a branch takes its records."""
     needed = NO_COLUMNS
     for one in out:
@@ -173,7 +173,7 @@ def ports_of(predicates: Sequence[Any]) -> Callable[[ColumnBatch], list[Mask] | 
 # -- values and keys -----------------------------------------------------------------------------------------------------
 
 
-def values_way(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
+def values_mode(fn: Any, with_key: bool, out: RequiredColumns) -> InputMode:
     """How a mapping of values takes its records."""
     found = _read_by_values(fn)
     if isinstance(found, str):
@@ -301,7 +301,7 @@ def _builder(names: list[str], python: type | None) -> Callable[..., Any]:
     return record
 
 
-def key_way(fn: Any, out: RequiredColumns) -> InputMode:
+def key_mode(fn: Any, out: RequiredColumns) -> InputMode:
     """How a choice of new keys takes its records."""
     found = reads(fn)
     if isinstance(found, str):

@@ -23,7 +23,7 @@ from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operator_api.required_columns import EdgeLayout, InputMode, RequiredColumns
 from penstock.topologies.operators.base.row_functions import map_rows, serialize_keys, without_nulls
-from penstock.topologies.operators.columnar.input_modes import join_way
+from penstock.topologies.operators.columnar.input_modes import join_mode
 from penstock.topologies.operators.columnar.join import PerKey, meet, reading_row_alone
 from penstock.topologies.operators.columnar.join_fields import JoinedFields, sides_of
 from penstock.topologies.operators.columnar.row_fields import RowFields, mostly_different, row_fields
@@ -48,7 +48,7 @@ class StreamTableJoinSpec(OperatorSpec):
         return self.stores[0]
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return join_way(self.joiner, own_key=self.key_fn is None)
+        return join_mode(self.joiner, own_key=self.key_fn is None)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(given.keys, input_mode.rows is None)

@@ -18,11 +18,11 @@ from penstock.topologies.operators.base.row_functions import map_rows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LookupSpec(OperatorSpec):
-    """The value ``joiner(value, answer)`` of the answer to ``question.fn(key, value)``; without ``joiner`` the answer."""
+    """The value ``joiner(value, answer)`` of the answer to ``call.fn(key, value)``; without ``joiner`` the answer."""
 
-    question: ExternalCall
+    call: ExternalCall
     joiner: Any = None
-    asks: bool = True
+    makes_external_calls: bool = True
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(given.keys)
@@ -33,7 +33,7 @@ class LookupSpec(OperatorSpec):
 
     def details(self) -> dict[str, Any]:
         """How it asks."""
-        return {"concurrency": self.question.concurrency, "timeout": f"{self.question.timeout_s} s"}
+        return {"concurrency": self.call.concurrency, "timeout": f"{self.call.timeout_s} s"}
 
 
 class _LookupOperator(Operator):
@@ -44,13 +44,13 @@ class _LookupOperator(Operator):
     def process(self, port: int, batch: Batch) -> None:
         if not len(batch):
             return
-        answers = self.ctx.ask(self._spec.question, list(zip(batch.keys, batch.values, strict=True)))
+        answers = self.ctx.ask(self._spec.call, list(zip(batch.keys, batch.values, strict=True)))
         kept = []
         for i, answer in enumerate(answers):
             if answer.error is None:
                 kept.append(i)
             else:
-                self.ctx.failed(batch, i, ProcessingError(f"the question failed: {answer.error}"))
+                self.ctx.failed(batch, i, ProcessingError(f"the call failed: {answer.error}"))
         if len(kept) < len(answers):
             batch, answers = batch.pick(kept), [answers[i] for i in kept]
         values = [a.value for a in answers]

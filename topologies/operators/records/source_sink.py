@@ -25,8 +25,8 @@ from penstock.topologies.operator_api.required_columns import (
 )
 from penstock.topologies.operator_api.watermark_strategies import WatermarkStrategy
 from penstock.topologies.operators.base.row_functions import decode_column, without_nulls
-from penstock.topologies.operators.columnar.input_modes import writing_way
-from penstock.topologies.operators.columnar.source import PLAIN, Decoder, decoding_way
+from penstock.topologies.operators.columnar.input_modes import writing_mode
+from penstock.topologies.operators.columnar.source import PLAIN, Decoder, decoding_mode
 from penstock.topologies.operators.records.record_unpacking import Unpacker, read_in_columns
 
 
@@ -85,7 +85,7 @@ class SourceSpec(OperatorSpec):
         if self.packed:
             plain = read_in_columns(self.key_serde, self.value_serde)
             return InputMode(out[0], None if plain else f"its records hold many, of serde {self.value_serde.name}")
-        return decoding_way(self.value_serde, out[0])
+        return decoding_mode(self.value_serde, out[0])
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
         return None if given == COLUMN_LAYOUT else "records come as lists"
@@ -264,7 +264,7 @@ class SinkSpec(OperatorSpec):
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         by_key = self.route == "key" and self.topic_of is None and self.inner_key is None
-        return writing_way(self.key_serde, self.value_serde, by_key=by_key)
+        return writing_mode(self.key_serde, self.value_serde, by_key=by_key)
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
         # one side is enough: lists are written at once next to a column

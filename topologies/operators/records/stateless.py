@@ -25,7 +25,7 @@ from penstock.topologies.operator_api.required_columns import (
 from penstock.topologies.operators.base.flat_map_children import children_of
 from penstock.topologies.operators.base.row_functions import map_rows
 from penstock.topologies.operators.columnar import stateless as columnar
-from penstock.topologies.operators.columnar.splitting import children_way, words_of
+from penstock.topologies.operators.columnar.splitting import children_mode, words_of
 
 _first: Final = itemgetter(0)
 _second: Final = itemgetter(1)
@@ -41,7 +41,7 @@ class FilterSpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return columnar.filter_way(self.fn, self.values_only, out[0])
+        return columnar.filter_mode(self.fn, self.values_only, out[0])
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return given
@@ -103,7 +103,7 @@ class MapValuesSpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return columnar.values_way(self.fn, self.with_key, out[0])
+        return columnar.values_mode(self.fn, self.with_key, out[0])
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(given.keys, input_mode.rows is None)
@@ -161,7 +161,7 @@ class SelectKeySpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return columnar.key_way(self.fn, out[0])
+        return columnar.key_mode(self.fn, out[0])
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return dataclasses.replace(given, keys=input_mode.rows is None)
@@ -188,7 +188,7 @@ class FlatMapSpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return children_way(self.fn, self.values_only, self.with_key, out[0])
+        return children_mode(self.fn, self.values_only, self.with_key, out[0])
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
         return None if given.texts else "texts do not come as they were read"
@@ -272,7 +272,7 @@ class BranchSpec(OperatorSpec):
     accepts: frozenset[EdgeKind] = ANY_KIND
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return columnar.branch_way(self.predicates, out)
+        return columnar.branch_mode(self.predicates, out)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return given

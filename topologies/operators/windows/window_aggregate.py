@@ -45,7 +45,7 @@ class WindowAggregateSpec(ClosingAggregateSpec):
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         reason = None if self.windows.slot_ms else "its windows are neither tumbling nor hopping ones"
-        return self.way_of_columns(reason, out[1] if len(out) > 1 else None)
+        return self.columns_mode(reason, out[1] if len(out) > 1 else None)
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""

@@ -26,7 +26,7 @@ from penstock.topologies.operator_api.columns import Ints
 from penstock.topologies.operator_api.required_columns import InputMode, RequiredColumns
 from penstock.topologies.operators.aggregates.aggregate import AggregateOperator, AggregateSpec
 from penstock.topologies.operators.aggregates.fold import Aggregation
-from penstock.topologies.operators.columnar.input_modes import counting_way
+from penstock.topologies.operators.columnar.input_modes import counting_mode
 from penstock.topologies.operators.input_times import InputTimes
 from penstock.topologies.windows import SpanWindows, Windows
 
@@ -71,7 +71,7 @@ class ClosingAggregateSpec(AggregateSpec):
         return None if self.lag_ms is None else InputTimes(self.in_ports, self.lag_ms)
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
-        return counting_way(None, why_rows="its windows are neither tumbling nor hopping ones")
+        return counting_mode(None, why_rows="its windows are neither tumbling nor hopping ones")
 
     def details(self) -> dict[str, Any]:
         """Store, windows and emission."""

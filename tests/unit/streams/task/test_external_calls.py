@@ -83,7 +83,7 @@ def test_a_failed_question_is_the_rows_error() -> None:
         raise ConnectionError("nobody there")
 
     driver = ps.TopologyTestDriver(topology(fails))
-    with pytest.raises(ProcessingError, match=r"operator ask: .*the question failed: ConnectionError: nobody there"):
+    with pytest.raises(ProcessingError, match=r"operator ask: .*the call failed: ConnectionError: nobody there"):
         driver.pipe("in", "k", "v", 1)
     driver.release()
 
@@ -122,11 +122,11 @@ def test_coroutines_are_asked_at_a_time_and_answer_in_order() -> None:
             await asyncio.sleep(300)
         return n * 10
 
-    asker = PooledCallExecutor()
+    call_executor = PooledCallExecutor()
     try:
-        answers = asker.ask(question(ask, concurrency=4, timeout_s=4), [(n,) for n in range(12)])
+        answers = call_executor.ask(question(ask, concurrency=4, timeout_s=4), [(n,) for n in range(12)])
     finally:
-        asker.close()
+        call_executor.close()
     assert [a.value for a in answers] == [0, 10, 20, None, None, *(n * 10 for n in range(5, 12))]
     assert answers[3].error == "ValueError: three"
     assert answers[4].error == "no answer within 4 s"
@@ -142,9 +142,9 @@ def test_functions_are_asked_in_threads() -> None:
         barrier.wait()
         return n
 
-    asker = PooledCallExecutor()
+    call_executor = PooledCallExecutor()
     try:
-        assert asker.ask(question(ask, concurrency=3), [(1,), (2,), (3,)]) == [
+        assert call_executor.ask(question(ask, concurrency=3), [(1,), (2,), (3,)]) == [
             CallResult(1),
             CallResult(2),
             CallResult(3),
@@ -154,10 +154,13 @@ def test_functions_are_asked_in_threads() -> None:
             let_go.wait(300)
             return n
 
-        assert asker.ask(question(slow, concurrency=1, timeout_s=0.05), [(1,)])[0].error == "no answer within 0.05 s"
+        assert (
+            call_executor.ask(question(slow, concurrency=1, timeout_s=0.05), [(1,)])[0].error
+            == "no answer within 0.05 s"
+        )
     finally:
         let_go.set()
-        asker.close()
+        call_executor.close()
 
 
 def test_a_call_that_hangs_keeps_no_process_from_ending() -> None:
@@ -166,10 +169,10 @@ import threading
 from penstock.state.serdes.serde import JSON
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
 from penstock.topologies.operator_api.operator import ExternalCall
-asker = PooledCallExecutor()
+call_executor = PooledCallExecutor()
 hangs = threading.Event()
-print(asker.ask(ExternalCall(fn=lambda n: hangs.wait(), serde=JSON, concurrency=2, timeout_s=0.1), [(1,)])[0].error)
-asker.close()
+print(call_executor.ask(ExternalCall(fn=lambda n: hangs.wait(), serde=JSON, concurrency=2, timeout_s=0.1), [(1,)])[0].error)
+call_executor.close()
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "no answer within 0.1 s\n"), done.stderr
@@ -256,12 +259,12 @@ def test_a_call_that_hangs_fails_no_other() -> None:
         return value
 
     question = ExternalCall(fn=hangs, serde=JSON, concurrency=1, timeout_s=3)
-    asker = PooledCallExecutor()
+    call_executor = PooledCallExecutor()
     try:
         rows = [("k", v) for v in ("a", "hangs", "b", "hangs", "c")]
         late = CallResult(None, "no answer within 3 s")
-        assert asker.ask(question, rows) == [CallResult("a"), late, CallResult("b"), late, CallResult("c")]
-        assert asker.ask(question, rows[:1]) == [CallResult("a")]
+        assert call_executor.ask(question, rows) == [CallResult("a"), late, CallResult("b"), late, CallResult("c")]
+        assert call_executor.ask(question, rows[:1]) == [CallResult("a")]
     finally:
         let_go.set()
-        asker.close()
+        call_executor.close()

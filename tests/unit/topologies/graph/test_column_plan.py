@@ -74,7 +74,7 @@ def planned(topology: Topology) -> Plan:
 
 def reasons(topology: Topology) -> dict[str, str | None]:
     plan = planned(topology)
-    return {name: way.rows for name, (way, *_) in zip(plan.names, plan.ways, strict=True)}
+    return {name: way.rows for name, (way, *_) in zip(plan.names, plan.input_modes, strict=True)}
 
 
 def test_a_source_decodes_what_anybody_reads() -> None:
@@ -85,7 +85,7 @@ def test_a_source_decodes_what_anybody_reads() -> None:
 
     plan = planned(built(make))
     assert plan.needed(0) == RequiredColumns(key=True, fields=frozenset(("price", "n")))
-    assert all(way.rows is None for ways in plan.ways[:3] for way in ways)
+    assert all(way.rows is None for ways in plan.input_modes[:3] for way in ways)
     assert plan.needed(1) is None
 
 

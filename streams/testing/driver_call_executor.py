@@ -11,20 +11,20 @@ from penstock.topologies.functions import is_async
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
 
-class DriverAsker:
+class DriverCallExecutor:
     """Asks as the options say, and awaits ``async`` functions as a worker does."""
 
-    def __init__(self, asker: CallExecutor) -> None:
-        self._asker = asker
+    def __init__(self, call_executor: CallExecutor) -> None:
+        self._call_executor = call_executor
         self._pooled: PooledCallExecutor | None = None
 
-    def ask(self, question: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
+    def ask(self, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
         """One answer per row."""
-        if not isinstance(self._asker, InlineCallExecutor) or not is_async(question.fn):
-            return self._asker.ask(question, rows)
+        if not isinstance(self._call_executor, InlineCallExecutor) or not is_async(call.fn):
+            return self._call_executor.ask(call, rows)
         if self._pooled is None:
             self._pooled = PooledCallExecutor()
-        return self._pooled.ask(question, rows)
+        return self._pooled.ask(call, rows)
 
     def close(self) -> None:
         """Stop the event loop, if there is one."""

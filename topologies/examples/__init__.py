@@ -1,2 +1,2 @@
-"""Ready-made topologies, each short enough to be read as an example. Run one, for instance, by
-``penstock worker penstock.topologies.examples.word_count:build``."""
+"""Ready-made topologies, each short enough to read as an example. To run one: ``penstock worker
+penstock.topologies.examples.word_count:build``."""

@@ -16,8 +16,8 @@ from penstock.state.log import Record
 from penstock.state.serdes.serde import Serde
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# A part that is read once is never given back, and the time has a fixed length: a line takes time in proportion to its
-# length, also one that is of no format.
+# Each part is matched once and never given back, and the time has a fixed length. So matching takes time in
+# proportion to the line's length, even if the line has neither format.
 _QUOTED = r'"((?:[^"\\]++|\\.)*+)"'
 _STAMP = r"[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9]{2}:[0-9]{2}:[0-9]{2} [+-][0-9]{4}"
 _COMMON = rf"(\S++) (\S++) (.+?) \[({_STAMP})\] {_QUOTED} ([0-9]{{3}}) ([0-9]{{1,18}}|-)"
@@ -31,8 +31,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AccessLine(msgspec.Struct, frozen=True):
-    """One request. Texts are as the server escaped them; ``-`` in the log is ``None`` here. ``time_ms`` is Unix time,
-    ``offset_min`` the server's offset from UTC. ``referer`` and ``agent`` are the combined format's alone."""
+    """One request. Texts are as the server escaped them; a ``-`` in the log is ``None`` here. ``time_ms`` is Unix
+    time, ``offset_min`` the server's offset from UTC. Only the combined format has ``referer`` and ``agent``."""
 
     host: str
     identity: str | None
@@ -47,7 +47,7 @@ class AccessLine(msgspec.Struct, frozen=True):
 
     @property
     def method(self) -> str | None:
-        """``GET`` of ``GET /a HTTP/1.1``; ``None`` of a request that has not these three parts."""
+        """``GET`` of ``GET /a HTTP/1.1``; ``None`` if the request does not have these three parts."""
         return self._part(0)
 
     @property
@@ -69,8 +69,9 @@ LogFormat = Literal["common", "combined", "any"]
 
 
 def access_log(form: LogFormat = "any") -> Serde[AccessLine]:
-    """The serde of access log lines. ``any`` reads both formats and writes combined lines, save for requests that have
-    neither referer nor agent. Lines of another form are a ``SerdeError``, as is an unknown format."""
+    """The serde of access log lines. ``any`` reads both formats, and writes the combined one unless a request has
+    neither referer nor agent. Raises ``SerdeError`` for an unknown format; a line of another form is a ``SerdeError``
+    too."""
     if form not in _PATTERNS:
         raise SerdeError(f"access log format {form!r} is unknown; use {', '.join(_PATTERNS)}")
     pattern = _PATTERNS[form]

@@ -1,7 +1,7 @@
-"""A web server's access log in micro-batches of a second, as Spark's DStreams would have it. Each function is a topology.
+"""A web server's access log in micro-batches of one second, as with Spark's DStreams. Each function is a topology.
 
 The log's lines are in Apache's common or combined format; their own time is event time. Hits are counted under the
-client's address; an interval's results are written when the watermark has passed its end.
+client's address. An interval's results are written when the watermark has passed its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _subtract(total: int, part: int) -> int:
 
 
 def _lines(builder: StreamsBuilder, source: str) -> MicroBatches[str, AccessLine]:
-    """The log in batches. A partition that is silent for ten seconds holds nobody back."""
+    """The log in batches. If a partition is silent for ten seconds, the others no longer wait for it."""
     strategy = bounded_out_of_orderness(0, idle="10s")
     lines = builder.stream(source, value=access_log(), timestamp=access_time, watermark=strategy)
     return lines.micro_batches(INTERVAL)
@@ -61,15 +61,16 @@ def hits_of_both(source: str = "access-log", other: str = "other-log", output: s
 
 
 def hits_in_window(source: str = "access-log", output: str = "hits-in-window") -> Topology:
-    """All hits of the last three seconds, every second, under the window's start in milliseconds."""
+    """All hits of the last three seconds, emitted every second under the window's start in milliseconds."""
     builder = StreamsBuilder("access-log-window")
     _hits(builder, source).window("3s", "1s").count().to(output)
     return builder.build()
 
 
 def hits_of_five_seconds(source: str = "access-log", output: str = "hits-of-five", *, inverse: bool = True) -> Topology:
-    """The hits of each address in the last five seconds, every second. With ``inverse`` each window is the one before,
-    with the new second added and the oldest taken out; without, the sum of its seconds. The answers are equal."""
+    """The hits of each address in the last five seconds, emitted every second. With ``inverse`` each window is
+    computed from the one before: the new second is added and the oldest removed. Without it each window is the sum of
+    its seconds. The answers are equal."""
     builder = StreamsBuilder("access-log-five")
     taken_out: Any = _subtract if inverse else None
     _hits(builder, source).reduce_by_key_and_window(_add, taken_out, "5s", "1s").to(output)
@@ -79,7 +80,7 @@ def hits_of_five_seconds(source: str = "access-log", output: str = "hits-of-five
 def bytes_of_five_seconds(
     source: str = "access-log", output: str = "bytes-of-five", *, inverse: bool = True
 ) -> Topology:
-    """The bytes sent to everybody in the last five seconds, every second, under the window's start."""
+    """The bytes sent to all clients in the last five seconds, emitted every second under the window's start."""
     builder = StreamsBuilder("access-log-bytes")
     sizes = _lines(builder, source).map_values(lambda line: line.size or 0, value=int)
     sizes.reduce_by_window(_add, _subtract if inverse else None, "5s", "1s").to(output)
@@ -87,7 +88,7 @@ def bytes_of_five_seconds(
 
 
 def total_hits(source: str = "access-log", output: str = "total-hits") -> Topology:
-    """The hits of each address since the beginning, all of them every second."""
+    """The hits of each address since the beginning, all of them emitted every second."""
     builder = StreamsBuilder("access-log-totals")
     _hits(builder, source).update_state_by_key(lambda new, total: (total or 0) + sum(new)).to(output)
     return builder.build()

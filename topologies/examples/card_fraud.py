@@ -1,6 +1,6 @@
-"""Fraud on cards: a thief tries a stolen card with a small sum, then takes a large one at once.
+"""Card fraud: a thief tries a stolen card with a small amount, then immediately pays a large one.
 
-A pattern per card: a payment below 1.00, and the very next one above 500.00, less than a minute later.
+One pattern per card: a payment below 1.00, and the very next one above 500.00, less than a minute later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def alert(events: dict[str, list[Any]]) -> Alert:
 
 
 def build(source: str = "payments", output: str = "fraud-alerts") -> Topology:
-    """Alerts under their card. Payments may be 10 s late: they are put in order of time first."""
+    """Alerts under their card. Payments may be 10 s late: they are sorted by time first."""
     builder = StreamsBuilder("card-fraud", value=Payment)
     payments = builder.stream(source, watermark=bounded_out_of_orderness("10s"))
     payments.match(SUSPICIOUS, select=alert, value=Alert).matches.to(output)

@@ -11,7 +11,7 @@ from penstock.topologies.graph.topology import Topology
 
 
 def fahrenheit(celsius: float) -> float:
-    """Degrees Fahrenheit of degrees Celsius."""
+    """Convert degrees Celsius to degrees Fahrenheit."""
     return celsius * 9 / 5 + 32
 
 

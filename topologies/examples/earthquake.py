@@ -1,8 +1,8 @@
-"""Earthquakes from phones: one phone that shakes was dropped, a hundred that shake in one place at once lie on shaking
-ground.
+"""Earthquakes detected by phones. One shaking phone was dropped; a hundred that shake in one place at once mean that
+the ground shakes.
 
-A pattern per phone finds three strong readings in a row within two seconds; windows per cell of a grid count the phones of
-which that was found.
+A pattern per phone finds three strong readings in a row within two seconds. Windows per grid cell count the phones
+that match.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.topologies.windows import tumbling
 STRONG = 2.5
 """Metres per second squared, without gravity."""
 PHONES = 4
-"""From this many on, the ground shakes."""
+"""From this number of phones on, the ground shakes."""
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """An acceleration that a phone (the record's key) has measured, in a cell of the map."""
+    """An acceleration measured by a phone (the record's key) in a cell of the map."""
 
     phone: str
     cell: str
@@ -43,8 +43,8 @@ def strongest(events: dict[str, list[Any]]) -> Reading:
 
 
 def build(source: str = "readings", output: str = "earthquakes") -> Topology:
-    """Per cell and five seconds in which the ground shakes: how many phones say so, and how strongly. Readings may be 3 s
-    late."""
+    """For each cell and five seconds in which the ground shakes: the number of phones that report it, and the
+    strength. Readings may be 3 s late."""
     builder = StreamsBuilder("earthquake", value=Reading)
     readings = builder.stream(source, watermark=bounded_out_of_orderness("3s"))
     shaking = readings.match(SHAKES, select=strongest, value=Reading).matches

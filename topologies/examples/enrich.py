@@ -1,5 +1,4 @@
-"""Clicks enriched with what is known of their user when they are processed: a stream–table join of JSON
-objects."""
+"""Clicks enriched with the user's profile as it is when the click is processed: a stream–table join of JSON objects."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from penstock.topologies.windows import tumbling
 
 
 class CountedEvent(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an event; its other fields are skipped."""
+    """The fields that are read of an event; others are skipped."""
 
     event_type: str
 
 
 def build(source: str = "events", running: str = "event-counts", hourly: str = "event-counts-hourly") -> Topology:
-    """``running``: the count so far under each type. ``hourly``: the count of each hour of event time under
-    the type and hour (``Windowed`` keys), open to events that are up to a day late. Both are longs."""
+    """``running``: the count so far for each type. ``hourly``: the count for each type and hour of event time
+    (``Windowed`` keys), which accepts events up to a day late. Both are longs."""
     builder = StreamsBuilder("event-counts")
     by_type = builder.stream(source, value=CountedEvent).group_by(lambda _, event: event.event_type, key=str)
     by_type.count(name="running-counts").to(running)

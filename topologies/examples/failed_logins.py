@@ -1,7 +1,7 @@
-"""Failed logins per address: who guesses passwords?
+"""Failed logins per address: find out who guesses passwords.
 
-Five failures from one address in a minute, whatever the users. Windows of a minute begin every ten seconds, so that an
-attack is not split between two of them for long; an address is reported once in ten minutes.
+The alert is five failures from one address within a minute, for any users. Windows of a minute begin every ten
+seconds, so that few attacks are split between two of them. An address is reported at most once in ten minutes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Login(msgspec.Struct, frozen=True, gc=False):
 
 
 def build(source: str = "logins", output: str = "guessing-addresses") -> Topology:
-    """Under the address: how often it had failed, and as how many users, in the minute that began ``since`` (milliseconds),
-    when that became known. Logins may be 30 s late."""
+    """Under the address: the number of failures and of users in the minute that began at ``since`` (milliseconds), as
+    of the alert. Logins may be 30 s late."""
     builder = StreamsBuilder("failed-logins", value=Login)
     failed = builder.stream(source).filter_values(~col("success"))
     minutes = failed.group_by(col("address")).windowed_by(hopping("1m", "10s", grace="30s"))

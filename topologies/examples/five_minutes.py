@@ -1,9 +1,9 @@
-"""Sales per shop in windows of five minutes, by the clock and by the time of the sale, side by side.
+"""Sales per shop in windows of five minutes: by the clock and by the time of the sale.
 
-By the clock a sale counts when it arrives: the answer is there when the five minutes are over, nothing is ever late, and
-a shop whose line was down has its sales in the wrong window. By the time of the sale the answer waits for the watermark,
-30 s behind the newest sale; a sale that comes later corrects it, for an hour; what comes later still goes to a topic of
-its own.
+By the clock, a sale counts when it arrives. The answer is ready when the five minutes are over and nothing is ever
+late, but if a shop's line was down, its sales are in the wrong window. By the time of the sale, the answer waits for
+the watermark, 30 s behind the newest sale. A later sale corrects it for up to an hour; after that it goes to a topic
+for late sales.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Flights and weather: how late did flights leave each airport, day by day, and how many left in the rain?
 
-Departures and weather reports are keyed by airport. A departure meets the latest report of its airport, so the
-two topics are read in the order of their times; a report of the same minute comes first, because its topic does.
-Departures before an airport's first report are dropped. Times are the airport's local clock, written as if it
-were UTC, so that a window of a day is a day there.
+Departures and weather reports are keyed by airport. A departure is joined with the latest report of its airport, so
+the two topics are read in time order. If both have the same minute, the report comes first, because its topic does.
+Departures before an airport's first report are dropped. Times are the airport's local clock, written as if it were
+UTC, so that a window of a day is a day there.
 
-Windows are kept for twenty years by the clock: brokers judge the age of a changelog's records by it, and the
-published data are of 2013.
+Windows are kept for twenty years, because brokers judge the age of a changelog's records by the clock and the
+published data are from 2013.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 LATE_MINUTES = 15
-"""From this delay on a departure counts as late, as airlines report it."""
+"""A departure that is at least this late counts as late, as airlines report it."""
 
 
 class Departure(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a departure. ``delay``: minutes after the scheduled time, negative before it, ``None`` when the
-    flight was cancelled."""
+    """The fields that are read of a departure. ``delay``: minutes after the scheduled time, negative if before it,
+    ``None`` if the flight was cancelled."""
 
     delay: int | None
 
 
 class FlightReport(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a weather report. ``rain``: inches in the hour."""
+    """The fields that are read of a weather report. ``rain``: inches in the hour."""
 
     rain: float
 

@@ -1,4 +1,4 @@
-"""How many records each key has had. Values are not read at all: they stay the bytes that they are."""
+"""Count the records of each key. Values are not decoded: they stay bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.topologies.operator_api.operator import Emission
 
 
 def build(source: str = "clicks", output: str | None = None, *, emission: Emission = "every_update") -> Topology:
-    """Counts in the store ``counts`` and its changelog; as longs in ``output`` too if it is named."""
+    """Counts in the store ``counts`` and its changelog; also as longs in ``output``, if it is given."""
     builder = StreamsBuilder("keyed-count", key=str, value=bytes, emission=emission)
     counts = builder.stream(source).group_by_key().count(name="counts")
     if output is not None:

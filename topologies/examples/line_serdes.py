@@ -1,8 +1,8 @@
-"""Serdes for lines that are not CSV: fields between delimiters, and lines that a pattern matches.
+"""Serdes for lines that are not CSV: fields between delimiters, and lines that match a pattern.
 
-Recipes: copy the one that fits and change it. A ``Serde`` is a name and two functions, which refuse with ``SerdeError``
-what they cannot read, and what would not come back as it was; a topic's policy decides about such a record. ``declared``
-tells expressions the columns' types.
+These are recipes: copy the one that fits and change it. A ``Serde`` is a name and two functions. They raise
+``SerdeError`` for what they cannot read and for what would not survive a round trip; a topic's policy decides what
+happens to such a record. ``declared`` tells expressions the columns' types.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def delimited(delimiter: str, types: Types) -> Serde[Row]:
 
 
 def pattern_line(pattern: str, types: Types) -> Serde[Row]:
-    """Lines that the pattern matches as a whole, as dicts of its named groups; a group that takes no part is ``None``.
-    ``types``: of the groups that are not ``str``. Only reads."""
+    """Lines that match the pattern as a whole, as dicts of its named groups; a group without a match is ``None``.
+    ``types``: of the groups that are not ``str``. Cannot write."""
     compiled = re.compile(pattern)
     name = f"pattern({pattern})"
 

@@ -1,5 +1,5 @@
 """Four moving means per key of the topic ``measures`` (ints): of the last 10 elements, of the last second, of each 5
-seconds, and of 5 seconds every second."""
+seconds, and of the last 5 seconds every second."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def build(source: str = "measures", output: str = "means") -> Topology:
 
     per_5s, of_5s = tumbling("5s", grace=0), hopping("5s", "1s", grace=0)
     measures.windowed_by(per_5s).aggregate(mean(), name="per-5s", emission="on_close").to(f"{output}-per-5s")
-    exact = mean(number=int)  # sums of ints: windows are put together of their parts
+    exact = mean(number=int)  # sums of ints: a window is the sum of its parts
     measures.windowed_by(of_5s).aggregate(exact, name="of-5s", emission="on_close").to(f"{output}-of-5s")
     return builder.build()

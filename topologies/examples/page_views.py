@@ -1,7 +1,7 @@
-"""One topic of page views of job offers, and four who need it: the warehouse, the employers, the site's defence against
+"""One topic of views of job offers, and four consumers: the warehouse, the employers, the site's protection against
 scrapers, and the recommender, which must not show a user the same offer over and over.
 
-None of them knows of the others, and all read the topic once.
+The four are independent, and together they read the topic once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from penstock.topologies.operator_api.watermark_strategies import bounded_out_of
 from penstock.topologies.windows import hopping, tumbling
 
 SCRAPER_VIEWS = 100
-"""More offers than a person reads in a minute."""
+"""More offers than a person can read in a minute."""
 ENOUGH_VIEWS = 3
-"""So often an offer is shown to a user in a week."""
+"""The number of times an offer is shown to a user in a week."""
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -35,13 +35,13 @@ def warehouse(views: KStream[str, View]) -> None:
 
 
 def analytics(views: KStream[str, View]) -> None:
-    """Per employer and day: views, different offers, and seconds spent, rewritten with each view."""
+    """Per employer and day: views, distinct offers and seconds spent, updated with each view."""
     days = views.group_by(col("employer")).windowed_by(tumbling("1d", grace="1h"))
     days.agg(views=count(), offers=col("offer").count_distinct(), seconds=col("seconds").sum()).to("employer-days")
 
 
 def defence(views: KStream[str, View]) -> None:
-    """Users who view too much in a minute, at most once per ten minutes each."""
+    """Users who view too many offers in a minute, each at most once per ten minutes."""
     minutes = views.group_by_key().windowed_by(hopping("1m", "10s", grace=0))
     many = minutes.count(emission="on_close").to_stream().filter_values(value() >= SCRAPER_VIEWS)
     many.select_key(key()["key"]).deduplicate("10m").to("scrapers")

@@ -1,7 +1,8 @@
-"""Players of a game: statistics of each session of play, which ends when a player has scored nothing for five minutes.
+"""Players of a game: statistics of each session of play. A session ends when a player has not scored for five
+minutes.
 
-A score that comes late, by up to a minute behind the end of its session, joins the sessions around it; the longest pause
-between two scores is found whatever their order, as a session keeps the times of its scores.
+A score may arrive up to a minute after the end of its session and then joins the sessions around it. The longest
+pause between two scores is exact in any order of arrival, because a session keeps the times of its scores.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from penstock.topologies.windows import session
 
 
 class Score(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a score; its key is the player."""
+    """The fields that are read of a score; its key is the player."""
 
     points: int
 
 
 class Play(msgspec.Struct, frozen=True):
-    """What is kept of a session: the points, and when they were scored, in order of time."""
+    """The state of a session: the points, and when they were scored, in time order."""
 
     total: int = 0
     times_ms: tuple[int, ...] = ()
@@ -45,12 +46,12 @@ def add(play: Play, score: Score, timestamp_ms: int) -> Play:
 
 
 def merge(a: Play, b: Play) -> Play:
-    """Of two sessions that turn out to be one."""
+    """Merge two sessions that turn out to be one."""
     return Play(a.total + b.total, tuple(sorted((*a.times_ms, *b.times_ms))))
 
 
 def statistics(play: Play) -> Statistics:
-    """Of a session of at least one score."""
+    """The report of a session with at least one score."""
     count = len(play.times_ms)
     pauses = (after - before for before, after in pairwise(play.times_ms))
     return Statistics(count, play.total, play.total / count, max(pauses, default=0))
@@ -69,8 +70,8 @@ STATISTICS = Aggregator(
 
 
 def build(source: str = "scores", output: str = "player-sessions", late: str = "late-scores") -> Topology:
-    """One record per session, when it is over: under player, first and last score. Scores that come too late for their
-    session go to ``late`` as they are."""
+    """One record per session, when it is over, under the player and the times of the first and last score. Scores
+    that arrive too late for their session go to ``late`` unchanged."""
     builder = StreamsBuilder("player-sessions", value=Score)
     sessions = builder.stream(source).group_by_key().windowed_by(session("5m", grace="1m"))
     table = sessions.aggregate(STATISTICS, emission="on_close", late=True, name="sessions")

@@ -12,7 +12,7 @@ from penstock.topologies.graph.topology import Topology
 
 
 class Sum(msgspec.Struct, frozen=True, gc=False):
-    """What a mean is made of."""
+    """The parts of a mean."""
 
     count: int = 0
     total: float = 0.0
@@ -24,13 +24,13 @@ class Sum(msgspec.Struct, frozen=True, gc=False):
 
 
 def add(key: str, number: float, sum_so_far: Sum) -> Sum:
-    """The sum with one more number in it."""
+    """Add one number to the sum."""
     return Sum(sum_so_far.count + 1, sum_so_far.total + number)
 
 
 def build(source: str = "avg", output: str = "avg-means") -> Topology:
-    """Each key's mean so far, as text. Numbers without a key, as lines from a console are, count together
-    under ``all``."""
+    """Each key's mean so far, as text. Numbers without a key, such as lines from a console, count together under
+    ``all``."""
     builder = StreamsBuilder("running-mean", value="json")
     numbers = builder.stream(source).group_by(lambda key, _: "all" if key is None else key)
     sums = numbers.aggregate(Sum, add, value=Sum, name="sums")

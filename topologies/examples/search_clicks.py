@@ -1,6 +1,6 @@
-"""Searches and the clicks on their results, joined: what was searched, and what was clicked within ten minutes.
+"""Searches joined with the clicks on their results within ten minutes.
 
-Both topics are keyed by the search. A search without a click is reported when no click can come any more.
+Both topics are keyed by the search. A search without a click is reported when no click can arrive any more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Search(msgspec.Struct, frozen=True, gc=False):
 
 
 class Click(msgspec.Struct, frozen=True, gc=False):
-    """A result of a search is clicked."""
+    """A click on a result of a search."""
 
     url: str
     position: int
@@ -29,7 +29,7 @@ class Click(msgspec.Struct, frozen=True, gc=False):
 
 
 class SearchOutcome(msgspec.Struct, frozen=True, gc=False):
-    """A search with one of its clicks; all that is of the click is null where there was none."""
+    """A search with one of its clicks; if there was none, the fields of the click are null."""
 
     user: str
     query: str
@@ -39,7 +39,7 @@ class SearchOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 def build(searches: str = "searches", clicks: str = "clicks", output: str = "search-outcomes") -> Topology:
-    """Both inputs must have equally many partitions; records may be a minute late."""
+    """Both inputs must have the same number of partitions; records may be a minute late."""
     builder = StreamsBuilder("search-clicks")
     made, clicked = builder.stream(searches, value=Search), builder.stream(clicks, value=Click)
     outcome = struct(

@@ -1,8 +1,8 @@
-"""A heatmap of a mobile network: how fast do premium users download, cell by cell and minute by minute?
+"""A heatmap of a mobile network: download speeds of premium users, by cell and minute.
 
 Measurements are joined with the table of subscribers, which is large and changes slowly. It is partitioned like the
-measurements, so each task holds its part and no row travels; a measurement meets the subscriber's contract as it was
-known when the measurement was processed.
+measurements, so each task holds its part and no row is sent anywhere. A measurement is joined with the subscriber's
+contract as it is when the measurement is processed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Measurement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscriber(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a subscriber."""
+    """The fields that are read of a subscriber."""
 
     contract: str
 
 
 def build(measurements: str = "measurements", subscribers: str = "subscribers", output: str = "heatmap") -> Topology:
-    """Per cell and minute: downloads, and their speed in bytes per second, all of them taken together. Both inputs are keyed
-    by subscriber and must have equally many partitions. Measurements may be 10 s late."""
+    """For each cell and minute: the number of downloads, and their overall speed in bytes per second. Both inputs are
+    keyed by subscriber and must have the same number of partitions. Measurements may be 10 s late."""
     builder = StreamsBuilder("telco-heatmap")
     known = builder.table(subscribers, value=Subscriber)
     measured = builder.stream(measurements, value=Measurement, watermark=bounded_out_of_orderness("10s"))

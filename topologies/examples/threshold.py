@@ -1,7 +1,7 @@
-"""A threshold filter, written per record and per batch: two ways to say the same, with the same answer.
+"""A threshold filter, written per record and per batch, with the same answer.
 
-The batch function sees whole columns at once, which is the faster way where the loop is the cost. It must not
-care where batches are cut; ``where`` keeps times, headers and order with the records that stay.
+The batch function gets whole columns at once, which is faster if the loop dominates the cost. It must not depend on
+where batches are cut; ``where`` keeps times, headers and order with the records that stay.
 """
 
 from __future__ import annotations

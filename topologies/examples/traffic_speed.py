@@ -1,7 +1,7 @@
 """Traffic: the mean speed in each cell of the road map over five minutes, from phones in cars.
 
-A result is written when the watermark says that its five minutes are over. Phones in tunnels send later; for an hour each
-of them corrects the result, after that it goes to a topic of its own.
+A result is written when the watermark has passed its five minutes. Phones in tunnels send later: for an hour each
+such position corrects the result, after that it goes to a topic of late positions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.topologies.windows import tumbling
 
 
 class VehiclePosition(msgspec.Struct, frozen=True, gc=False):
-    """Where a phone was, in degrees, and how fast, in km/h."""
+    """A phone's position, in degrees, and its speed, in km/h."""
 
     latitude: float
     longitude: float
@@ -35,7 +35,7 @@ CELL = concat(hundredths("latitude"), "/", hundredths("longitude"))
 
 
 def build(source: str = "positions", output: str = "cell-speeds", late: str = "late-positions") -> Topology:
-    """Under cell and window: ``{"cars": …, "speed": …}``. Positions may be 30 s late before results are written."""
+    """Under cell and window: ``{"cars": …, "speed": …}``. Positions may be 30 s late for the first result."""
     builder = StreamsBuilder("traffic-speed", value=VehiclePosition)
     positions = builder.stream(source, watermark=bounded_out_of_orderness("30s"))
     windows = positions.group_by(CELL).windowed_by(tumbling("5m", grace="1h"))

@@ -1,8 +1,8 @@
 """Trending keywords: the three keywords that were mentioned most in each minute.
 
-A keyword that everybody mentions would keep one task busy. So mentions are counted in shards first, by keyword and by a
-part of the users; then the shards' counts are added up; then the best are taken. Each step passes on what it has when
-the minute has closed, and the next one closes after it.
+A very common keyword would overload one task. So mentions are first counted in shards, by keyword and part of the
+users; then the shards' counts are added up; then the top three are selected. Each step emits when the minute has
+closed, and the next one closes after it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def mentions(user: int, post: str) -> list[Mention]:
 
 
 def build(source: str = "posts", output: str = "trending") -> Topology:
-    """Posts are text under the user (a long). Per minute the list of its keywords and their counts, most mentions first,
-    then by the alphabet; its key is the minute."""
+    """Posts are text under the user (a long). For each minute, the result is the list of the keywords and their
+    counts, most mentioned first, then alphabetical; its key is the minute."""
     builder = StreamsBuilder("trending-keywords", key=int, value=str)
     posts = builder.stream(source, watermark=bounded_out_of_orderness("5s"))
     named = posts.flat_map_values_with_key(mentions, value=Mention)

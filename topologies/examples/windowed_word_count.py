@@ -1,4 +1,4 @@
-"""Word counts in windows, each written when its window has closed: lines are at most 2 s late."""
+"""Word counts in windows, each written when its window has closed. Lines are at most 2 s late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.topologies.windows import TumblingWindows, tumbling
 
 
 def beam_words(line: str) -> list[str]:
-    """The line's words as they are written, as Beam's examples split them."""
+    """Split the line into words as Beam's examples do, without changing case."""
     return [word for word in re.split("[^a-zA-Z']+", line) if word]
 
 

@@ -1,4 +1,4 @@
-"""A rolling word count: every word of every line moves its word's count on, and each new count is written."""
+"""A rolling word count: every word of every line increments its count, and each new count is written."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The pipeline of the Yahoo Streaming Benchmark: how often was each campaign viewed in each ten seconds?
+"""The pipeline of the Yahoo Streaming Benchmark: the number of views of each campaign in each ten seconds.
 
-Events are keyed by their ad; a table knows each ad's campaign. Of an event only its type is read, because the
-ad is the key and the time is the record's. Views are joined to campaigns, rekeyed by campaign, and counted
-in windows of 10 s that stay open to events of up to an hour late. An ad that the table does not know is
-dropped.
+Events are keyed by their ad; a table maps each ad to its campaign. Only the type of an event is read, because the ad
+is the key and the time is the record's. Views are joined with campaigns, rekeyed by campaign, and counted in windows
+of 10 s that accept events up to an hour late. Events of unknown ads are dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from penstock.topologies.windows import tumbling
 
 
 class AdEvent(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an event; its other fields are skipped without being built."""
+    """The fields that are read of an event; others are skipped without being built."""
 
     event_type: str
 

@@ -1,8 +1,9 @@
-"""Accidents on one direction of an expressway: at least two cars that have stopped at the same place of the same lane.
+"""Accidents on one direction of an expressway: at least two cars that have stopped at the same place of the same
+lane.
 
-They count minute by minute, as they stand when one ends: a car that enters a segment in the next minute is notified of
-the nearest one in it or the four segments ahead. Cars change the picture through what they last did in a minute, so
-that it does not depend on how the reports of different cars follow each other.
+Accidents are evaluated per minute, as they stand when it ends. A car that enters a segment in the next minute is
+notified of the nearest accident in it or in the four segments ahead. Only the last action of each car in a minute
+counts, so the result does not depend on how the reports of different cars are interleaved.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from penstock.topologies.examples.linear_road.model import SEGMENTS, Halt, Road,
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 
 REACH = 4
-"""An accident concerns its segment and this many behind it."""
+"""An accident affects its segment and this number of segments behind it."""
 Stopped = dict[str, Any]
-"""By car: segment, lane and position where it stands; in changes also null, for a car that has left."""
+"""By car: the segment, lane and position where it has stopped; in changes also null, if the car has left."""
 
 
 class Ahead(msgspec.Struct, frozen=True, gc=False):
@@ -31,7 +32,7 @@ class Ahead(msgspec.Struct, frozen=True, gc=False):
 
 
 def change(road: Road, halt: Halt, changes: Stopped) -> Stopped:
-    """The changes of a minute with one more."""
+    """Add one change to those of a minute."""
     return {**changes, str(halt.vid): [halt.seg, halt.lane, halt.pos] if halt.stopped else None}
 
 
@@ -39,8 +40,8 @@ STOPPED_CARS: StoreSpec[KeyValueStore[Road, Stopped]] = key_value_store("linear-
 
 
 class FollowRoad(Processor[Road, Stopped, Segment, Ahead]):
-    """Takes the changes of each minute under the ``Road``, keeps a row of stopped cars per road, and forwards ``Ahead`` for
-    each ``Segment`` for which it is another one than before."""
+    """Takes the changes of each minute under the ``Road``, keeps a row of stopped cars per road, and forwards
+    ``Ahead`` for each ``Segment`` whose answer has changed."""
 
     stores = (STOPPED_CARS,)
 
@@ -57,7 +58,7 @@ class FollowRoad(Processor[Road, Stopped, Segment, Ahead]):
 
 
 def accidents_ahead(stopped: Stopped, direction: int) -> dict[int, int]:
-    """By segment that has an accident ahead: the segment of the nearest."""
+    """For each segment with an accident ahead: the segment of the nearest one."""
     places = Counter(map(tuple, stopped.values()))
     accidents = sorted({seg for (seg, _, _), cars in places.items() if cars > 1})
     ahead: dict[int, int] = {}

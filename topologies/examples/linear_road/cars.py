@@ -1,8 +1,8 @@
-"""What follows from the reports of one car: which segments it enters and leaves, and where it stops.
+"""Events derived from the reports of one car: which segments it enters and leaves, and where it stops.
 
-A car enters a segment with its first report there that is not on the exit lane, and owes the toll once it reports another
-segment. A report on the exit lane ends its trip: nothing is owed for the segment of that lane. It has stopped with the
-fourth report in a row from the same place of a travel lane.
+A car enters a segment with its first report there that is not on the exit lane, and owes the toll once it reports
+another segment. A report on the exit lane ends the trip: no toll is owed for the segment of that lane. A car has
+stopped at its fourth report in a row from the same place of a travel lane.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from penstock.topologies.examples.linear_road.model import (
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 
 STOPPED = 4
-"""So many equal reports in a row."""
+"""This number of equal reports in a row means that the car has stopped."""
 
 
 class Car(msgspec.Struct, frozen=True, gc=False):
-    """A car's last report, how often it came in a row (``STOPPED`` at most), and when the car entered the segment."""
+    """A car's last report, the number of times that it was repeated (``STOPPED`` at most), and when the car entered
+    the segment."""
 
     last: PositionReport
     times: int

@@ -16,9 +16,9 @@ from penstock.state.serdes.serde import Serde
 from penstock.state.serdes.text_serdes import csv_row
 
 REPORT, BALANCE, EXPENDITURE = 0, 2, 3
-"""Types of input. Type 4 asks for travel times, which nobody answers."""
+"""Types of input. Type 4 asks for travel times and is never answered."""
 ENTRY_LANE, EXIT_LANE = 0, 4
-"""The lanes between them are for travel."""
+"""The lanes in between are travel lanes."""
 SEGMENTS = 100
 SEGMENT_FEET = 5280
 
@@ -34,19 +34,19 @@ def line(columns: Sequence[int]) -> bytes:
 
 _FIELDS = "type time vid speed xway lane dir seg pos qid s_init s_end dow tod day"
 INPUT = _integers(*_FIELDS.split())
-"""What a line does not use is -1. The record's key is the car (``vid``) as text."""
+"""Unused fields of a line are -1. The record's key is the car (``vid``) as text."""
 FORMER_TOLLS = _integers("vid", "day", "xway", "toll")
 """What a car paid on a former day (1: yesterday). The record's key is ``<vid>-<day>-<xway>``."""
 
-# ``emit`` is when the line was made, in milliseconds of the clock.
+# ``emit`` is the wall-clock time, in milliseconds, at which the line was made.
 TOLL = _integers("type", "vid", "time", "emit", "lav", "toll")
-"""Type 0: the toll for the segment that a car has entered, and the mean speed there (0: nobody drove)."""
+"""Type 0: the toll for the segment that a car has entered, and the mean speed there (0: no cars)."""
 ACCIDENT = _integers("type", "time", "emit", "xway", "seg", "dir", "vid")
-"""Type 1: an accident in segment ``seg``, ahead of a car that has entered another one, or that one."""
+"""Type 1: an accident in segment ``seg``, which is the segment that a car has entered or one ahead of it."""
 BALANCE_ANSWER = _integers("type", "time", "emit", "result_time", "qid", "balance")
-"""Type 2: what a car was charged until the minute of the question began, and when last (0: never)."""
+"""Type 2: a car's balance at the start of the minute of its request, and the time of the last charge (0: never)."""
 EXPENDITURE_ANSWER = _integers("type", "time", "emit", "qid", "toll")
-"""Type 3: what a car paid on a former day and expressway (0: nothing is known)."""
+"""Type 3: what a car paid on a past day and expressway (0: unknown)."""
 
 
 class PositionReport(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +71,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Minute(msgspec.Struct, frozen=True, gc=False):
-    """What was reported from a segment in a minute: by how many cars, how many times, and the sum of the speeds."""
+    """The reports from a segment in a minute: the number of cars and of reports, and the sum of the speeds."""
 
     cars: int
     speed: int
@@ -100,14 +100,14 @@ class SegmentEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExitReport(msgspec.Struct, frozen=True, gc=False):
-    """A car has gone on to another segment from the one that it entered at ``entered``, whose toll it owes."""
+    """A car has moved to another segment. ``entered``: when it entered the former one, whose toll it owes."""
 
     time: int
     entered: int
 
 
 class Halt(msgspec.Struct, frozen=True, gc=False):
-    """A car has stopped at a place, or has left the one where it stood."""
+    """A car has stopped at a place, or has left the place where it had stopped."""
 
     vid: int
     xway: int
@@ -119,7 +119,7 @@ class Halt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """Tolls that a car was charged, and when the last of them was."""
+    """Tolls charged to a car, and when the last of them was charged."""
 
     time: int
     toll: int

@@ -1,12 +1,13 @@
 """The topology of Linear Road.
 
-A toll depends on the minutes before the one in which a car enters a segment, so everything goes by the watermark:
-statistics leave when their minute is over, with its end for a time, and an entry waits until all that is of its time has
-come, then meets the latest of each. What the answers are follows from the input alone, whatever the number of partitions.
+A toll depends on the minutes before the one in which a car enters a segment, so everything follows the watermark.
+Statistics are emitted when their minute is over, with its end as timestamp. An entry waits until all events of its
+time have arrived, and is then joined with the latest of each. The answers follow from the input alone, for any number
+of partitions.
 
-Readings that the benchmark leaves open: the mean speed (LAV) is the plain mean of all readings of five minutes, rounded
-half up; stopped cars share a place when lane and position are equal; where several accidents lie ahead the nearest is
-named; and an account's balance is that of the start of the minute of the question.
+The benchmark leaves some points open. Here, the mean speed (LAV) is the plain mean of all readings of five minutes,
+rounded half up. Cars have stopped at the same place if lane and position are equal. If several accidents lie ahead,
+the nearest is reported. A balance is that at the start of the minute of the request.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ from penstock.topologies.operators.processors.processor import Processor, Proces
 from penstock.topologies.windows import hopping, tumbling
 
 HORIZON = "3h"
-"""How long a simulation takes, and so a car through a segment, and an accident, at most."""
+"""The longest simulation, and so the longest that a car can stay in a segment or an accident can last."""
 MINUTE_MS = 60_000
 WITHIN_MINUTE = MINUTE_MS - 1
 """A statistic that ended this many milliseconds ago belongs to the minute before."""
 
 
 class Stamp(Processor[str, dict[str, Any], str, dict[str, Any]]):
-    """Answers with the clock's reading for ``emit``."""
+    """Answers with the wall-clock time in ``emit``."""
 
     reads_clock = True
 
@@ -60,7 +61,7 @@ class Stamp(Processor[str, dict[str, Any], str, dict[str, Any]]):
 
 @dataclasses.dataclass(frozen=True)
 class LinearRoad:
-    """The topology as it is put together. ``lines`` are the input, under the car's key."""
+    """The parts of the topology. ``lines`` are the input, under the car's key."""
 
     builder: StreamsBuilder[str, dict[str, Any]]
     lines: KStream[str, dict[str, Any]]
@@ -70,7 +71,7 @@ class LinearRoad:
         return self.lines.filter_values(col("type") == kind)
 
     def answer(self, answers: KStream[str, dict[str, Any]], topic: str, serde: Serde[dict[str, Any]]) -> None:
-        """Write answers, which lack their time of emission, as lines."""
+        """Write answers as lines; their time of emission is added here."""
         answers.process(Stamp, value=serde, keeps_key=True, name=f"{topic}-stamp").to(topic)
 
 
@@ -81,10 +82,10 @@ def build(
     out_of_order: int | str = 0,
     began_ms: int = 0,
 ) -> Topology:
-    """Answers go to ``linear-road-tolls``, ``-accidents``, ``-balances`` and ``-expenditures``. ``out_of_order``: how far
-    lines of different cars may be out of the order of their times; those of one car must be in order. ``began_ms``: the
-    whole minute in which the simulation began. Brokers judge the age of what stores have logged by the clock, so give them
-    a recent one. Both inputs must have equally many partitions."""
+    """Build the topology. Answers go to ``linear-road-tolls``, ``-accidents``, ``-balances`` and ``-expenditures``.
+    ``out_of_order``: how far lines of different cars may be out of time order; those of one car must be in order.
+    ``began_ms``: the whole minute in which the simulation began. Brokers judge the age of changelog records by the
+    clock, so give a recent one. Both inputs must have the same number of partitions."""
     if began_ms % MINUTE_MS:
         raise TopologyError(f"began_ms={began_ms} of Linear Road is within a minute; give a multiple of {MINUTE_MS}")
     builder = StreamsBuilder("linear-road", key=str)
@@ -105,17 +106,17 @@ def build(
 
 
 def at_end(record: Record[Windowed[K], V]) -> Record[K, V]:
-    """The result of a window under its key, at the moment when the window is over."""
+    """The result of a window under its key, stamped with the window's end."""
     return Record(record.key.key, record.value, record.key.end_ms, record.headers)
 
 
 def within_window(record: Record[Windowed[K], V]) -> Record[K, V]:
-    """The result of a window under its key, at the window's last moment."""
+    """The result of a window under its key, stamped with the window's last millisecond."""
     return Record(record.key.key, record.value, record.key.end_ms - 1, record.headers)
 
 
 def accidents_of(halts: KStream[str, Halt]) -> KStream[Segment, Ahead]:
-    """``Ahead`` by segment, at the start of each minute that brings another one."""
+    """``Ahead`` by segment, at the start of each minute in which it changes."""
     minutes = halts.group_by(struct(xway=col("xway"), dir=col("dir")), key=Road).windowed_by(tumbling("1m", grace=0))
     changes = minutes.aggregate(dict, change, value=dict, emission="on_close", name="halts-by-minute")
     by_minute = changes.to_stream().map_records(at_end, key=Road, keeps_key=True)
@@ -136,7 +137,7 @@ def entries_with_statistics(
         emission="on_close",
         name="minutes",
     )
-    # One row per segment and minute goes into five windows, instead of every report.
+    # Per segment and minute one row goes into five windows, instead of every report.
     within = traffic.to_stream().map_records(within_window, key=Segment, keeps_key=True, name="minutes-within")
     five_minutes = within.group_by_key().windowed_by(hopping("5m", "1m", grace=0, before_epoch=True))
     reports = col("reports").sum()
@@ -169,7 +170,8 @@ def _with_accident(entry: SegmentEntry, ahead: Ahead | None) -> SegmentEntry:
 
 
 def notify(road: LinearRoad, entries: KStream[Segment, SegmentEntry]) -> KStream[str, Charge]:
-    """Tell who enters a segment of its toll and of an accident ahead; the tolls as ``Charge``, under the car."""
+    """Notify cars of the toll of the segment that they enter and of an accident ahead. Returns the tolls as
+    ``Charge``, under the car."""
     busy = (col("lav") < 40) & (col("cars") > 50) & col("accident").is_null()
     over = col("cars") - 50
     toll = when(busy).then(2 * over * over).otherwise(0)
@@ -183,9 +185,9 @@ def notify(road: LinearRoad, entries: KStream[Segment, SegmentEntry]) -> KStream
 
 
 def answer_balances(road: LinearRoad, tolls: KStream[str, Charge], departures: KStream[str, ExitReport]) -> None:
-    """Charge tolls, and tell balances. Tolls of one car come from many segments, in any order; summed up by minute they come
-    in that of the minutes. What meets them here has its topic on the way: the watermark of tolls comes from the reports, and
-    must not hold those back."""
+    """Charge tolls and answer balance requests. Tolls of one car come from many segments, in any order; they are
+    summed per minute, and the minutes are in order. Requests go through a topic of their own: the watermark of the
+    tolls comes from the reports, and requests must not hold it back."""
     owed = departures.repartition(name="linear-road-departures")
     charges = owed.join(
         tolls,

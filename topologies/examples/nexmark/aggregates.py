@@ -1,6 +1,6 @@
 """Queries of Nexmark that keep a result per key up to date: every change of a result is written.
 
-What is counted per day is kept for the day: windows of a day, in UTC, take its events until 4 s after its end.
+Daily results are kept for the day: windows of a day, in UTC, accept its events until 4 s after its end.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ CHEAP, DEAR = 10_000, 1_000_000
 
 
 class Prices(msgspec.Struct, frozen=True, gc=False):
-    """What a mean is made of."""
+    """The parts of a mean."""
 
     auctions: int = 0
     total: int = 0
 
 
 def q4() -> Topology:
-    """Average price for a category: of the highest bid of each auction, rounded down. When an auction's highest bid
-    changes, its category takes the former one out again."""
+    """Average price for a category: the mean of the highest bid of each auction, rounded down. When an auction's
+    highest bid changes, the former one is subtracted from its category."""
     nexmark = Nexmark("q4")
     highest = nexmark.offers.group_by_key().agg(category=col("auction.category").max(), price=col("bid.price").max())
     by_category = highest.group_by(lambda auction, final: (final["category"], final["price"]), key=int, value=int)
@@ -53,13 +53,13 @@ def _open_for(auction: int, offer: Offer, time_ms: int) -> list[tuple[int, int]]
 
 
 def _mean_price(offers: list[Offer]) -> int:
-    """Rounded to the nearest integer, halves up."""
+    """Rounded to the nearest integer; halves are rounded up."""
     return (2 * sum(o.bid.price for o in offers) + len(offers)) // (2 * len(offers))
 
 
 def q6(auctions: int = 10) -> Topology:
-    """Average selling price by seller: of the winning bids of the last auctions that closed, by the times of these
-    bids. An auction is a window of its own, which closes when it expires."""
+    """Average selling price by seller: the mean of the winning bids of the last auctions that closed, by the times of
+    these bids. Each auction is a window, which closes when the auction expires."""
     nexmark = Nexmark("q6")
     open_for = nexmark.offers.group_by_key().windowed_by(custom(_open_for, max_size=HORIZON, grace=0))
     sold = open_for.reduce(better, emission="on_close").to_stream().group_by(col("auction.seller"))
@@ -88,12 +88,12 @@ def _days(bids: KStream, by: Expression, **aggregates: Expression) -> KTable:
 
 
 def _with_day(days: KTable, **keys: Expression) -> KStream:
-    """The results with their day, and with the rest of their key."""
+    """The results with their day and the rest of their key."""
     return days.to_stream().with_columns(day=window_start().format_time("%Y-%m-%d"), **keys)
 
 
 def q15() -> Topology:
-    """Bidding statistics per day: bids, and how many different bidders and auctions they are of."""
+    """Bidding statistics per day: the number of bids, of distinct bidders and of distinct auctions."""
     nexmark = Nexmark("q15")
     days = _days(nexmark.bids, col("dateTime").format_time("%Y-%m-%d"), **_statistics())
     return nexmark.topology(_with_day(days))
@@ -108,7 +108,7 @@ def q16() -> Topology:
 
 
 def q17() -> Topology:
-    """Auction statistics per day: bids and their prices, the mean rounded down."""
+    """Auction statistics per day: the bids and their prices; the mean is rounded down."""
     nexmark = Nexmark("q17")
     price = col("price")
     prices = {"min_price": price.min(), "max_price": price.max(), "sum_price": price.sum()}
@@ -129,7 +129,7 @@ def _ranked(auction: int, bids: list[Bid]) -> list[tuple[str, Bid]]:
 
 
 def q19(ranks: int = 10) -> Topology:
-    """The highest bids for each auction, the earlier first of equal ones, under ``<auction>/<rank>``."""
+    """The highest bids for each auction, under ``<auction>/<rank>``; of equal bids the earlier one is first."""
     nexmark = Nexmark("q19")
     highest = top_k(ranks, by=lambda bid: (bid.price, -bid.dateTime), value=Bid)
     best = nexmark.bids.group_by(col("auction")).aggregate(highest).to_stream()

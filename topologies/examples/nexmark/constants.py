@@ -1,8 +1,8 @@
-"""The constants of the queries, as the two published benchmarks have them: the arguments by which a query is made.
+"""The constants of the queries, as in the two published benchmarks: the arguments of the query functions.
 
     windows.q5(**BEAM["q5"])
 
-Queries without arguments are those of nexmark/nexmark. A query that is not listed has the same constants in both.
+Without arguments, a query has those of nexmark/nexmark. A query that is not listed has the same constants in both.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ BEAM: Arguments = {
     "q5": {"size": "10s", "slide": "5s"},
     "q13": {"rows": 500},
 }
-"""Apache Beam's Nexmark in its default configuration. There query 1 rounds down to whole cents; here it is exact."""
+"""Apache Beam's Nexmark in its default configuration. There, query 1 rounds down to whole cents; here it is exact."""
 BENCHMARKS: Mapping[str, Arguments] = {"nexmark": NEXMARK, "beam": BEAM}

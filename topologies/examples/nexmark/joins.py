@@ -1,4 +1,4 @@
-"""Queries of Nexmark that bring two kinds of events together."""
+"""Queries of Nexmark that join two kinds of events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.topologies.windows import tumbling
 
 
 def q3(states: Sequence[str] = ("OR", "ID", "CA"), category: int = 10) -> Topology:
-    """Local item suggestion: who sells in Oregon, Idaho or California, and which auctions of a category they open. Both
-    sides are kept for good, as tables that are joined by a foreign key, so that either may come first."""
+    """Local item suggestion: who sells in Oregon, Idaho or California, and which auctions of a category they open.
+    Both sides are kept forever, as tables that are joined by a foreign key, so either may arrive first."""
     nexmark = Nexmark("q3")
     people = nexmark.persons.filter_values(col("state").is_in(*states)).select_key(col("id")).to_table()
     items = nexmark.auctions.filter_values(col("category") == category).select_key(col("id")).to_table()
@@ -24,7 +24,7 @@ def q3(states: Sequence[str] = ("OR", "ID", "CA"), category: int = 10) -> Topolo
 
 
 class Newcomer(msgspec.Struct, frozen=True, gc=False):
-    """What a person did in one window."""
+    """A person's actions in one window."""
 
     id: int
     name: str | None = None
@@ -50,7 +50,7 @@ def q8(size: int | str = "10s") -> Topology:
 
 
 def rank(offer: Offer) -> tuple[int, int]:
-    """By what the better of two offers is the greater: a higher price, then an earlier time."""
+    """The order of offers: a higher price is better, then an earlier time."""
     return offer.bid.price, -offer.bid.dateTime
 
 
@@ -60,14 +60,14 @@ def better(best: Offer, offer: Offer) -> Offer:
 
 
 def q9() -> Topology:
-    """Winning bids: the best bid that each auction has had so far, with the auction."""
+    """Winning bids: the best bid of each auction so far, with the auction."""
     nexmark = Nexmark("q9")
     return nexmark.topology(nexmark.offers.group_by_key().reduce(better))
 
 
 def q13(rows: int = 10_000) -> Topology:
-    """Bounded side input: every bid with the text of its auction in a table of that many rows, the topic
-    ``nexmark-side-input``, of which every task has all."""
+    """Bounded side input: every bid with the text of its auction from a small table, the topic
+    ``nexmark-side-input``, which every task has in full."""
     nexmark = Nexmark("q13")
     side = nexmark.builder.global_table("nexmark-side-input", key=int, value=str)
     fields = {name: left(name) for name in ("auction", "bidder", "price", "dateTime")}
@@ -75,7 +75,7 @@ def q13(rows: int = 10_000) -> Topology:
 
 
 def q20(category: int = 10) -> Topology:
-    """Expand bids: every bid for an auction of a category with that auction, whichever comes first."""
+    """Expand bids: every bid for an auction of a category with that auction, in either order of arrival."""
     nexmark = Nexmark("q20")
     auctions = nexmark.auctions.filter_values(col("category") == category).select_key(col("id"))
     bids = nexmark.bids.select_key(col("auction"))

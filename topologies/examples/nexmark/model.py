@@ -1,4 +1,4 @@
-"""The schema of Nexmark. Fields have the names that the benchmark gives them, here and in JSON.
+"""The schema of Nexmark. Fields have the benchmark's names, here and in JSON.
 
 Ids are integers, prices cents, times (``dateTime``, ``expires``) milliseconds since 1970.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 PERSON, AUCTION, BID = 0, 1, 2
-"""What an event is of: its ``event_type``."""
+"""The kind of an event: its ``event_type``."""
 
 
 class Person(msgspec.Struct, frozen=True, gc=False):
@@ -25,7 +25,7 @@ class Person(msgspec.Struct, frozen=True, gc=False):
 
 
 class Auction(msgspec.Struct, frozen=True, gc=False):
-    """A person (``seller``) offers an item until ``expires``, that moment included."""
+    """A person (``seller``) offers an item until ``expires``, inclusive."""
 
     id: int
     itemName: str
@@ -40,7 +40,7 @@ class Auction(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bid(msgspec.Struct, frozen=True, gc=False):
-    """A person (``bidder``) bids for an auction, coming by way of a channel."""
+    """A person (``bidder``) bids for an auction through a channel."""
 
     auction: int
     bidder: int
@@ -52,7 +52,7 @@ class Bid(msgspec.Struct, frozen=True, gc=False):
 
 
 class NexmarkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One record of the stream: the field that ``event_type`` says is there, the others are null."""
+    """One record of the stream: the field named by ``event_type`` is set, the others are null."""
 
     event_type: int
     person: Person | None = None

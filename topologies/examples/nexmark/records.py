@@ -10,7 +10,7 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
 
 EUROS = Decimal("0.908")
-"""What a dollar is worth."""
+"""Euros per dollar."""
 
 
 def q0() -> Topology:
@@ -36,9 +36,9 @@ def q2(skip: int = 123) -> Topology:
 
 
 def q10(size: int | str = "1m") -> Topology:
-    """Log to partitioned files: every bid under the folder of its day and minute, ``2015-07-15/00:01``. One minute after the
-    end of a minute, in event time, the topic ``q10-success`` says that its folder is complete, and how many bids it
-    has."""
+    """Log to partitioned files: every bid under the folder of its day and minute, ``2015-07-15/00:01``. One minute
+    after the end of a minute, in event time, the topic ``q10-success`` reports that its folder is complete, with the
+    number of its bids."""
     nexmark = Nexmark("q10")
     bids = nexmark.bids.select_key(col("dateTime").format_time("%Y-%m-%d/%H:%M"))
     minutes = bids.group_by_key().windowed_by(tumbling(size, grace="1m")).count(emission="on_close")

@@ -1,4 +1,4 @@
-"""What every query of Nexmark reads: one topic of events, and the streams of their three kinds."""
+"""The common input of Nexmark's queries: one topic of events, and the streams of their three kinds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 
 HORIZON = "1h"
-"""How far apart a bid and its auction may be, and how long an auction lives at most. In the stream both are the time in
-which some hundreds of auctions appear: a second at its usual rate."""
+"""The longest time between an auction and a bid for it, and the longest life of an auction. In the stream both are
+the time in which some hundreds of auctions appear: a second at its usual rate."""
 
 
 class Nexmark:
@@ -43,7 +43,7 @@ class Nexmark:
 
     @cached_property
     def offers(self) -> KStream[int, Offer]:
-        """Each bid that came while its auction was open, under the auction's id."""
+        """Each bid that arrived while its auction was open, under the auction's id."""
         auctions, bids = self.auctions.select_key(col("id")), self.bids.select_key(col("auction"))
         in_time = right("dateTime").between(left("dateTime"), left("expires"))
         both = struct(auction=left(), bid=right())
@@ -52,6 +52,6 @@ class Nexmark:
         )
 
     def topology(self, result: KStream | KTable) -> Topology:
-        """The query, whose result goes to the topic of its name."""
+        """The query, whose result goes to the topic with its name."""
         result.to(self.query)
         return self.builder.build()

@@ -1,4 +1,4 @@
-"""All queries of Nexmark by name, for who runs them one after the other."""
+"""All queries of Nexmark by name, for callers that run them one after the other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Queries of Nexmark over windows of time.
 
-Results leave when their window closes: by the watermark, 4 s behind the newest event, or by the clock.
+Results are emitted when their window closes: by the watermark, 4 s behind the newest event, or by the clock.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from penstock.topologies.windows import hopping, session, tumbling
 
 
 def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The auctions with the highest number so far, with one more."""
+    """Add one auction to those with the highest count so far."""
     if not most or counted["num"] > most[0]["num"]:
         return [counted]
     return [*most, counted] if counted["num"] == most[0]["num"] else most
 
 
 def q5(size: int | str = "10s", slide: int | str = "2s") -> Topology:
-    """Hot items: the auctions with the most bids within a window, at every slide. Counts leave when their window
-    closes, with its last moment for a time, so that all counts of a window meet in one of a slide."""
+    """Hot items: the auctions with the most bids within a window, at every slide. Counts are emitted when their
+    window closes, stamped with its last millisecond, so that all counts of a window fall into one window of a slide."""
     nexmark = Nexmark("q5")
     by_auction = nexmark.bids.group_by(col("auction")).windowed_by(hopping(size, slide, grace=0))
     counts = by_auction.count(emission="on_close").to_stream().with_timestamp(lambda record: record.key.end_ms - 1)
@@ -33,8 +33,8 @@ def q5(size: int | str = "10s", slide: int | str = "2s") -> Topology:
 
 
 def q7(size: int | str = "10s") -> Topology:
-    """Highest bid: the bids whose price is the highest of their window. A bid at the end of a window, which is the first
-    moment of the next one, counts for both."""
+    """Highest bid: the bids whose price is the highest of their window. A bid at the end of a window, which is the
+    first millisecond of the next one, counts for both."""
     nexmark = Nexmark("q7")
     windows = nexmark.bids.group_by(col("dateTime").floor_time(size)).windowed_by(tumbling(size, grace=0))
     highest = windows.aggregate(col("price").max(), emission="on_close").to_stream()
@@ -52,8 +52,8 @@ def q11(gap: int | str = "10s") -> Topology:
 
 
 def q12(size: int | str = "10s") -> Topology:
-    """Processing time windows: the bids of each user that were processed within a window of the clock, whose readings
-    are journaled."""
+    """Processing time windows: the bids of each user that were processed within a wall-clock window. Readings of the
+    clock are journaled."""
     nexmark = Nexmark("q12")
     windows = nexmark.bids.group_by(col("bidder")).windowed_by(tumbling(size, time="processing"))
     counts = windows.count(emission="on_close").to_stream()

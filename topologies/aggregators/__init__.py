@@ -1,8 +1,8 @@
 """Ready aggregates: values that define how records are folded, merged, subtracted and serialized (``base`` has the
 rules).
 
-Each takes what it is of: a field's name, a function of the value, or nothing for the value itself. ``agg`` joins several
-into one.
+Each takes its column: a field's name, a function of the value, or nothing for the value itself. ``agg`` combines
+several into one.
 """
 
 from __future__ import annotations

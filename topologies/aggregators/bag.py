@@ -1,9 +1,9 @@
 """An immutable collection of values with their counts: adding a value returns a new collection.
 
-Old accumulators must stay unchanged, and one tuple of everything would be copied for each record. So the values are
-kept in sorted runs of bounded length, and a change copies only one run and the list of runs.
+Old accumulators must stay unchanged, and copying one large tuple for each record would cost too much. So the values
+are kept in sorted runs of bounded length, and a change copies only one run and the list of runs.
 
-How values are split into runs depends on how they came; equality, hash, length and bytes do not.
+How values are split into runs depends on the order of arrival; equality, hash, length and bytes do not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 
 CountedValue = tuple[bytes, int]
 RUN_MAX = 256
-"""Pairs in a run at most; a longer one is split in two."""
+"""The most pairs in a run; a longer one is split in two."""
 _PAIR_BYTES = 150
 """A pair, its short value and its count, and the pair's place."""
 
@@ -25,7 +25,7 @@ class Bag:
     __slots__ = ("_heads", "_length", "_runs")
 
     def __init__(self, pairs: Iterable[CountedValue] = ()) -> None:
-        """Of pairs that are sorted, each value once, with counts of at least 1."""
+        """Build a bag of pairs that are sorted, each value once, with counts of at least 1."""
         rows = tuple(pairs)
         step = RUN_MAX // 2
         self._runs: tuple[tuple[CountedValue, ...], ...] = tuple(rows[i : i + step] for i in range(0, len(rows), step))
@@ -47,14 +47,14 @@ class Bag:
         return hash(tuple(self))
 
     def __sizeof__(self) -> int:
-        """The memory with its pairs, which no other object holds; caches of stores need it."""
+        """The memory including the pairs, which no other object holds; the stores' caches need it."""
         return object.__sizeof__(self) + self._length * _PAIR_BYTES
 
     def __repr__(self) -> str:
         return f"Bag({list(self)!r})"
 
     def moved(self, value: bytes, by: int) -> Bag:
-        """With one value's count moved by 1 or -1. Raises ``ValueError`` when there is none to take."""
+        """A copy with one value's count changed by 1 or -1. Raises ``ValueError`` if there is none to remove."""
         place = max(bisect_right(self._heads, value) - 1, 0)
         run = self._runs[place] if self._runs else ()
         at = bisect_left(run, (value,))
@@ -73,7 +73,8 @@ class Bag:
         return found
 
     def combined(self, other: Bag, sign: int) -> Bag:
-        """With all of another one put in (``sign`` 1) or taken out (-1). Raises ``ValueError`` when they are not there."""
+        """A copy with all of another one added (``sign`` 1) or removed (-1). Raises ``ValueError`` if they are not
+        there."""
         counts = dict(self)
         for value, count in other:
             counts[value] = counts.get(value, 0) + sign * count

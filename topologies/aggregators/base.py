@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from penstock.topologies.expressions.tree import Expression
 
 Column: TypeAlias = "str | Callable[[V], object] | Expression | None"
-"""The column that is aggregated: a field's name, a function or an expression of the value, or ``None`` for the value
+"""The column to aggregate: a field's name, a function or an expression of the value, or ``None`` for the value
 itself."""
 
 
 class Part(NamedTuple):
-    """An aggregate expression as a value: ``function`` of the column ``of`` (``None``: of records), whose type is ``kind``.
-    ``merge``: of its accumulators."""
+    """An aggregate expression as a value: ``function`` of the column ``of`` (``None``: of records), whose type is
+    ``kind``. ``merge`` combines two accumulators."""
 
     function: str
     of: ExpressionFunction | None
@@ -44,14 +44,14 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Aggregator(Generic[VR, V, A]):
-    """One aggregate of values of type ``V``, with results of type ``VR`` and accumulators of type ``A``.
-    ``add(acc, value, timestamp_ms)`` takes the whole value of a record and picks its column itself;
-    so does ``inverse``, which takes the record out again. ``merge(a, b)``: of two disjoint sets of records, those of
-    ``b`` after those of ``a``. ``subtract(a, b)``: what ``a`` is without the records of ``b``, all of which it has.
+    """One aggregate of values of type ``V``, with results of type ``VR`` and accumulators of type ``A``. ``add(acc,
+    value, timestamp_ms)`` takes the whole value of a record and picks its column itself; so does ``inverse``, which
+    removes the record again. ``merge(a, b)`` combines two disjoint sets of records, those of ``b`` after those of
+    ``a``. ``subtract(a, b)`` removes the records of ``b`` from ``a``, which must contain them all.
 
-    ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of tasks that run in
-    parallel have no single result. ``part``: what it is, if it is one aggregate expression; ``parts``: what it is made
-    of, if those are, the accumulator being the tuple of theirs.
+    ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of parallel tasks
+    have no single result. ``part``: the aggregate expression, if it is one. ``parts``: those that it consists of, if
+    all parts are aggregate expressions; the accumulator is then the tuple of theirs.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Aggregator(Generic[VR, V, A]):
     parts: tuple[Part, ...] = ()
 
     def fold(self, rows: Iterable[tuple[V, int]]) -> A:
-        """The accumulator of rows ``(value, timestamp_ms)``."""
+        """Fold rows ``(value, timestamp_ms)`` into an accumulator."""
         acc = self.init()
         for value, timestamp_ms in rows:
             acc = self.add(acc, value, timestamp_ms)
@@ -81,7 +81,7 @@ def getter(of: Column, name: str) -> Callable[[Any], Any]:
     columns, a function or ``None``."""
     from penstock.topologies.expressions.row_function import (
         to_function,
-    )  # ready aggregates are also made of expressions
+    )  # ready aggregates are also built from expressions
     from penstock.topologies.expressions.tree import Expression
 
     if of is None:
@@ -121,7 +121,7 @@ def agg(*positional: object, **parts: Aggregator) -> Aggregator[dict[str, Any]]:
 
         agg(total=sum_("price"), bids=count())
 
-    What only some parts can do (merge, inverse, subtract), the whole cannot.
+    The whole can do only what all parts can do (merge, inverse, subtract).
     """
     wrong = [f"{n}={p!r:.60}" for n, p in parts.items() if not isinstance(p, Aggregator)]
     wrong += [f"{p!r:.60}" for p in positional]
@@ -159,7 +159,7 @@ def agg(*positional: object, **parts: Aggregator) -> Aggregator[dict[str, Any]]:
 
 
 def _both(parts: list[Callable[[Any, Any], Any] | None]) -> Callable[[Any, Any], Any] | None:
-    """A function of two accumulators, part by part; ``None`` when one part has none."""
+    """A function of two accumulators, part by part; ``None`` if one part has no such function."""
     if None in parts:
         return None
     functions = cast("list[Callable[[Any, Any], Any]]", parts)

@@ -1,8 +1,8 @@
 """Serialize accumulators: deterministically, and equal after a round trip.
 
-``PLAIN`` writes what JSON has, and also bytes, integers of any size and ``Decimal``; equal values give equal bytes
-(mappings are written in the order of their keys). Accumulators are flat tuples of such values, or bytes, so that no
-code can change one in place.
+``PLAIN`` writes the values of JSON, and also bytes, integers of any size and ``Decimal``; equal values give equal
+bytes (mappings are written in the order of their keys). Accumulators are flat tuples of such values, or bytes, so
+that no code can change one in place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def _prepared(value: Any) -> Any:
-    """The value in msgpack's own types; ``TypeError`` for a type that would come back as another one."""
+    """Convert the value to msgpack's own types; raises ``TypeError`` for a type that would come back as another one."""
     kind = type(value)
     if kind is str or kind is float or kind is bool or value is None or kind is bytes:
         return value
@@ -65,7 +65,7 @@ _SCALARS = frozenset({str, float, bool, type(None), bytes, int, Decimal})
 
 
 def scalar(value: Any) -> Any:
-    """The value, if it may be a member of what ``FLAT`` writes. Raises ``SerdeError`` for any other one."""
+    """Return the value if ``FLAT`` can write it as a member. Raises ``SerdeError`` for any other one."""
     if type(value) not in _SCALARS:
         raise SerdeError(
             f"{value!r:.100} is a {type(value).__name__}, and no plain scalar, so it could not be kept as it is; "
@@ -81,8 +81,8 @@ def _flat(value: tuple[Any, ...]) -> bytes:
 
 
 FLAT: Serde[tuple[Any, ...]] = Serde("flat", _flat, _tuple, immutable=True, exact=tuple)
-"""A tuple of scalars that ``PLAIN`` can write. Stores keep tuples as they are and write them at the commit, so what makes
-them of values that it does not know asks ``scalar``."""
+"""A tuple of scalars that ``PLAIN`` can write. Stores keep tuples as they are and write them only at the commit, so
+code that builds them from unknown values must pass each through ``scalar``."""
 
 
 def _decimal_text(value: Decimal) -> bytes:
@@ -103,7 +103,7 @@ INT_JSON: Serde[Any] = Serde("json", msgspec.json.Encoder().encode, msgspec.json
 """JSON of results without floats."""
 
 RESULT_JSON: Serde[Any] = finite(INT_JSON)
-"""JSON that also takes integers of any size; Decimals go out as text, bytes as base64. Refuses inf and nan."""
+"""JSON that also takes integers of any size; Decimals are written as text, bytes as base64. Refuses inf and nan."""
 
 
 def packed(name: str, tp: Any) -> Serde[Any]:

@@ -51,11 +51,11 @@ _GROUP = {
     "min": _ORDERED,
     "max": _ORDERED,
 }
-"""What an aggregate can be of, where not of everything."""
+"""The types that an aggregate accepts, for aggregates that do not accept all."""
 
 
 def aggregate_type(aggregate: AggregateExpression, schema: Any = UNKNOWN, *, operator: str | None = None) -> DataType:
-    """The type of an aggregate's result. Raises ``TopologyError`` for a column that it cannot be of."""
+    """The type of an aggregate's result. Raises ``TopologyError`` for a column of a type that it does not accept."""
     inference = Inference(_value_scope(schema))
     try:
         return _type(aggregate, inference)
@@ -144,14 +144,14 @@ def _value_scope(schema: Any) -> ExpressionScope:
 
 
 def has_aggregates(expression: Expression) -> bool:
-    """Whether there is an aggregate in the tree."""
+    """Whether the tree contains an aggregate."""
     return any(isinstance(node, AggregateExpression) for node in walk(expression))
 
 
 @dataclasses.dataclass(frozen=True)
 class AggregatePlan:
-    """Named results over aggregates, taken apart: ``parts`` are the different aggregates by the names under which
-    ``outputs`` read their results, as columns of a value."""
+    """Named results over aggregates, split into parts. ``parts``: the distinct aggregates by name; ``outputs`` read
+    their results under these names, as columns of a value."""
 
     parts: tuple[tuple[str, AggregateExpression], ...]
     outputs: tuple[tuple[str, Expression], ...]
@@ -160,8 +160,8 @@ class AggregatePlan:
 def plan_aggregates(
     fields: Mapping[str, Expression], schema: Any = UNKNOWN, *, operator: str | None = None
 ) -> AggregatePlan:
-    """Take named expressions over aggregates apart. Raises ``TopologyError`` for one that has no aggregate, reads a column
-    outside one, or does not fit the schema."""
+    """Split named expressions over aggregates into parts. Raises ``TopologyError`` for one that has no aggregate,
+    reads a column outside one, or does not fit the schema."""
     parts: dict[str, AggregateExpression] = {}
 
     def place(aggregate: AggregateExpression) -> Expression:
@@ -188,7 +188,7 @@ def plan_aggregates(
 
 
 def _outside_aggregates(expression: Expression) -> Expression | None:
-    """A column that is read of no particular row."""
+    """A column that is read outside any aggregate."""
     if isinstance(expression, AggregateExpression):
         return None
     if isinstance(expression, (Input, Field)):
@@ -203,9 +203,8 @@ def aggregator_of_all(
     operator: str | None = None,
     into: type | None = None,
 ) -> tuple[Aggregator, DataType]:
-    """One aggregate of named expressions over aggregates, whose result is the dict of theirs (or an instance of ``into``,
-    made of them), and the result's type. Raises ``TopologyError``, as ``plan_aggregates``.
-    """
+    """One aggregate of named expressions over aggregates, and its result's type. The result is the dict of their
+    results (or an instance of ``into`` built from them). Raises ``TopologyError``, as ``plan_aggregates``."""
     if not fields:
         raise TopologyError("agg() of nothing; name at least one aggregate: agg(total=col('amount').sum())")
     plan = plan_aggregates(fields, schema, operator=operator)
@@ -225,7 +224,7 @@ def aggregator_of_all(
 def aggregator_of_one(
     expression: Expression, schema: Any = UNKNOWN, *, operator: str | None = None
 ) -> tuple[Aggregator, DataType]:
-    """As ``aggregator_of_all`` of one expression, whose result is the value itself."""
+    """As ``aggregator_of_all`` for one expression, whose result is the value itself."""
     made, tp = aggregator_of_all({"value": expression}, schema, operator=operator)
     results = made.result
     only = tp.field("value")

@@ -1,8 +1,8 @@
 """Aggregates that keep values: first and last, lists and sets, distinct counts, the top k.
 
-Values are kept as bytes, so that nobody can change them in place; ``value`` names their serde (anything that
-``serde_of`` takes; of a Struct or a dataclass: also dicts of its fields are kept, as instances), ``None`` stands for
-plain values (see ``PLAIN``). Two values are the same if their bytes are.
+Values are kept as bytes, so that no code can change them in place. ``value`` names their serde (anything that
+``serde_of`` takes; for a Struct or a dataclass, dicts of its fields are kept as instances), ``None`` means plain
+values (see ``PLAIN``). Two values are the same if their bytes are.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _BAG: Serde[Bag] = Serde(
 
 
 def first(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
-    """The value of the earliest event time; among equal times that of the first record."""
+    """The value with the earliest event time; of several, that of the first record."""
     return _by_time("first", of, value, later=False)
 
 
 def last(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
-    """The value of the latest event time; among equal times that of the last record."""
+    """The value with the latest event time; of several, that of the last record."""
     return _by_time("last", of, value, later=True)
 
 
@@ -82,9 +82,9 @@ def reduce_(
     exact: bool = False,
     value: SerdeLike[T] | None = None,
 ) -> Aggregator[T, V]:
-    """``fn(a, b)`` over the values, which must be associative; a single value is its own result. ``inverse(total, x)``
-    takes out what ``fn`` put in; it cannot say when nothing is left. ``exact``: ``fn`` gives the same whatever the order
-    and the grouping."""
+    """``fn(a, b)`` over the values, which must be associative; a single value is its own result. ``inverse(total,
+    x)`` removes what ``fn`` added; it cannot report when nothing is left. ``exact``: ``fn`` gives the same result in
+    any order and grouping."""
     name = named("reduce", of)
     if not callable(fn) or not (inverse is None or callable(inverse)):
         raise TopologyError(f"aggregate {name!r} needs functions of two values, not {fn!r:.60} and {inverse!r:.60}")
@@ -120,7 +120,7 @@ def reduce_(
 
 
 def list_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[list[T], V]:
-    """All values, in the order of the records. Their state grows with the records: group, or window, first."""
+    """All values, in the order of the records. The state grows with the records: group or window first."""
     name = named("list", of)
     pick, (serde, _) = getter(of, name), _serdes(value)
 
@@ -163,7 +163,7 @@ def set_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregat
 
 
 def count_distinct(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
-    """The number of distinct values, exactly. Its state holds them all: see ``approx_distinct``."""
+    """The number of distinct values, exactly. The state holds all of them; ``approx_distinct`` needs bounded space."""
     return _bag(named("count-distinct", of), of, _serdes(value)[0], len, INT)
 
 
@@ -208,10 +208,9 @@ def top_k(
     largest: bool = True,
     value: SerdeLike[T] | None = None,
 ) -> Aggregator[list[T], V]:
-    """The ``k`` values with the largest (or smallest) ``by``, best first, as a list; equal ranks in the order of the
-    values' bytes, NaN above all numbers. ``by`` is of the value that ``of`` picks (``None``: it is its own rank); null
-    ranks are ignored.
-    Values that are there twice count twice."""
+    """The ``k`` values with the largest (or smallest) ``by``, best first, as a list. Equal ranks are in the order of
+    the values' bytes; NaN ranks above all numbers. ``by`` is computed from the value that ``of`` picks (``None``: the
+    value is its own rank); values with a null rank are ignored. A value that occurs twice counts twice."""
     name = named(f"top-{k}", of)
     if k < 1:
         raise TopologyError(f"aggregate {name!r}: k={k}; it must be at least 1")
@@ -219,7 +218,7 @@ def top_k(
 
     def best(values: tuple[bytes, ...]) -> tuple[bytes, ...]:
         ranked = [(_ordered(rank(serde.deserialize(v))), v) for v in sorted(values)]
-        ranked.sort(key=_first, reverse=largest)  # stable both ways
+        ranked.sort(key=_first, reverse=largest)  # stable in both directions
         return tuple([v for _, v in ranked[:k]])
 
     def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
@@ -245,7 +244,7 @@ def top_k(
 
 
 def _ordered(rank: Any) -> tuple[bool, Any]:
-    """The rank as something that can be sorted, NaN too."""
+    """A sortable form of the rank, which includes NaN."""
     return (True, 0) if rank != rank else (False, rank)
 
 

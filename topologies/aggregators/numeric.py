@@ -1,11 +1,11 @@
 """Aggregates of numbers: count, sum, mean, variance, minimum and maximum, moving average.
 
-``number`` declares what the column holds. ``int`` and ``Decimal`` are exact whatever the order, so partials merge
-exactly; another type is an error of its record. ``float`` takes ints and floats and folds in record order. ``None`` takes
-any number as it comes, and promises nothing of merges.
+``number`` declares what the column holds. ``int`` and ``Decimal`` are exact in any order, so partials merge exactly;
+a value of another type is an error of its record. ``float`` takes ints and floats and folds in record order. ``None``
+takes any number as it comes, and promises nothing about merges.
 
-NaN and the infinities are counted apart from the finite numbers, so that they go when their records are taken out again:
-with both infinities, or NaN, among them the sum and the mean are NaN; with one infinity they are that one.
+NaN and the infinities are counted separately from the finite numbers, so that their records can be removed again.
+With NaN or both infinities among the values, the sum and the mean are NaN; with one infinity they are that infinity.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RE
 Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
 
 _EXACT = Context(prec=2_000, traps=[Inexact, InvalidOperation, Overflow])
-"""Sums of decimals are exact or an error: 2,000 digits reach from cents of everything to the smallest double."""
+"""Sums of decimals are exact or an error. 2,000 digits are enough for any sum of doubles in decimal notation."""
 _DIVIDING = Context(prec=28, traps=[DivisionByZero, InvalidOperation, Overflow])
 
 
 def count(of: Column[V] = None) -> Aggregator[int, V]:
-    """The number of records; of a column: of those in which it is not null."""
+    """The number of records; for a column, of those in which it is not null."""
     name = named("count", of)
     pick = None if of is None else getter(of, name)
 
@@ -55,7 +55,7 @@ def count(of: Column[V] = None) -> Aggregator[int, V]:
 
 
 def sum_(of: Column[V] = None, *, number: type[T] | None = None) -> Aggregator[T, V]:
-    """The sum; null of no values."""
+    """The sum; null if there are no values."""
 
     def result(acc: _Total) -> Any:
         return _whole(acc) if acc[0] or len(acc) > 2 else None
@@ -65,7 +65,7 @@ def sum_(of: Column[V] = None, *, number: type[T] | None = None) -> Aggregator[T
 
 
 def mean(of: Column[V] = None, *, number: Number = None) -> Aggregator[Any, V]:
-    """The mean; null of no values. That of ints is a float, that of decimals a decimal of 28 digits."""
+    """The mean; null if there are no values. The mean of ints is a float, that of decimals a decimal of 28 digits."""
 
     def result(acc: _Total) -> Any:
         if len(acc) == 2 and not acc[0]:
@@ -102,7 +102,7 @@ def _total(
         return acc if x is None else taken(acc, one(checked(x)))
 
     def taken(acc: _Total, other: _Total) -> _Total:
-        # what rounding left behind does not outlive the last value
+        # a rounding error does not outlive the last value
         left = acc[0] - other[0]
         specials = [a - b for a, b in zip(_specials(acc), _specials(other), strict=True)]
         finite = (left, _minus(acc[1], other[1]) if other[0] else acc[1]) if left else init()
@@ -130,7 +130,7 @@ def _total(
 
 _NUMBERS = frozenset({int, float, Decimal})
 _Total: TypeAlias = "tuple[Any, ...]"
-"""How many finite numbers, and their sum; behind them, only where there are any: how many NaN, ∞ and -∞."""
+"""The number of finite numbers and their sum; then, only if there are any, the numbers of NaN, ∞ and -∞."""
 _INFINITE = math.inf
 
 
@@ -145,7 +145,7 @@ def _specials(acc: _Total) -> tuple[int, ...]:
 
 
 def _whole(acc: _Total) -> Any:
-    """The sum, of the finite numbers and the others."""
+    """The sum of the finite numbers and the others."""
     if len(acc) == 2:
         return acc[1]
     nans, highs, lows = acc[2:]
@@ -162,7 +162,7 @@ def _minus(a: Any, b: Any) -> Any:
 
 
 def _checker(name: str, number: Number) -> Callable[[Any], Any]:
-    """The function that gives a value as the declared type, or raises ``TypeError``."""
+    """A function that converts a value to the declared type, or raises ``TypeError``."""
     takes: dict[Any, tuple[type, ...]] = {
         None: (int, float, Decimal),
         int: (int,),
@@ -177,7 +177,7 @@ def _checker(name: str, number: Number) -> Callable[[Any], Any]:
         if not isinstance(x, types) or isinstance(x, bool):
             shown = "a number" if number is None else number.__name__
             raise TypeError(f"aggregate {name!r} takes {shown}, not {type(x).__name__} {x!r:.60}")
-        # what a store would give back as the plain number is that from the beginning
+        # a store would return the plain number, so it is one from the beginning
         made = x if convert is None or type(x) is number else convert(x)
         return made if type(made) in _NUMBERS else next(t for t in types if isinstance(made, t))(made)
 
@@ -185,9 +185,9 @@ def _checker(name: str, number: Number) -> Callable[[Any], Any]:
 
 
 def variance(of: Column[V] = None, *, population: bool = False, number: Number = None) -> Aggregator[float, V]:
-    """The sample variance (of one value: null), or that of the whole ``population``; a float.
+    """The sample variance (null for one value), or that of the whole ``population``; a float.
 
-    Ints and decimals are summed exactly; floats go by Welford's method, as does what follows the first float.
+    Ints and decimals are summed exactly. From the first float on, Welford's method is used.
     """
     return _moments("variance", of, population, number, _itself)
 
@@ -201,8 +201,8 @@ def _itself(x: Any) -> Any:
     return x
 
 
-# Moments are (count, sum, sum of squares, True) while exact, else (count, mean, sum of squared distances, False); behind
-# them, only where there are any: how many NaN and infinities, of which no other number knows.
+# Moments are (count, sum, sum of squares, True) while exact, else (count, mean, sum of squared distances, False);
+# then, only if there are any, the numbers of NaN and infinities, which the other numbers do not include.
 _Moments: TypeAlias = "tuple[Any, ...]"
 
 
@@ -296,13 +296,13 @@ def _parted(a: _Moments, b: _Moments) -> _Moments:
 
 
 def min_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
-    """The smallest value, -0.0 being below 0.0; null of no values. ``value``: the serde of the column, if it is not a
-    plain scalar."""
+    """The smallest value; -0.0 is below 0.0. Null if there are no values. ``value``: the serde of the column, if it
+    is not a plain scalar."""
     return _extreme("min", of, value, lambda new, old: _above(old, new))
 
 
 def max_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggregator[T, V]:
-    """The greatest value, NaN being above all numbers; null of no values. ``value``: as for ``min_``."""
+    """The greatest value; NaN is above all numbers. Null if there are no values. ``value``: as for ``min_``."""
     return _extreme("max", of, value, lambda new, old: _above(new, old))
 
 
@@ -315,9 +315,10 @@ def _above(a: Any, b: Any) -> bool:
 
 
 def _apart(x: Any) -> tuple[bool, str, str]:
-    """What orders equal numbers, so that an extreme does not depend on the order of its records: -0.0 below all zeros."""
+    """The order of equal numbers, so that the minimum does not depend on the order of records: -0.0 is below all
+    zeros."""
     if not isinstance(x, (int, float, Decimal)):
-        return False, "", ""  # what else is equal is for its class to say
+        return False, "", ""  # the class decides what else is equal
     return not str(x).startswith("-"), type(x).__name__, str(x)
 
 
@@ -351,7 +352,7 @@ def _only(acc: tuple[Any, ...]) -> Any:
 
 
 def ewma(alpha: float, of: Column[V] = None) -> Aggregator[float, V]:
-    """The exponentially weighted moving average: ``alpha·x + (1 − alpha)·last``, the first value being the first
+    """The exponentially weighted moving average: ``alpha·x + (1 − alpha)·last``; the first value is the first
     average. ``0 < alpha <= 1``."""
     name = named("ewma", of)
     if not 0 < alpha <= 1:

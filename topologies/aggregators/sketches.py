@@ -1,9 +1,9 @@
 """Aggregates in bounded space: distinct counts, quantiles, heavy hitters, frequencies, membership.
 
-They stand on Apache DataSketches and rbloom, which the extra ``sketches`` installs and which are loaded when an aggregate
-is made. Accumulators are the libraries' own bytes. Every hash is seeded by a constant and nothing is sampled, so the
-same records in the same order give the same bytes, on every machine with the same release of the library. (The
-libraries' KLL and REQ quantiles toss coins, which is why ``quantiles`` is a t-digest.)
+They use Apache DataSketches and rbloom, which the extra ``sketches`` installs and which are imported when an
+aggregate is created. Accumulators are the libraries' own bytes. Every hash has a constant seed and nothing is
+sampled, so the same records in the same order give the same bytes on every machine with the same release of the
+library. (The libraries' KLL and REQ quantiles are random, which is why ``quantiles`` is a t-digest.)
 
 Two values are the same if the bytes of their serde (``value``, or plain values) are.
 """
@@ -46,8 +46,8 @@ def _token(data: bytes) -> str:
 
 
 def approx_distinct(of: Column[V] = None, *, lg_k: int = 12, value: SerdeLike[T] | None = None) -> Aggregator[int, V]:
-    """The number of distinct values by a HyperLogLog of ``2**lg_k`` bytes, whose relative error is about
-    ``1.04 / 2**(lg_k / 2)`` (12: 1.6 %). The answer depends on the set of values alone, so merges are exact."""
+    """The number of distinct values by a HyperLogLog of ``2**lg_k`` bytes, whose relative error is about ``1.04 /
+    2**(lg_k / 2)`` (12: 1.6 %). The answer depends only on the set of values, so merges are exact."""
     name = named("approx-distinct", of)
     if not 7 <= lg_k <= 21:
         raise TopologyError(f"aggregate {name!r}: lg_k={lg_k}; it must be from 7 to 21")
@@ -76,7 +76,7 @@ def approx_distinct(of: Column[V] = None, *, lg_k: int = 12, value: SerdeLike[T]
         return bytes(union(a, b).get_result(dense).serialize_compact())
 
     def result(acc: bytes) -> int:
-        # A sketch that was never merged estimates by its history; united with itself it forgets it.
+        # A sketch that was never merged estimates by its history. A union with itself makes it forget that.
         return round(float(union(acc, acc).get_estimate()))
 
     return Aggregator(
@@ -94,10 +94,11 @@ def approx_distinct(of: Column[V] = None, *, lg_k: int = 12, value: SerdeLike[T]
 def quantiles(
     at: Sequence[float] = (0.5,), of: Column[V] = None, *, compression: int = 500
 ) -> Aggregator[list[float], V]:
-    """The values at these ranks (0 to 1) by a t-digest, as a list of floats; null of no values. NaN is ignored.
+    """The values at these ranks (0 to 1) by a t-digest, as a list of floats; null if there are no values. NaN is
+    ignored.
 
-    With ``compression`` 500 the ranks are off by less than 1 %, towards both ends by much less. Merging two is not exact:
-    the result may differ within their error.
+    With ``compression`` 500 the ranks are off by less than 1 %, and by much less near both ends. Merging is not
+    exact: the result may differ within the error.
     """
     name = named("quantiles", of)
     ranks = tuple(at)
@@ -108,8 +109,8 @@ def quantiles(
     tdigest = _library("datasketches", name).tdigest_double
     pick = getter(of, name)
 
-    # Accumulators: number of pending values (4) | pending values (8 each) | the digest of the others, if any.
-    # Pending ones go in together, since a digest is compressed whenever it is written.
+    # Accumulators: number of pending values (4) | pending values (8 each) | the digest of the others, if any. Pending
+    # values are added together, because a digest is compressed whenever it is written.
     def read(acc: bytes) -> tuple[list[float], bytes]:
         count = _PENDING.unpack_from(acc)[0]
         return list(struct.unpack_from(f">{count}d", acc, 4)), acc[4 + 8 * count :]
@@ -179,9 +180,10 @@ def _counting(
 def heavy_hitters(
     share: float = 0.01, of: Column[V] = None, *, value: SerdeLike[T] | None = None
 ) -> Aggregator[list[dict[str, Any]], V]:
-    """The values that make up more than ``share`` of the records, most frequent first, equal ones in the order of their
-    bytes, as ``{"value", "count", "at_least"}``: none of them is missing; one that is there by mistake makes up at least
-    half of that share. ``count`` is at most half of it too high, ``at_least`` never is (Misra–Gries)."""
+    """The values that make up more than ``share`` of the records, most frequent first, equal ones in the order of
+    their bytes, as ``{"value", "count", "at_least"}`` (Misra–Gries). None is missing; a value that is reported by
+    mistake makes up at least half of that share. ``count`` is too high by at most half of the share, ``at_least`` is
+    never too high."""
     name = named("heavy-hitters", of)
     if not 0.0001 <= share < 1:
         raise TopologyError(f"aggregate {name!r}: share={share}; it must be from 0.0001 and below 1")
@@ -212,7 +214,7 @@ def heavy_hitters(
 def count_min(
     of: Column[V] = None, *, error: float = 0.01, confidence: float = 0.99, value: SerdeLike[T] | None = None
 ) -> Aggregator[bytes, V]:
-    """How often each value was there, as a count-min sketch: ``frequency(result, x)`` is never too low and, with this
+    """How often each value occurred, as a count-min sketch: ``frequency(result, x)`` is never too low and, with this
     confidence, too high by at most ``error`` times the number of records."""
     name = named("count-min", of)
     if not 0 < error < 1 or not 0 < confidence < 1:
@@ -236,7 +238,7 @@ def count_min(
 
 
 def frequency(sketch: bytes, x: T, *, value: SerdeLike[T] | None = None) -> int:
-    """How often ``x`` was there, by the result of ``count_min`` with the same ``value``."""
+    """How often ``x`` occurred, by the result of ``count_min`` with the same ``value``."""
     made = _library("datasketches", "count-min").count_min_sketch.deserialize(sketch)
     return int(made.get_estimate(_token(_serde(value).serialize(x))))
 
@@ -248,8 +250,8 @@ def bloom(
     false_positives: float = 0.01,
     value: SerdeLike[T] | None = None,
 ) -> Aggregator[bytes, V]:
-    """Which values were there, as a Bloom filter: ``might_hold(result, x)`` is true for all of them, and with up to
-    ``items`` distinct ones by mistake for this share of the others."""
+    """Which values occurred, as a Bloom filter: ``might_hold(result, x)`` is true for all of them and, with up to
+    ``items`` distinct values, for this share of the others by mistake."""
     name = named("bloom", of)
     if items < 1 or not 0 < false_positives < 1:
         raise TopologyError(
@@ -283,7 +285,7 @@ def bloom(
 
 
 def might_hold(filter_: bytes, x: T, *, value: SerdeLike[T] | None = None) -> bool:
-    """Whether ``x`` may have been there, by the result of ``bloom`` with the same ``value``."""
+    """Whether ``x`` may have occurred, by the result of ``bloom`` with the same ``value``."""
     return _serde(value).serialize(x) in _library("rbloom", "bloom").Bloom.load_bytes(filter_, _hash)
 
 

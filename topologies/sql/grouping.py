@@ -23,19 +23,19 @@ from penstock.topologies.sql.scalars import Scalars, is_aggregate
 from penstock.topologies.windows import Windows, hopping, session, tumbling
 
 _WINDOWS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
-"""How many durations each takes."""
+"""The number of durations that each window function takes."""
 _BOUNDS = {"START": "start_ms", "END": "end_ms"}
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupBy:
-    """The columns of a ``GROUP BY``, under the names that they have in the key, and its window."""
+    """The columns of a ``GROUP BY``, under their names in the key, and its window."""
 
     columns: tuple[tuple[str, Expression], ...]
     windows: Windows | None
 
     def key_column(self, name: str) -> Expression:
-        """Where a column lies in the key of the aggregated rows."""
+        """The path of a column in the key of the aggregated rows."""
         key: Expression = Input("key")
         return Field(Field(key, "key") if self.windows is not None else key, name)
 
@@ -60,7 +60,7 @@ def group_of(names: Names, node: exp.Group, grace: int | str) -> GroupBy:
 
 
 def _free_name(node: Any, made: Expression, taken: dict[str, Expression]) -> str:
-    """What a column is called in the key: by its own name or, where another input's is called so, by its text."""
+    """The name of a column in the key: its own, or its text if another input's column has the same name."""
     name = default_name(made) if default_name(made) not in taken else node.sql()
     while name in taken:
         name += "_"
@@ -97,8 +97,8 @@ def _check_rowtime(text: Text, node: Any) -> None:
 
 
 class GroupedScalars(Scalars):
-    """What may be said of groups: their columns, their windows' bounds, aggregates, and expressions over these. What an
-    aggregate gives is read from the column ``placed`` for it."""
+    """The expressions that are allowed over groups: their columns, their windows' bounds, aggregates, and expressions
+    over these. An aggregate's result is read from the column ``placed`` for it."""
 
     def __init__(self, names: Names, group: GroupBy) -> None:
         super().__init__(names)
@@ -151,7 +151,7 @@ class GroupedScalars(Scalars):
         return Field(Input("key"), _BOUNDS[which])
 
     def _column(self, node: Any) -> Expression | None:
-        """The column of the group that a node is."""
+        """The group's column that a node names."""
         if isinstance(node, exp.Literal) or any(is_aggregate(n) for n in node.walk()):
             return None
         try:
@@ -164,11 +164,11 @@ class GroupedScalars(Scalars):
 def aggregated(
     stream: KStream, group: GroupBy, parts: dict[str, AggregateExpression], text: Text, node: Any
 ) -> tuple[KStream | KTable, Callable[..., KStream | KTable]]:
-    """The aggregated rows: of windows a stream of those that close, else a table. And how to make its columns."""
+    """The aggregated rows and how to build their columns. With windows: a stream of those that close; else a table."""
     with text.at(node):
         fields = group.columns or (("all", literal("all")),)
         grouped = stream.group_by(StructOf(fields))
-        # a group without aggregates is a list of the different keys
+        # a group without aggregates is a list of the distinct keys
         made: dict[str, Any] = dict(parts) or {"part1": AggregateExpression("count", None)}
         if group.windows is None:
             table = grouped.agg(**made)

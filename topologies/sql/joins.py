@@ -1,4 +1,4 @@
-"""``JOIN``: a stream with a table on its key, or with a stream on equal columns within a time.
+"""``JOIN``: a stream with a table on its key, or with a stream on equal columns within a bound on time.
 
 A joined record's value is a dict from alias to each side's value.
 """
@@ -35,8 +35,8 @@ Rows = KStream | KTable
 
 @dataclasses.dataclass
 class _On:
-    """A join condition taken apart: pairs of equal expressions (of the left and of the right record), bounds on right
-    time - left time in milliseconds, and whatever else."""
+    """A join condition split into parts: pairs of equal expressions (of the left and the right record), bounds on
+    right time - left time in milliseconds, and the rest."""
 
     pairs: list[tuple[Expression, Expression]]
     least_ms: int | None = None
@@ -56,7 +56,7 @@ class _Joining:
         self.both = Names(left.text, {**left.sources, **self.right.sources}, left.scope)
 
     def side(self, node: Any) -> str | None:
-        """``left``, ``right`` or ``both``: whose columns an expression has; ``None`` without columns."""
+        """The side that an expression's columns belong to: ``left``, ``right`` or ``both``; ``None`` without columns."""
         sides = set()
         for column in node.find_all(exp.Column):
             alias = self.both.alias(column)
@@ -94,7 +94,7 @@ class _Joining:
         return True
 
     def _bound(self, part: Any, found: _On) -> bool:
-        """Take a bound on the times of both sides."""
+        """Read a bound on the times of both sides."""
         if isinstance(part, exp.Between):
             low, high = self._time(part.args["low"]), self._time(part.args["high"])
             of = self._time(part.this)
@@ -132,7 +132,7 @@ class _Joining:
         return None
 
     def condition(self, nodes: list[Any]) -> Expression | None:
-        """What is left of the condition, over the two sides."""
+        """The rest of the condition, over the two sides."""
         made: Expression | None = None
         for node in nodes:
             part = columns_alone(self.text, node, Scalars(self._sides()).convert(node))
@@ -145,19 +145,19 @@ class _Joining:
         return Names(self.text, {**left, self.alias: right}, self.left.scope)
 
     def joiner(self) -> Any:
-        """Both sides, by alias: an expression, which joins take for a function."""
+        """Both sides, by alias: an expression that joins accept as a function."""
         kept = tuple((a, _moved(s.base, "left")) for a, s in self.left.sources.items())
         return StructOf((*kept, (self.alias, Input("right"))))
 
     def names(self, rows: KStream, keys: dict[str, Expression | None]) -> Names:
-        """The names of what was joined."""
+        """The names of the joined inputs."""
         scope = scope_of_flow(rows._flow)
         sources = {}
         for alias in self.both.sources:
             base = Field(Input("value"), alias)
             schema, key = infer(base, scope), keys.get(alias)
             if key is not None and schema.nullable:
-                key = Case(((base.is_not_null(), key),), literal(None))  # of a side that met nobody
+                key = Case(((base.is_not_null(), key),), literal(None))  # of a side without a partner
             sources[alias] = SqlSource(base, schema, key)
         return Names(self.text, sources, scope)
 
@@ -165,7 +165,7 @@ class _Joining:
 def joined(
     names: Names, rows: Rows, join: exp.Join, alias: str, other: Rows, grace: int | str
 ) -> tuple[KStream, Names]:
-    """The join of what is there with one more input, and its names. Raises ``TopologyError``."""
+    """Join what is joined so far with one more input; returns the result and its names. Raises ``TopologyError``."""
     text = names.text
     text.only(join, "this", "on", "side", "kind")
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
@@ -234,7 +234,7 @@ def _with_stream(
 
 
 def _equal_keys(joining: _Joining, on: _On) -> tuple[Expression, Expression, Any]:
-    """The keys of both sides, and their serde where their types do not tell."""
+    """The keys of both sides, and their serde if their types do not determine it."""
     sides = (joining.left, joining.right)
     types = [[infer(p[i], sides[i].scope) for p in on.pairs] for i in (0, 1)]
     for a, b in zip(*types, strict=True):
@@ -247,7 +247,7 @@ def _equal_keys(joining: _Joining, on: _On) -> tuple[Expression, Expression, Any
 
 
 def _all_of(of: list[Expression]) -> Expression:
-    """A struct, null where one is: null equals nothing."""
+    """A struct of the columns; null if one is null, since null equals nothing."""
     whole = StructOf(tuple((f"k{i}", e) for i, e in enumerate(of, 1)))
     present = of[0].is_not_null()
     for e in of[1:]:

@@ -1,8 +1,8 @@
 """``MATCH_RECOGNIZE`` as a pattern over the records of a key.
 
-In ``DEFINE`` a variable's own columns are those of the current row, another's those of its last row; in ``MEASURES``
-every variable's are those of its last row. ``FIRST(A.x [, n])``, ``LAST(A.x [, n])`` and aggregates look at all rows of
-a variable so far, in ``DEFINE`` the current row is among those of its own variable.
+In ``DEFINE`` a variable's own columns are those of the current row, and other variables' are those of their last row.
+In ``MEASURES`` every variable's columns are those of its last row. ``FIRST(A.x [, n])``, ``LAST(A.x [, n])`` and
+aggregates read all rows of a variable so far; in ``DEFINE`` these include the current row for the variable itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EVENT = Field(Input("value"), "event")
 
 @dataclasses.dataclass(frozen=True)
 class _Look:
-    """One look at the rows of a variable, whose result is the column ``name``."""
+    """One read of the rows of a variable, whose result is the column ``name``."""
 
     name: str
     variable: str
@@ -54,7 +54,7 @@ class _VariableScalars(Scalars):
         self.looks: list[_Look] = []
 
     def convert(self, node: Any) -> Expression:
-        """The expression over ``event``, the current row, and ``looks``."""
+        """The expression over ``event``, the current row, and the results of ``looks``."""
         if isinstance(node, (exp.First, exp.Last)):
             return self._navigated(node)
         if is_aggregate(node):
@@ -101,7 +101,7 @@ class _VariableScalars(Scalars):
         return exp.Column(**dict(zip(names, reversed(parts), strict=False)))
 
     def _inner(self, node: Any, outer: Any) -> tuple[str, Expression]:
-        """An expression over the rows of one variable: which, and the expression over such a row."""
+        """An expression over the rows of one variable: the variable, and the expression over such a row."""
         variables = {self._variable(c) for c in node.find_all(exp.Column) if len(c.parts) > 1}
         if len(variables) != 1:
             raise self.text.error(outer, f"{outer.sql()} must be of the columns of one variable")
@@ -144,7 +144,7 @@ class _VariableScalars(Scalars):
         def look(events: list[Any]) -> Any:
             try:
                 return made.result(made.fold((e, i) for i, e in enumerate(events)))
-            except ResultError as exc:  # here it is one event that is looked at, and to blame
+            except ResultError as exc:  # here one event is read, so it is named in the error
                 raise ExpressionError(str(exc)) from exc
 
         return self._placed(_Look(f"look{len(self.looks) + 1}", variable, look, tp))
@@ -181,7 +181,7 @@ def matched(text: Text, rows: KStream, alias: str, node: exp.MatchRecognize, *, 
 
 
 def _over_event(of: Expression) -> Expression:
-    """An expression over a row, over the event that holds it."""
+    """The expression over a row, rewritten over the event that holds the row."""
     return rebuild(of, lambda e: _EVENT if isinstance(e, Input) and e.which == "value" else None)
 
 
@@ -216,7 +216,7 @@ def _skip(text: Text, node: exp.MatchRecognize, variables: list[str]) -> Skip:
 
 
 def _defined(text: Text, node: exp.MatchRecognize, read: RowPattern, event: DataType) -> Pattern:
-    """The pattern with the conditions of ``DEFINE``; a variable without one takes any row."""
+    """The pattern with the conditions of ``DEFINE``; a variable without a condition takes any row."""
     conditions: dict[str, Callable[[Any, MatchContext], Any]] = {}
     for definition in node.args.get("define") or ():
         name = definition.alias
@@ -267,7 +267,7 @@ def _condition(
 def _measures(
     text: Text, node: exp.MatchRecognize, variables: list[str], event: DataType, partition: dict[str, Expression]
 ) -> tuple[Callable[[RowEvents], dict[str, Any]], DataType]:
-    """What a match becomes: the columns of the partition, and the measures."""
+    """The value of a match: the columns of the partition, and the measures."""
     scalars = _VariableScalars(text, event, variables, None)
     columns = {n: _over_event(e) for n, e in partition.items()}
     for measure in node.args.get("measures") or ():

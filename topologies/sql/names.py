@@ -17,8 +17,8 @@ KEY = "key"
 
 @dataclasses.dataclass(frozen=True)
 class SqlSource:
-    """One input of a statement: where its row lies in the record's value, what its columns are, and its key, which is
-    ``None`` where it is not available."""
+    """One input of a statement: the path of its row in the record's value, its columns, and its key, which is
+    ``None`` if it is not available."""
 
     base: Expression
     schema: DataType
@@ -27,7 +27,7 @@ class SqlSource:
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """The inputs of a statement by alias; ``scope`` is the type of the records that they lie in."""
+    """The inputs of a statement by alias; ``scope`` is the type of the records that contain them."""
 
     text: Text
     sources: dict[str, SqlSource]
@@ -76,7 +76,7 @@ class Names:
         return self._of_source(node, owners[0][1], owners[0][0], name)
 
     def columns(self, node: exp.Expression, alias: str | None = None) -> dict[str, Expression]:
-        """What ``*`` stands for. Raises where columns are not declared, or two have the same name."""
+        """The columns that ``*`` means. Raises if columns are not declared, or two have the same name."""
         found: dict[str, Expression] = {}
         for name, source in self.sources.items():
             if alias is not None and name != alias:
@@ -90,7 +90,7 @@ class Names:
         return found
 
     def alias(self, node: exp.Column) -> str | None:
-        """Which input a column is of; ``None`` if it is none or not clear."""
+        """The input that a column belongs to; ``None`` if there is none, or more than one."""
         if len(node.parts) > 1:
             alias = _found(node.parts[0].name, list(self.sources))
             if alias is not None:
@@ -109,7 +109,7 @@ _RECORD = {"timestamp": ROWTIME, "key": KEY}
 
 
 def columns_alone(text: Text, node: exp.Expression, made: Expression) -> Expression:
-    """The expression unchanged, where only the columns of a row are available. Raises if it reads more of the
+    """Return the expression unchanged if only the columns of a row are available. Raises if it reads more of the
     record."""
     for part in walk(made):
         if isinstance(part, Input) and part.which in _RECORD:
@@ -123,7 +123,7 @@ def columns_alone(text: Text, node: exp.Expression, made: Expression) -> Express
 
 
 def _found(name: str, known: list[str]) -> str | None:
-    """The name itself, or the only one that differs in case."""
+    """The name itself, or the only name that differs in case alone."""
     if name in known:
         return name
     alike = [k for k in known if k.lower() == name.lower()]

@@ -1,8 +1,8 @@
-"""From text to sqlglot's tree, and from a node of the tree back to its place in the text.
+"""Parse a text into sqlglot's tree, and find the place of a node in the text.
 
-sqlglot reads the dialect of Trino, which has MATCH_RECOGNIZE. What that dialect does not take is put otherwise before:
-``WITHIN`` behind a pattern, as Flink has it, is taken out, and ``SESSION (`` gets another name. Both are found among the
-tokens, so that literals, quoted names and comments stay as they are, and so does every place in the text.
+sqlglot reads the dialect of Trino, which has MATCH_RECOGNIZE. Text that this dialect does not accept is rewritten
+first: ``WITHIN`` after a pattern, as in Flink, is removed, and ``SESSION (`` gets another name. Both are found among
+the tokens, so literals, quoted names and comments stay as they are, and so does every place in the text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.state.errors import TopologyError
 _UNITS_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 SESSION = "SESSI0N"
-"""What stands for SESSION, of equal length: a word of the dialect that cannot name a function."""
+"""The replacement for SESSION, of equal length: a word of the dialect that cannot name a function."""
 
 
 class _Dialect(Trino):
-    """Trino's, with the places of arrays as they were written: sqlglot shifts some of them, by what it makes of types."""
+    """Trino's dialect, with array indices as written: sqlglot shifts some of them, depending on types."""
 
     INDEX_OFFSET = 0
 
@@ -52,7 +52,7 @@ class Text:
         self.select = statements[0]
 
     def _put_otherwise(self) -> str:
-        """The text as the dialect takes it, every place kept."""
+        """The text in a form that the dialect accepts, with every place unchanged."""
         made = list(self.text)
         for at, token in enumerate(self._tokens):
             if self._words(at, "SESSION", "("):
@@ -64,14 +64,14 @@ class Text:
         return "".join(made)
 
     def _words(self, at: int, *words: str) -> bool:
-        """Whether these words stand from a token on, none of them quoted."""
+        """Whether these words follow from a token on, none of them quoted."""
         found = self._tokens[at : at + len(words)]
         return len(found) == len(words) and all(
             t.token_type not in _QUOTED and t.text.upper() == w for t, w in zip(found, words, strict=True)
         )
 
     def _within(self, at: int) -> tuple[int, Token]:
-        """The milliseconds of the ``WITHIN`` behind a closing bracket, and its last token."""
+        """The milliseconds of the ``WITHIN`` after a closing bracket, and its last token."""
         parts = self._tokens[at + 3 : at + 5]
         place = self.place(self._tokens[at + 2].start)
         if len(parts) < 2 or parts[0].token_type != TokenType.STRING or not re.fullmatch(r"\d+", parts[0].text):
@@ -82,7 +82,7 @@ class Text:
         return int(parts[0].text) * _UNITS_MS[unit], parts[1]
 
     def pattern(self, node: Any) -> int | None:
-        """The place behind ``PATTERN (`` in a node; ``None`` where it has none."""
+        """The place after ``PATTERN (`` in a node; ``None`` if it has none."""
         start = self.start(node)
         for at, token in enumerate(self._tokens):
             if token.start >= start and self._words(at, "PATTERN", "("):
@@ -95,7 +95,7 @@ class Text:
         return f"{before.count(chr(10)) + 1}:{offset - (before.rfind(chr(10)) + 1) + 1}"
 
     def start(self, node: Any) -> int:
-        """Where a node begins: the first of its tokens whose place is known, else its parent's."""
+        """The beginning of a node: the first of its tokens whose place is known, else its parent's."""
         seen = node
         while isinstance(seen, exp.Expression):
             starts = [n.meta["start"] for n in seen.walk() if "start" in n.meta]
@@ -105,12 +105,12 @@ class Text:
         return 0
 
     def error(self, node: Any, problem: str) -> TopologyError:
-        """The refusal of a node."""
+        """An error about a node, with its place."""
         return TopologyError(f"SQL, line {self.place(self.start(node))}: {problem}")
 
     @contextlib.contextmanager
     def at(self, node: Any) -> Iterator[None]:
-        """Tells where what the DSL refuses stands in the text."""
+        """Add the place in the text to errors that the DSL raises."""
         try:
             yield
         except TopologyError as exc:
@@ -119,7 +119,7 @@ class Text:
             raise self.error(node, str(exc)) from exc
 
     def only(self, node: exp.Expression, *allowed: str) -> None:
-        """Refuse every part of a node that is none of these."""
+        """Refuse every part of a node that is not one of these."""
         for name, part in node.args.items():
             if part and name not in allowed:
                 what = name.rstrip("_").replace("_", " ").upper()

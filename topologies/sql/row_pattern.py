@@ -1,13 +1,13 @@
 """The row patterns of MATCH_RECOGNIZE: ``A B+ C? D{2,3} (E F)*``.
 
-Variables follow each other strictly; quantifiers are greedy, and reluctant with ``?`` behind them. A greedy quantifier on
-the last variable takes the longest run: the match is given out once its run is over, by a row that does not belong to it or
-by ``WITHIN``. Where the end of a run would not be certain so (the last is a group, or may be left out behind another that
-varies, or a reluctant quantifier comes before it) it is refused.
+Variables follow each other strictly; quantifiers are greedy, and reluctant with ``?`` after them. A greedy quantifier
+on the last variable takes the longest run: the match is emitted when its run is over, by a row that does not belong
+to it or by ``WITHIN``. A pattern whose last run has no definite end is refused: if the last element is a group, may
+be omitted after another one of variable length, or follows a reluctant quantifier.
 
-Matches are not retried with fewer rows: a row that a greedy variable takes is never given to the variable behind it. An
-optional variable, and a repeated group, end with the first row that the variable behind them takes. So the conditions of
-such a variable and of the one behind it should exclude each other; one that takes any row is refused.
+Matches are not retried with fewer rows: a row that a greedy variable takes is never given to the next variable. An
+optional variable, and a repeated group, end with the first row that the variable after them takes. So the conditions
+of such a variable and of the next one should exclude each other; a variable that takes any row is refused there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIGNS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?"
 
 @dataclasses.dataclass(frozen=True)
 class _Element:
-    """A variable, or a group with its own elements, and how often it comes. ``first``: the first variable in it."""
+    """A variable, or a group with its own elements, and how often it occurs. ``first``: the first variable in it."""
 
     start: int
     text: str
@@ -45,15 +45,15 @@ class _Element:
 
 
 class RowPattern:
-    """Reads a row pattern that begins at ``offset`` of the text and ends at its closing bracket. ``end`` is the place of
-    that bracket, ``variables`` the names in order."""
+    """Reads a row pattern that begins at ``offset`` of the text and ends at its closing bracket. ``end`` is the place
+    of that bracket; ``variables`` are the names in order."""
 
     def __init__(self, text: Text, offset: int) -> None:
         self._text = text
         self._at = offset
         self.variables: list[str] = []
         self._conditioned: dict[str, tuple[_Element, str]] = {}
-        """The variables that must not take any row: of which element each is the first, and why."""
+        """The variables that must not take any row: the first of each element concerned, and the reason."""
         try:
             made, elements = self._sequence()
         except TopologyError as exc:
@@ -64,8 +64,8 @@ class RowPattern:
         self.end = self._at
 
     def check_conditions(self, defined: set[str]) -> None:
-        """Refuse a quantifier that would never end: one whose variable takes any row. ``defined``: the variables that do
-        not."""
+        """Refuse a quantifier that would never end because its variable takes any row. ``defined``: the variables
+        with a condition."""
         for name, (element, why) in self._conditioned.items():
             if name not in defined:
                 raise self._error(
@@ -154,7 +154,7 @@ class RowPattern:
             self._conditioned[last.first] = last, "it never ends"
 
     def _ended(self, made: Pattern, elements: tuple[_Element, ...]) -> Pattern:
-        """The pattern, whose last stage is to be the longest if its quantifier is greedy."""
+        """The pattern, whose last stage takes the longest run if its quantifier is greedy."""
         open_end = _open_end(elements)
         if open_end is None:
             if all(map(_may_be_empty, elements)):
@@ -178,10 +178,10 @@ def _with_last(made: Pattern, **changes: Any) -> Pattern:
 
 
 def _repeated(made: Pattern, element: _Element) -> Pattern:
-    """The pattern whose last stage is repeated so."""
+    """The pattern with its last stage repeated."""
     low, high = element.low, element.high
     if high == 1:
-        # the first variable of a group goes by the group's contiguity, also between its own repetitions
+        # the first variable of a group follows the group's contiguity, also between repetitions of the group
         made = _with_last(made, inner="strict") if element.group else made
         return made if low == 1 else made.optional()
     repeated = made.times_or_more(max(low, 1)) if high is None else made.times(max(low, 1), high)
@@ -192,7 +192,7 @@ def _repeated(made: Pattern, element: _Element) -> Pattern:
 
 
 def _open_end(elements: tuple[_Element, ...]) -> _Element | None:
-    """The last greedy element behind which nothing must come; ``None`` if there is none."""
+    """The last greedy element that nothing may follow; ``None`` if there is none."""
     for element in reversed(elements):
         if element.varies and not element.reluctant:
             return element
@@ -203,7 +203,7 @@ def _open_end(elements: tuple[_Element, ...]) -> _Element | None:
 
 
 def _beginnings(elements: tuple[_Element, ...]) -> set[str]:
-    """The variables with which a sequence may begin."""
+    """The variables that a sequence may begin with."""
     found: set[str] = set()
     for element in elements:
         found |= _beginnings(element.group) or {element.first}

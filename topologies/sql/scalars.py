@@ -64,7 +64,7 @@ _CALLS: dict[type[exp.Expression], str] = {
     exp.DPipe: "concat",
     exp.Between: "between",
 }
-"""Functions whose arguments stand in the same order."""
+"""Functions whose arguments have the same order."""
 _PARTS = ("this", "expression", "expressions", "low", "high", "replacement")
 _TIME_PARTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _TYPES = {
@@ -98,7 +98,7 @@ _AGGREGATES: dict[type[exp.Expression], tuple[str, tuple[Any, ...]]] = {
 
 
 class Scalars:
-    """Converts the expressions of a statement's rows. Subclasses say what else a node may be."""
+    """Converts the expressions of a statement's rows. Subclasses add further kinds of nodes."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -131,7 +131,7 @@ class Scalars:
         return made
 
     def check(self, node: Any, made: Expression) -> None:
-        """Type what was made of a node, so that what does not fit is refused where it stands."""
+        """Type the result of a node, so that a type error is reported at the node's place."""
         with self.text.at(node):
             infer(made, self.scope)
 
@@ -153,7 +153,7 @@ class Scalars:
         return Call(function, tuple(args))
 
     def divided(self, node: Any) -> Expression:
-        """``/``, towards zero for integers."""
+        """``/``; integers are divided towards zero."""
         left, right = self.convert(node.this), self.convert(node.expression)
         with self.text.at(node):
             kinds = {infer(e, self.scope).kind for e in (left, right)}
@@ -232,7 +232,7 @@ class Scalars:
         return self.convert(node.this).split_part(self.convert(node.args["delimiter"]), place - 1)
 
     def regexp_extract(self, node: Any) -> Expression:
-        """``REGEXP_EXTRACT`` of a group (without one: the whole match)."""
+        """``REGEXP_EXTRACT`` of a group (the whole match by default)."""
         group = node.args.get("group")
         pattern = self.constant(node.expression)
         number = 0 if group is None else self.constant(group)
@@ -256,8 +256,8 @@ class Scalars:
         return Case(((Binary("==", of, self.convert(node.expression)), literal(None)),), of)
 
     def bracket(self, node: Any) -> Expression:
-        """An element of an array, counted from 1, and by ``ELEMENT_AT`` from the end if negative; null where there is
-        none."""
+        """An element of an array, counted from 1; ``ELEMENT_AT`` counts from the end if negative. Null if there is no
+        such element."""
         if len(node.expressions) != 1:
             raise self.text.error(node, "give one place of the array")
         of, at = self.convert(node.this), node.expressions[0]
@@ -310,7 +310,7 @@ def _rounded(of: Expression, digits: int) -> Expression:
 
 
 def _whole_constant(of: Expression) -> int | None:
-    """The value of a constant that is an int, its sign before it; ``None`` for anything else."""
+    """The value of a constant int with its sign; ``None`` for anything else."""
     sign, of = (-1, of.of) if isinstance(of, Unary) and of.op == "-" else (1, of)
     return sign * of.value if isinstance(of, Literal) and type(of.value) is int else None
 
@@ -397,4 +397,4 @@ _ALLOWED: dict[type[exp.Expression], tuple[str, ...]] = {
     exp.Nullif: _TWO,
     exp.Bracket: ("this", "expressions", "offset", "safe"),
 }
-"""The parts of a node that its conversion looks at; any other is refused, so that none is passed over."""
+"""The parts of a node that its conversion reads; any other is refused, so that none is ignored silently."""

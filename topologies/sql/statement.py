@@ -26,8 +26,8 @@ Rows = KStream | KTable
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """One text over its inputs. ``grace``: how long windows and joins wait for late records. ``unbounded``: let patterns
-    wait for ever."""
+    """One text over its inputs. ``grace``: how long windows and joins wait for late records. ``unbounded``: let
+    patterns wait forever."""
 
     text: Text
     inputs: Mapping[str, Rows]

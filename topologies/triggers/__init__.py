@@ -1,7 +1,6 @@
 """When the content of a window is emitted: triggers as values, each a state machine.
 
-``base`` has the machine's rules, ``simple`` the triggers that look at time and counts, ``composite`` those that are made
-of others.
+``base`` has the machine's rules, ``simple`` the triggers on time and counts, ``composite`` those that combine others.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""The machine of a trigger: one for each key and window, with a few named integers as its whole state.
+"""The state machine of a trigger: one for each key and window. Its whole state is a few named integers.
 
 The operator drives it, one record or timer at a time:
 
-* ``on_element`` when a record has come into the window; then ``should_fire``.
-* Windows that merge fold their states into one by ``merged``; the record that made them merge follows as an element.
-* ``should_fire`` says whether a pane is due now; it changes nothing. If so the operator emits one and calls ``on_fire``,
-  which returns whether the trigger is finished: it will never fire again, and the window takes no more records.
-* ``event_timer_ms`` and ``wall_timer_ms`` say when it wants to be asked again although nothing came: they follow from
-  the state, so that there are no timers to be lost, merged or cancelled. A timer that is due is asked at its own time,
+* ``on_element`` after a record has arrived in the window; then ``should_fire``.
+* Windows that merge combine their states with ``merged``; the record that made them merge follows as an element.
+* ``should_fire`` returns whether a pane is due now; it changes nothing. If so, the operator emits the pane and calls
+  ``on_fire``, which returns whether the trigger is finished: it will never fire again, and the window accepts no more
+  records.
+* ``event_timer_ms`` and ``wall_timer_ms`` return when to call ``should_fire`` again without a record. They follow
+  from the state, so there are no timers to lose, merge or cancel. A timer that is due is evaluated at its own time,
   however far event time has jumped.
-* ``clear`` is a fresh start (``repeatedly`` does it after each firing).
+* ``clear`` resets the machine (``repeatedly`` does so after each firing).
 
-States are plain dicts of integers, to be kept in a store. A nested trigger's names carry its path in front
-(``0.``, ``early.``); what an integer means when windows merge shows in its last letter (``merged``). The semantics are
-those of Apache Beam's trigger machines with a bundle of one element.
+States are plain dicts of integers, to be kept in a store. A nested trigger's names begin with its path (``0.``,
+``early.``). The last letter of a name determines how the integer is merged (``merged``). The semantics are those of
+Apache Beam's trigger machines with a bundle of one element.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ TriggerState = dict[str, int]
 
 
 class Moment(NamedTuple):
-    """A window, ``[start_ms, end_ms)``, and what time it is. ``watermark_ms``: no record up to it is expected; for windows
-    in processing time, the clock less 1. ``reached_ms``: how far the watermark has really come, when an earlier timer is
-    being handled."""
+    """A window, ``[start_ms, end_ms)``, and the current time. ``watermark_ms``: no record up to it is expected; for
+    windows in processing time, the clock less 1. ``reached_ms``: how far the watermark has really advanced, while an
+    earlier timer is handled."""
 
     start_ms: int
     end_ms: int
@@ -40,7 +41,7 @@ class Moment(NamedTuple):
 
     @property
     def last_ms(self) -> int:
-        """The window's last instant."""
+        """The window's last millisecond."""
         return last_instant(self.end_ms)
 
     @property
@@ -50,50 +51,50 @@ class Moment(NamedTuple):
 
 
 def last_instant(end_ms: int) -> int:
-    """The last instant of a window that ends then; of one that has no end, the end of time."""
+    """The last millisecond of a window with this end; for a window without an end, the end of time."""
     return end_ms - 1 if end_ms < END_OF_TIME_MS else END_OF_TIME_MS
 
 
 @dataclasses.dataclass(frozen=True)
 class Trigger:
-    """When the panes of a window are emitted. See the module for the calls; ``at`` is the moment of the call, ``path``
-    the place of the trigger in the whole."""
+    """When the panes of a window are emitted. The module describes the calls. ``at`` is the moment of the call,
+    ``path`` the place of the trigger within the outermost one."""
 
     def on_element(self, state: TriggerState, at: Moment, path: str, ts: int) -> None:
-        """A record of this timestamp came into the window."""
+        """Handle the arrival of a record with this timestamp."""
 
     def should_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
         """Whether a pane is due."""
         raise AssertionError(f"{type(self).__name__} does not say when it fires")
 
     def on_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
-        """A pane was emitted; returns whether the trigger is finished."""
+        """Handle the emission of a pane; returns whether the trigger is finished."""
         return True
 
     def clear(self, state: TriggerState, path: str) -> None:
         """Reset."""
 
     def event_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
-        """The next event time at which to ask ``should_fire``."""
+        """The next event time at which to call ``should_fire``."""
         return None
 
     def wall_timer_ms(self, state: TriggerState, at: Moment, path: str) -> int | None:
-        """The next processing time at which to ask ``should_fire``."""
+        """The next processing time at which to call ``should_fire``."""
         return None
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
-        """The triggers that it is made of."""
+        """The triggers that it consists of."""
         return ()
 
     @property
     def on_time_pane(self) -> bool:
-        """Whether it fires at the end of the window, so that a pane on time is made even of nothing."""
+        """Whether it fires at the end of the window, so that a pane is emitted even without records."""
         return any(p.on_time_pane for p in self.parts)
 
     @property
     def uses_wall_time(self) -> bool:
-        """Whether it asks the clock."""
+        """Whether it reads the clock."""
         return any(p.uses_wall_time for p in self.parts)
 
     @property
@@ -110,11 +111,11 @@ def forget(state: TriggerState, *names: str) -> None:
 
 _SUM, _EARLIEST, _HIGHEST = "#", "<", ">"
 SUFFIXES = (_SUM, _EARLIEST, _HIGHEST)
-"""The last letter of a name: merged windows add it up, take the lowest, take the highest."""
+"""The last letter of a name: merged windows take the sum, the lowest or the highest."""
 
 
 def merged(states: Iterable[TriggerState]) -> TriggerState:
-    """The state of a window that is made of others."""
+    """The state of a window that was merged from others."""
     out: TriggerState = {}
     for state in states:
         for name, value in state.items():
@@ -128,5 +129,5 @@ def merged(states: Iterable[TriggerState]) -> TriggerState:
 
 
 def earliest(times: Iterable[int | None]) -> int | None:
-    """The lowest of the times that there are."""
+    """The lowest of the given times."""
     return min((t for t in times if t is not None), default=None)

@@ -11,7 +11,7 @@ from penstock.topologies.triggers.base import Moment, Trigger, TriggerState, ear
 
 @dataclasses.dataclass(frozen=True)
 class Repeatedly(Trigger):
-    """Restarts its trigger whenever it finishes. Never finishes."""
+    """Restarts its trigger whenever that finishes. Never finishes."""
 
     trigger: Trigger
 
@@ -42,8 +42,8 @@ class Repeatedly(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class AfterWatermark(Trigger):
-    """Fires when the watermark passes the end of the window; before that whenever ``early`` does, after it whenever
-    ``late`` does. Without ``late`` it is finished then; with it never."""
+    """Fires when the watermark passes the end of the window; before that whenever ``early`` fires, after it whenever
+    ``late`` fires. Finishes at the end of the window without ``late``, else never."""
 
     early: Repeatedly | None
     late: Repeatedly | None
@@ -57,7 +57,7 @@ class AfterWatermark(Trigger):
         return True
 
     def _active(self, state: TriggerState, path: str) -> tuple[Repeatedly | None, str, bool]:
-        """The part that is listened to, its path, and whether the pane on time is behind."""
+        """The active part, its path, and whether the pane on time has been emitted."""
         if self.late is not None and path + "late>" in state:
             return self.late, path + "late.", True
         return self.early, path + "early.", False
@@ -79,7 +79,7 @@ class AfterWatermark(Trigger):
         part, inside, late = self._active(state, path)
         if not late and at.over:
             if self.early is not None:
-                self.early.clear(state, path + "early.")  # it is not asked again
+                self.early.clear(state, path + "early.")  # it is not called again
             if self.late is None:
                 return True
             state[path + "late>"] = 1
@@ -123,12 +123,12 @@ class _Several(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class _Parallel(_Several):
-    """All are shown every record. A firing is one of those that are due, and it is finished as ``combine`` says of
-    these."""
+    """All parts see every record. A firing fires those that are due; ``combine`` decides from them whether it is
+    finished."""
 
     @property
     def combine(self) -> Callable[[list[bool]], bool]:
-        """How answers of the parts become one."""
+        """How the parts' answers are combined."""
         raise AssertionError("a subclass says")
 
     def on_element(self, state: TriggerState, at: Moment, path: str, ts: int) -> None:
@@ -151,7 +151,7 @@ class _Parallel(_Several):
 
 @dataclasses.dataclass(frozen=True)
 class AfterAny(_Parallel):
-    """Fires when any of its triggers does, and is finished when one that fired is."""
+    """Fires when any of its triggers does, and finishes when one that fired is finished."""
 
     @property
     def combine(self) -> Callable[[list[bool]], bool]:
@@ -160,7 +160,7 @@ class AfterAny(_Parallel):
 
 @dataclasses.dataclass(frozen=True)
 class AfterAll(_Parallel):
-    """Fires when all of its triggers would, and is finished when all are."""
+    """Fires when all of its triggers would, and finishes when all are finished."""
 
     @property
     def combine(self) -> Callable[[list[bool]], bool]:
@@ -169,8 +169,8 @@ class AfterAll(_Parallel):
 
 @dataclasses.dataclass(frozen=True)
 class AfterEach(_Several):
-    """One trigger after the other: the next is shown records when the one before has finished. Of merged windows the
-    one that has come furthest counts."""
+    """One trigger after the other: the next one sees records when the one before has finished. When windows merge,
+    the furthest one counts."""
 
     def _current(self, state: TriggerState, path: str) -> tuple[Trigger, str] | None:
         at = state.get(path + "at>", 0)
@@ -205,12 +205,12 @@ class AfterEach(_Several):
 
 @dataclasses.dataclass(frozen=True)
 class OrFinally(AfterAny):
-    """Fires when the main trigger or the final one does, and is finished when either of them is."""
+    """Fires when the main trigger or the final one does, and finishes when either of them does."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Purging(Repeatedly):
-    """Its trigger; each firing empties the window."""
+    """Fires as its trigger does; each firing empties the window."""
 
     @property
     def purges(self) -> bool:

@@ -1,4 +1,4 @@
-"""Triggers that look at time or count records."""
+"""Triggers on time or on the number of records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AtWindowEnd(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class AfterCount(Trigger):
-    """Fires, and is finished, when ``n`` records have come."""
+    """Fires and finishes when ``n`` records have arrived."""
 
     n: int
 
@@ -51,7 +51,7 @@ class AfterCount(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class RepeatedCount(AfterCount):
-    """Fires at each ``n``-th record. Never finishes."""
+    """Fires at every ``n``-th record. Never finishes."""
 
     def on_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
         self.clear(state, path)
@@ -60,7 +60,7 @@ class RepeatedCount(AfterCount):
 
 @dataclasses.dataclass(frozen=True)
 class AfterProcessingTime(Trigger):
-    """Fires, and is finished, ``delay_ms`` of processing time after the first record. Of merged windows the earlier
+    """Fires and finishes ``delay_ms`` of processing time after the first record. When windows merge, the earlier
     first record counts."""
 
     delay_ms: int
@@ -111,9 +111,9 @@ class ProcessingTime(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class ContinuousEventTime(Trigger):
-    """Fires when the watermark passes a multiple of ``interval_ms`` behind the first record, at each further multiple,
-    and at the end of the window and later records as ``AtWindowEnd``. Never finishes. A watermark that jumps over more
-    than 1,000 intervals fires the first and goes on from where it landed."""
+    """Fires when the watermark passes a multiple of ``interval_ms`` after the first record, at each further multiple,
+    and at the end of the window and later records as ``AtWindowEnd``. Never finishes. A watermark that jumps over
+    more than 1,000 intervals fires once and continues from where it landed."""
 
     interval_ms: int
 
@@ -145,14 +145,14 @@ class ContinuousEventTime(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class Never(Trigger):
-    """Fires never: what a window holds is emitted when it closes, if at all."""
+    """Never fires: the content of a window is emitted when it closes, if at all."""
 
     def should_fire(self, state: TriggerState, at: Moment, path: str) -> bool:
         return False
 
 
 def default_trigger() -> Trigger:
-    """At the end of the window, then at every late record: what a window has that is given no trigger."""
+    """At the end of the window, then at every late record: the default trigger."""
     return AtWindowEnd()
 
 
@@ -167,7 +167,7 @@ def processing_time() -> Trigger:
 
 
 def after_count(n: int) -> Trigger:
-    """Once, when ``n`` records have come."""
+    """Once, when ``n`` records have arrived."""
     return AfterCount(_positive(n, "after_count"))
 
 
@@ -177,7 +177,7 @@ def count(n: int) -> Trigger:
 
 
 def after_processing_time(delay: int | str = 0) -> Trigger:
-    """Once, this long by the clock after the first record."""
+    """Once, after this much wall-clock time since the first record."""
     return AfterProcessingTime(duration_ms(delay))
 
 
@@ -187,7 +187,7 @@ def continuous_event_time(interval: int | str) -> Trigger:
 
 
 def never() -> Trigger:
-    """Never; only closing emits."""
+    """Never; a pane is emitted only when the window closes."""
     return Never()
 
 

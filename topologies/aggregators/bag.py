@@ -61,7 +61,7 @@ class Bag:
         there = at < len(run) and run[at][0] == value
         left = (run[at][1] if there else 0) + by
         if left < 0:
-            raise ValueError(f"{value!r:.60} is taken out of a collection that does not hold it")
+            raise ValueError(f"{value!r:.60} cannot be removed: the collection does not contain it")
         changed = run[:at] + (((value, left),) if left else ()) + run[at + there :]
         half = len(changed) // 2
         runs = (changed[:half], changed[half:]) if len(changed) > RUN_MAX else (changed,) if changed else ()
@@ -79,5 +79,5 @@ class Bag:
         for value, count in other:
             counts[value] = counts.get(value, 0) + sign * count
         if any(c < 0 for c in counts.values()):
-            raise ValueError("values are taken out of a collection that does not hold them")
+            raise ValueError("values cannot be removed: the collection does not contain them")
         return Bag(sorted((v, c) for v, c in counts.items() if c))

@@ -68,7 +68,7 @@ def scalar(value: Any) -> Any:
     """Return the value if ``FLAT`` can write it as a member. Raises ``SerdeError`` for any other one."""
     if type(value) not in _SCALARS:
         raise SerdeError(
-            f"{value!r:.100} is a {type(value).__name__}, and no plain scalar, so it could not be kept as it is; "
+            f"{value!r:.100} is a {type(value).__name__}, which is not a plain scalar, so it cannot be kept as it is; "
             "name the serde: value=…"
         )
     return value

@@ -67,7 +67,7 @@ def aggregate_type(aggregate: AggregateExpression, schema: Any = UNKNOWN, *, ope
 def _type(aggregate: AggregateExpression, inference: Inference) -> DataType:
     function = aggregate.function
     if aggregate.condition is not None:
-        require_bool(aggregate.condition, inference.of(aggregate.condition), "where() takes a condition")
+        require_bool(aggregate.condition, inference.of(aggregate.condition), "where() needs a condition")
     if aggregate.of is None:
         return INT64
     tp = inference.of(aggregate.of)
@@ -179,7 +179,7 @@ def plan_aggregates(
     for name, expression in fields.items():
         outside = _outside_aggregates(expression)
         if outside is not None or not has_aggregates(expression):
-            seen = f"{outside.text()} stands outside an aggregate" if outside is not None else "it has no aggregate"
+            seen = f"{outside.text()} is outside an aggregate" if outside is not None else "it has no aggregate"
             raise TopologyError(
                 f"{where}{name} = {expression.text()}: {seen}; give aggregates, such as col('x').sum(), "
                 "or group by the column and read it from the key"
@@ -206,7 +206,7 @@ def aggregator_of_all(
     """One aggregate of named expressions over aggregates, and its result's type. The result is the dict of their
     results (or an instance of ``into`` built from them). Raises ``TopologyError``, as ``plan_aggregates``."""
     if not fields:
-        raise TopologyError("agg() of nothing; name at least one aggregate: agg(total=col('amount').sum())")
+        raise TopologyError("agg() has no aggregates; name at least one: agg(total=col('amount').sum())")
     plan = plan_aggregates(fields, schema, operator=operator)
     whole = agg(**{n: aggregator_of(a, schema, operator=operator) for n, a in plan.parts})
     parts_type = struct_of({n: aggregate_type(a, schema, operator=operator) for n, a in plan.parts})

@@ -218,7 +218,7 @@ def count_min(
     confidence, too high by at most ``error`` times the number of records."""
     name = named("count-min", of)
     if not 0 < error < 1 or not 0 < confidence < 1:
-        raise TopologyError(f"aggregate {name!r}: error={error}, confidence={confidence}; both lie between 0 and 1")
+        raise TopologyError(f"aggregate {name!r}: error={error}, confidence={confidence}; both must be between 0 and 1")
     sketches = _library("datasketches", name).count_min_sketch
     pick, serde = getter(of, name), _serde(value)
     rows, columns = sketches.suggest_num_hashes(confidence), sketches.suggest_num_buckets(error)

@@ -68,7 +68,7 @@ class ExpressionScope:
                 raise Mismatch(f"{which}() is only allowed in the functions of joins; use col() for the record's value")
             return self.value if which == "left" else self.right
         if which == "value" and self.right is not None:
-            raise Mismatch("a join has two values; say left('…') or right('…') in place of col('…') and value()")
+            raise Mismatch("a join has two values; say left('…') or right('…') instead of col('…') and value()")
         if which == "timestamp":
             self.check_record("timestamp()")
             return TIMESTAMP
@@ -109,7 +109,7 @@ class Inference:
         try:
             tp = self.of(expression)
             if condition:
-                require_bool(expression, tp, "a condition is needed")
+                require_bool(expression, tp, "needs a condition")
             return tp
         except Mismatch as exc:
             where = "" if operator is None else f"operator {operator!r}, "

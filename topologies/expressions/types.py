@@ -143,7 +143,7 @@ def _named(text: str) -> DataType:
         return UNKNOWN
     if name not in SCALARS:
         raise TopologyError(
-            f"unknown type {text!r}; use {', '.join(SCALARS)}, with ? behind it if it may be null, or a Python type"
+            f"unknown type {text!r}; use {', '.join(SCALARS)}, followed by ? if it may be null, or a Python type"
         )
     return SCALARS[name].or_null(text.endswith("?"))
 

@@ -252,7 +252,7 @@ class GraphBuilder:
             missing = [p for p in spec.in_ports if Port(name, p) not in fed]
             if missing:
                 raise TopologyError(
-                    f"operator {name!r} ({spec.kind}) has nothing on in port {missing[0]!r}; "
+                    f"operator {name!r} ({spec.kind}) has no input at port {missing[0]!r}; "
                     f"connect it with add_stream(…, '{name}.{missing[0]}')"
                 )
 

@@ -152,7 +152,7 @@ class Pattern:
         if not last.looping:
             raise self._wrong("until is for loops without a bound: one_or_more() or times_or_more(n) first")
         if last.until is not None:
-            raise self._wrong("until was given already; put both conditions into one function")
+            raise self._wrong("until was already given; put both conditions into one function")
         return self._change(until=user_condition(condition, last.label))
 
     # -- quantifiers -------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Pattern:
         if self._last.negated:
             raise self._wrong("a forbidden event cannot be optional")
         if self._last.is_optional:
-            raise self._wrong("it is optional already")
+            raise self._wrong("it is already optional")
         if len(self.stages) > 1 and self.stages[-2].is_greedy:
             raise self._wrong("an optional stage cannot follow a greedy one: which of them takes an event is undefined")
         return self._change(is_optional=True)
@@ -285,7 +285,7 @@ class Pattern:
             )
         if self.skip.stage is not None and self.skip.stage not in names:
             raise TopologyError(
-                f"operator {operator!r}: {self.skip} names no stage; the stages are: {', '.join(names)}"
+                f"operator {operator!r}: {self.skip} does not name a stage; the stages are: {', '.join(names)}"
             )
         longest = max(self._gaps(), default=0)
         if self.within_ms is not None and longest > self.within_ms:
@@ -331,7 +331,7 @@ class Pattern:
         if self._last.negated:
             raise self._wrong("a forbidden event cannot be repeated")
         if self._last.quantified:
-            raise self._wrong("it has a quantifier already")
+            raise self._wrong("it already has a quantifier")
         gap = None if within is None else duration_ms(within)
         return self._change(low=low, high=high, quantified=True, repeat_gap_ms=gap)
 

@@ -49,7 +49,7 @@ def group_of(names: Names, node: exp.Group, grace: int | str) -> GroupBy:
     for part in node.expressions:
         if isinstance(part, exp.Anonymous) and _window_name(part) in _WINDOWS:
             if windows is not None:
-                raise text.error(part, "there is a window already; group by one")
+                raise text.error(part, "there is already a window; group by one")
             windows = _windows(text, part, grace)
             continue
         made = scalars.convert(part)
@@ -91,7 +91,7 @@ def _check_rowtime(text: Text, node: Any) -> None:
     if not isinstance(node, exp.Column) or node.name.lower() != ROWTIME:
         raise text.error(
             node,
-            f"windows go by {ROWTIME}, the record's event time; to go by a column, make it the event time at the "
+            f"windows use {ROWTIME}, the record's event time; to use a column, make it the event time at the "
             "source: stream(topic, timestamp=…)",
         )
 

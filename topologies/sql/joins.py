@@ -175,7 +175,7 @@ def joined(
     if not isinstance(rows, KStream):
         raise text.error(join, "the left side of a join is a stream; join tables in Python: table.join(…)")
     if alias in names.sources:
-        raise text.error(join, f"two inputs are called {alias}; name one: AS …")
+        raise text.error(join, f"two inputs are named {alias}; name one: AS …")
     joining = _Joining(names, join, alias, other)
     on = joining.taken_apart()
     with text.at(join):
@@ -191,11 +191,11 @@ def _with_table(joining: _Joining, on: _On, rows: KStream, table: KTable, side: 
             joining.join, f"{side} JOIN with a table is not supported: its rows without a record are never sent"
         )
     if len(on.pairs) != 1 or not on.pairs[0][1].same_as(Input("key")):
-        raise text.error(joining.join, f"a table is joined on its key alone: ON … = {joining.alias}.key")
+        raise text.error(joining.join, f"a table can only be joined on its key: ON … = {joining.alias}.key")
     if on.least_ms is not None or on.most_ms is not None:
-        raise text.error(joining.join, "a table is joined as it stands; leave the bounds on time out")
+        raise text.error(joining.join, "a table is joined as it is now; leave the bounds on time out")
     if on.rest and side:
-        raise text.error(on.rest[0], "a LEFT JOIN with a table takes the equality alone; filter the table before")
+        raise text.error(on.rest[0], "a LEFT JOIN with a table takes only the equality; filter the table first")
     mine = on.pairs[0][0]
     keyed = rows if mine.same_as(Input("key")) else rows.select_key(mine, key=table.key_serde)
     method = keyed.left_join if side else keyed.join
@@ -215,11 +215,13 @@ def _with_stream(
     if least is None or most is None:
         raise joining.text.error(
             joining.join,
-            "two streams are joined within a time, bounded from both sides: a.rowtime BETWEEN b.rowtime - INTERVAL '5' "
+            "two streams need a bound on time from both sides: a.rowtime BETWEEN b.rowtime - INTERVAL '5' "
             "SECOND AND b.rowtime + INTERVAL '5' SECOND",
         )
     if least > most:
-        raise joining.text.error(joining.join, f"no right record is both {least} ms and {most} ms off the left one")
+        raise joining.text.error(
+            joining.join, f"the window is empty: no right record is both {least} ms and {most} ms off the left one"
+        )
     left_key, right_key, serde = _equal_keys(joining, on)
     left = rows if left_key.same_as(Input("key")) else rows.select_key(left_key, key=serde)
     right = other if right_key.same_as(Input("key")) else other.select_key(right_key, key=serde)
@@ -239,7 +241,7 @@ def _equal_keys(joining: _Joining, on: _On) -> tuple[Expression, Expression, Any
     types = [[infer(p[i], sides[i].scope) for p in on.pairs] for i in (0, 1)]
     for a, b in zip(*types, strict=True):
         if a.kind != b.kind and "unknown" not in (a.kind, b.kind):
-            raise joining.text.error(joining.join, f"{a} and {b} are never equal keys; cast one of them")
+            raise joining.text.error(joining.join, f"{a} and {b} cannot be equal keys; cast one of them")
     if len(on.pairs) == 1:
         unknown = "unknown" in (types[0][0].kind, types[1][0].kind)
         return on.pairs[0][0], on.pairs[0][1], finite(JSON) if unknown else None

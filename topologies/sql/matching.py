@@ -104,7 +104,7 @@ class _VariableScalars(Scalars):
         """An expression over the rows of one variable: the variable, and the expression over such a row."""
         variables = {self._variable(c) for c in node.find_all(exp.Column) if len(c.parts) > 1}
         if len(variables) != 1:
-            raise self.text.error(outer, f"{outer.sql()} must be of the columns of one variable")
+            raise self.text.error(outer, f"{outer.sql()} must read columns of one variable only")
         plain = node.copy().transform(lambda n: self._plain(n) if isinstance(n, exp.Column) and len(n.parts) > 1 else n)
         return variables.pop(), self._row_of(plain, outer)
 
@@ -191,7 +191,9 @@ def _partition(names: Names, node: exp.MatchRecognize) -> dict[str, Expression]:
     for column in node.args.get("partition_by") or ():
         made = Scalars(names).condition(column)
         if not isinstance(made, Field):
-            raise names.text.error(column, f"PARTITION BY columns of the value, not {column.sql()}; select it before")
+            raise names.text.error(
+                column, f"PARTITION BY columns of the value, not {column.sql()}; select it in a subquery first"
+            )
         found[made.name] = made
     return found
 
@@ -200,7 +202,7 @@ def _check_order(text: Text, node: exp.MatchRecognize) -> None:
     order = node.args.get("order")
     columns = [] if order is None else order.expressions
     if len(columns) != 1 or columns[0].args.get("desc") or columns[0].this.name.lower() != ROWTIME:
-        raise text.error(order or node, f"ORDER BY {ROWTIME}, and by nothing else: patterns go by event time")
+        raise text.error(order or node, f"ORDER BY {ROWTIME} only: patterns follow event time")
 
 
 def _skip(text: Text, node: exp.MatchRecognize, variables: list[str]) -> Skip:
@@ -277,7 +279,7 @@ def _measures(
         if measure.args.get("window_frame") == "RUNNING":
             raise text.error(measure, "RUNNING is not supported; a match has one row")
         if named.alias in columns:
-            raise text.error(measure, f"two columns are called {named.alias}")
+            raise text.error(measure, f"two columns are named {named.alias}")
         columns[named.alias] = scalars.convert(named.this)
         scalars.check(named.this, columns[named.alias])
     if not columns:

@@ -57,7 +57,9 @@ class Names:
             return Input("timestamp")
         if name.lower() == KEY:
             if source.key is None:
-                raise self.text.error(node, f"{alias}.{KEY} is gone after the join, whose key is that of its condition")
+                raise self.text.error(
+                    node, f"{alias}.{KEY} is not available after the join; its key is that of the join's condition"
+                )
             return source.key
         return Field(source.base, name)
 
@@ -85,7 +87,7 @@ class Names:
                 raise self.text.error(node, f"the columns of {name} are not declared; name them one by one")
             for column, _ in source.schema.fields:
                 if column in found:
-                    raise self.text.error(node, f"two columns are called {column}; name them, with AS")
+                    raise self.text.error(node, f"two columns are named {column}; name them, with AS")
                 found[column] = Field(source.base, column)
         return found
 

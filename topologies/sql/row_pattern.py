@@ -110,7 +110,7 @@ class RowPattern:
             return group, _Element(start, self._text.text[start : self._at], inside[0].first, inside)
         name, start = match["name"], match.start("name")
         if name in self.variables:
-            raise self._error(start, f"{name} stands twice in the pattern; name the second otherwise")
+            raise self._error(start, f"{name} occurs twice in the pattern; give the second another name")
         self.variables.append(name)
         return name, _Element(start, name, name)
 
@@ -131,7 +131,7 @@ class RowPattern:
         if high != 1 and inside is not None and inside.high != 1 and inside.first in _beginnings(element.group):
             raise self._error(
                 element.start,
-                f"{text}: which repetition takes a row of {inside.first} is not certain; write one quantifier",
+                f"{text}: which repetition takes a row of {inside.first} is not defined; write one quantifier",
             )
         return dataclasses.replace(element, text=text, low=low, high=high, reluctant=bool(match["reluctant"]))
 
@@ -148,7 +148,7 @@ class RowPattern:
     def _require_conditions(self, elements: list[_Element]) -> None:
         for element in elements[:-1]:
             if element.varies and not element.reluctant:
-                self._conditioned[element.first] = element, "none is left to the variable behind"
+                self._conditioned[element.first] = element, "none is left for the next variable"
         last = elements[-1]
         if last.high is None and not last.reluctant:
             self._conditioned[last.first] = last, "it never ends"
@@ -158,7 +158,10 @@ class RowPattern:
         open_end = _open_end(elements)
         if open_end is None:
             if all(map(_may_be_empty, elements)):
-                raise self._error(elements[0].start, "as few rows as possible are none here; name one that must come")
+                raise self._error(
+                    elements[0].start,
+                    "as few rows as possible would be none here; use a quantifier that needs at least one",
+                )
             return made
         last, before = elements[-1], elements[:-1]
         certain = last.low > 0 or _open_end(before) is None
@@ -166,7 +169,7 @@ class RowPattern:
             raise self._error(
                 open_end.start,
                 f"{open_end.text} is greedy at the end of the pattern, where the end of its longest run is not certain; add "
-                "a variable behind it that ends the run, or take as few rows as possible: +? *? {n,m}?",
+                "a variable after it that ends the run, or take as few rows as possible: +? *? {n,m}?",
             )
         return _with_last(made, is_longest=True)
 

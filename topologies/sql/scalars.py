@@ -191,7 +191,7 @@ class Scalars:
         if name == "decimal":
             return _rounded(made, int(sizes[1]) if len(sizes) == 2 else 0)
         if sizes and name != "timestamp":
-            raise self.text.error(node, f"{to.sql()}: leave the length out, strings have any")
+            raise self.text.error(node, f"{to.sql()}: leave the length out; strings have no maximum length")
         return made
 
     def like(self, node: Any) -> Expression:
@@ -221,7 +221,7 @@ class Scalars:
         start, length = node.args.get("start"), node.args.get("length")
         first = self.constant(start)
         if not isinstance(first, int) or first < 1:
-            raise self.text.error(node, "SUBSTRING begins at a constant place, 1 or more")
+            raise self.text.error(node, "SUBSTRING needs a constant start of at least 1")
         return self.convert(node.this).substring(first - 1, None if length is None else self.convert(length))
 
     def split_part(self, node: Any) -> Expression:
@@ -247,7 +247,7 @@ class Scalars:
         """``EXTRACT(HOUR FROM t)``."""
         part = str(node.this).upper()
         if part not in _TIME_PARTS:
-            raise self.text.error(node, f"EXTRACT knows {', '.join(_TIME_PARTS)}")
+            raise self.text.error(node, f"EXTRACT supports {', '.join(_TIME_PARTS)}")
         return Call(part.lower(), (self.convert(node.expression),))
 
     def nullif(self, node: Any) -> Expression:
@@ -259,7 +259,7 @@ class Scalars:
         """An element of an array, counted from 1; ``ELEMENT_AT`` counts from the end if negative. Null if there is no
         such element."""
         if len(node.expressions) != 1:
-            raise self.text.error(node, "give one place of the array")
+            raise self.text.error(node, "give one index of the array")
         of, at = self.convert(node.this), node.expressions[0]
         place = self.convert(at)
         from_end = node.args.get("offset") == 1
@@ -274,7 +274,7 @@ class Scalars:
         with self.text.at(at):
             tp = infer(place, self.scope)
         if tp.kind not in ("int64", "unknown", "null"):
-            raise self.text.error(at, f"the place of an element is an int64, and {at.sql()} is {tp}; cast it")
+            raise self.text.error(at, f"the index of an element is an int64, but {at.sql()} is {tp}; cast it")
         branches = [(place > 0, place - 1)] + ([(place < 0, place)] if from_end else [])
         return of.element(Case(tuple(branches), literal(None)))
 
@@ -289,7 +289,7 @@ class Scalars:
         of = node.this
         if isinstance(of, exp.Distinct):
             if not isinstance(node, exp.Count) or len(of.expressions) != 1:
-                raise self.text.error(node, "DISTINCT stands only in COUNT(DISTINCT column)")
+                raise self.text.error(node, "DISTINCT is only allowed in COUNT(DISTINCT column)")
             return AggregateExpression("count_distinct", self._column_alone(of.expressions[0]))
         if isinstance(node, exp.Count):
             return AggregateExpression("count", None if isinstance(of, exp.Star) else self._column_alone(of))

@@ -65,7 +65,7 @@ class Statement:
         match = select.args.get("match")
         if match is not None:
             if not isinstance(rows, KStream):
-                raise self.text.error(match, f"{alias} is a table; patterns are found in streams")
+                raise self.text.error(match, f"{alias} is a table; patterns need a stream")
             name = match.args["alias"].name if match.args.get("alias") is not None else alias
             rows = matched(self.text, rows, alias, match, unbounded=self.unbounded)
             return rows, single(self.text, name, scope_of_flow(rows._flow))
@@ -86,7 +86,9 @@ class Statement:
                 raise self.text.error(node, "a subquery needs a name: (SELECT …) AS name")
             return alias.name, self.rows(node.this)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-            raise self.text.error(node, "FROM takes an input, a subquery or a join; window functions stand in GROUP BY")
+            raise self.text.error(
+                node, "FROM takes an input, a subquery or a join; window functions belong in GROUP BY"
+            )
         self.text.only(node, "this", "alias")
         name = node.this.name
         found = self.inputs.get(name)
@@ -117,7 +119,7 @@ class Statement:
                 found = {named: made}
             for name, expression in found.items():
                 if name in columns:
-                    raise self.text.error(item, f"two columns are called {name}; give one another name: AS …")
+                    raise self.text.error(item, f"two columns are named {name}; give one another name: AS …")
                 columns[name] = expression
         return columns
 
@@ -132,7 +134,9 @@ class Statement:
         scalars = GroupedScalars(names, group)
         columns = self._columns(scalars, select, names)
         if columns is None:
-            raise self.text.error(select.expressions[0], "* of groups; name the columns and aggregates")
+            raise self.text.error(
+                select.expressions[0], "* is not available with GROUP BY; name the columns and aggregates"
+            )
         having = select.args.get("having")
         keeps = None if having is None else scalars.convert(having.this)
         result, columns_of = aggregated(rows, group, scalars.parts, self.text, select.args.get("group") or select)

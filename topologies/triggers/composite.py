@@ -268,5 +268,5 @@ def _checked(trigger: Trigger, what: str) -> Trigger:
     if not isinstance(trigger, Trigger):
         raise TopologyError(f"{what} was given {trigger!r:.100}; give it a trigger, like after_count(100)")
     if trigger.purges:
-        raise TopologyError(f"{what}: purging(…) is about the whole window; put it outermost: purging({what}(…))")
+        raise TopologyError(f"{what}: purging(…) empties the whole window; put it outermost: purging({what}(…))")
     return trigger

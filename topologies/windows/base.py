@@ -94,7 +94,7 @@ def check_end(end_ms: int, ts: int) -> None:
     if end_ms > END_OF_TIME_MS:
         raise ValueError(
             f"timestamp {ts} is too close to the end of time: its window would end at {end_ms}, and {END_OF_TIME_MS} is "
-            "the last millisecond; timestamps are milliseconds since 1970: mend what gives the record its time"
+            "the last millisecond; timestamps are milliseconds since 1970; correct the record's timestamp"
         )
 
 

@@ -40,15 +40,15 @@ class CalendarWindows(SpanWindows):
     def __post_init__(self) -> None:
         check_common(self.grace_ms, self.time)
         if self.unit not in get_args(CalendarUnit):
-            raise TopologyError(f"the calendar has no {self.unit!r}; use {', '.join(get_args(CalendarUnit))}")
+            raise TopologyError(f"unknown calendar unit {self.unit!r}; use {', '.join(get_args(CalendarUnit))}")
         if not 0 <= self.week_start <= 6:
-            raise TopologyError(f"week_start={self.week_start} is no weekday; 0 is Monday, 6 is Sunday")
+            raise TopologyError(f"week_start={self.week_start} is not a weekday; 0 is Monday, 6 is Sunday")
         try:
             ZoneInfo(self.zone)
         except (LookupError, ValueError, OSError) as exc:
             raise TopologyError(
-                f"time zone {self.zone!r} is unknown here ({exc}); use a name like 'Europe/Berlin', and install the "
-                "package tzdata where the system has no zone database"
+                f"time zone {self.zone!r} is unknown on this machine ({exc}); use a name like 'Europe/Berlin', and install "
+                "the package tzdata if the system has no zone database"
             ) from exc
 
     @property
@@ -115,5 +115,5 @@ def calendar(
 ) -> CalendarWindows:
     """Windows of a ``unit`` of the calendar of ``zone``; ``grace`` must be named in event time."""
     if week_start.lower() not in _WEEKDAYS:
-        raise TopologyError(f"week_start={week_start!r} is no weekday; use {', '.join(_WEEKDAYS)}")
+        raise TopologyError(f"week_start={week_start!r} is not a weekday; use {', '.join(_WEEKDAYS)}")
     return CalendarWindows(unit, zone, grace_of(grace, time, "calendar"), _WEEKDAYS.index(week_start.lower()), time)

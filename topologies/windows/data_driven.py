@@ -133,11 +133,11 @@ class CustomWindows(Windows):
             if end - start > self.max_size_ms:
                 raise ValueError(
                     f"the window function gave ({start}, {end}), which is longer than {self.max_size_ms} ms; "
-                    "raise max_size, by which state is kept"
+                    "raise max_size, which decides how long state is kept"
                 )
             if end <= ts:
                 raise ValueError(
-                    f"the window function gave ({start}, {end}) for a record of {ts}, which lies behind it"
+                    f"the window function gave ({start}, {end}) for a record of {ts}, which starts after it"
                 )
         return made
 

@@ -19,7 +19,7 @@ def duration_ms(value: int | str) -> int:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise TopologyError(
-            f"{value!r} is no duration; write milliseconds or a number with one of {', '.join(_UNITS_MS)}"
+            f"{value!r} is not a duration; write milliseconds or a number with one of {', '.join(_UNITS_MS)}"
         )
     return int(match[1]) * _UNITS_MS[match[2]]
 

@@ -80,7 +80,7 @@ class EvictingWindows(Windows):
         for policy in (self.evict, self.trigger):
             if policy is not None and not isinstance(policy, Policy):
                 raise TopologyError(
-                    f"{policy!r:.100} is no policy of a window; use policies.count(n), delta(of, d), time(t), "
+                    f"{policy!r:.100} is not a window policy; use policies.count(n), delta(of, d), time(t), "
                     "punctuation(fn)"
                 )
 

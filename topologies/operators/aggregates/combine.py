@@ -75,7 +75,7 @@ class CombineSpec(OperatorSpec):
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
         reason = why_rows(counts=self.fold.counts, sends_olds=False)
         if reason is None and self.uses_watermark:
-            reason = "watermarks stand between its records"
+            reason = "its topic has watermarks between the records"
         return counting_mode(None, why_rows=reason)
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
@@ -229,7 +229,7 @@ class WatermarkCombineOperator(CombineOperator):
         """The first place of the batch whose watermark was not seen yet."""
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
-        return batch  # watermarks stand between its records
+        return batch  # its topic has watermarks between the records
 
     def take(self, keys: list[Any], batch: Batch) -> None:
         order, stride = batch.order, self.ctx.time.stride

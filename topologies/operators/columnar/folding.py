@@ -72,7 +72,7 @@ def why_not(part: Part) -> str | None:
     """Why an aggregate is folded row by row."""
     if part.function not in _FOLDS:
         return f"{part.function}() takes its records one by one"
-    return None if part.of is None or isinstance(part.of, ExpressionFunction) else "it is of a function"
+    return None if part.of is None or isinstance(part.of, ExpressionFunction) else "it is computed by a function"
 
 
 def _present(column: Column, groups: Groups) -> Values:

@@ -207,7 +207,7 @@ def _fields(fn: ExpressionFunction) -> list[tuple[str, Expression]] | str | None
     types = Inference(fn.scope)
     if isinstance(e, StructOf):
         if e.of is not None and not _of_value(e.of):
-            return "its struct depends on something else than the value"
+            return "its struct depends on more than the value"
         why = None if e.python is None else _why_not_built(e.python, {n: types.of(f) for n, f in e.fields})
         return list(e.fields) if why is None else why
     if isinstance(e, Extend):
@@ -231,7 +231,7 @@ def _why_not_built(python: type, given: dict[str, DataType]) -> str | None:
         field = wanted.field(name)
         assert field is not None
         if tp.kind != field.kind or tp.kind not in _SIMPLE or (tp.nullable and not field.nullable):
-            return f"{python.__name__}.{name} is {field}, which is to be looked at value by value"
+            return f"{python.__name__}.{name} is {field}, which must be checked value by value"
     return None
 
 

@@ -281,7 +281,7 @@ def processor_spec(
     hooks = [hook for hook in dir(Processor) if not hook.startswith("_") and is_async(getattr(like, hook, None))]
     if hooks:
         raise TopologyError(
-            f"{like!r:.100} has an async {hooks[0]}, and nothing awaits it; ask the world outside by lookup(fn, answer=…), "
+            f"{like!r:.100} has an async {hooks[0]}, and nothing awaits it; call other services with lookup(fn, answer=…), "
             "or make it a plain method"
         )
     keyed = "event" in like.timers or "processing" in like.timers

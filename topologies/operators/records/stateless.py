@@ -191,7 +191,7 @@ class FlatMapSpec(OperatorSpec):
         return children_mode(self.fn, self.values_only, self.with_key, out[0])
 
     def row_reason(self, port: int, given: EdgeLayout) -> str | None:
-        return None if given.texts else "texts do not come as they were read"
+        return None if given.texts else "its texts have been changed since they were read"
 
     def output_layout(self, port: int, given: EdgeLayout, input_mode: InputMode) -> EdgeLayout:
         return EdgeLayout(given.keys, True, True) if input_mode.rows is None else ROW_LAYOUT

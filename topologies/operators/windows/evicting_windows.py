@@ -40,7 +40,7 @@ class EvictingAggregateSpec(OperatorSpec):
     def __post_init__(self) -> None:
         if self.sends_olds:
             raise TopologyError(
-                f"operator {self.stores[0].name!r}: results of windows of policies are facts, not the changes of a table; "
+                f"operator {self.stores[0].name!r}: results of policy windows are facts, not the changes of a table; "
                 "take to_stream(), and to_table() of it if the last result per key is meant"
             )
 
@@ -65,7 +65,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     if request.record is None:
         raise TopologyError(f"{what} cannot be cogrouped; merge the streams, then group them")
     if request.late:
-        raise TopologyError(f"{what} take records as they come, so that none is late; leave late=True out")
+        raise TopologyError(f"{what} take records as they come, so none is late; leave late=True out")
     serde = _TUMBLING if windows.trigger is None else _SLIDING
     stores: tuple[StoreSpec, ...] = (StoreSpec(request.name, "key_value", request.key, serde),)
     timed = any(isinstance(p, TimePolicy) for p in (windows.evict, windows.trigger))

@@ -42,7 +42,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     """The operator of an aggregation over such windows."""
     if request.fold.merger is None:
         raise TopologyError(
-            f"operator {request.name!r}: windows that meet become one, so their aggregates must be merged; "
+            f"operator {request.name!r}: these windows can merge, so their aggregates must merge too; "
             "say how: aggregate(…, merger=lambda key, a, b: …)"
         )
     spec, key = custom_windows.build_operator(request)

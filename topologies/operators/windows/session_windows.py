@@ -51,7 +51,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
     assert isinstance(windows, SessionWindows)
     if request.fold.merger is None:
         raise TopologyError(
-            f"operator {request.name!r}: sessions that meet become one, so their aggregates must be merged; "
+            f"operator {request.name!r}: sessions can merge, so their aggregates must merge too; "
             "give merger=lambda key, a, b: …"
         )
     if windows.gap_fn is None and windows.gap_ms == 0 and windows.bounds == "gap":
@@ -61,7 +61,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
         )
     if windows.gap_fn is not None and request.retention_ms is None:
         raise TopologyError(
-            f"operator {request.name!r}: with a gap function nothing says how long sessions are to be kept; "
+            f"operator {request.name!r}: with a gap function nothing says how long sessions must be kept; "
             "give windowed_by(…, retention=…), the longest gap + grace"
         )
     retention_ms, lag_ms = request.retention_ms, None

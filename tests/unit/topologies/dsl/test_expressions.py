@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_refused_when_the_operator_is_added() -> None:
             lambda s: s.filter(col("prise") > 1),
             "operator 'in-filter', expression prise > 1: there is no column 'prise'",
         ),
-        (lambda s: s.filter(col("price")), "operator 'in-filter', expression price: a condition is needed"),
+        (lambda s: s.filter(col("price")), "operator 'in-filter', expression price: needs a condition"),
         (lambda s: s.map_values(col("price"), value=str), "expression price: its type is float64, but its serde needs"),
         (lambda s: s.select(), "operator 'in-select' has no columns"),
         (lambda s: s.select(col("price"), price=1), "operator 'in-select' has two columns 'price'"),

@@ -132,12 +132,12 @@ def test_aggregates_are_refused_when_the_topology_is_built() -> None:
     for fields, problem in (
         ({"t": col("b").sum()}, "sum() takes decimal or float64 or int64, and b is string?; cast it"),
         ({"t": col("c").count()}, "there is no column 'c'"),
-        ({"t": col("a")}, "t = a: a stands outside an aggregate; give aggregates"),
-        ({"t": col("a").sum() + col("a")}, "a stands outside an aggregate"),
+        ({"t": col("a")}, "t = a: a is outside an aggregate; give aggregates"),
+        ({"t": col("a").sum() + col("a")}, "a is outside an aggregate"),
         ({"t": lit(1)}, "it has no aggregate"),
         (
             {"t": count().where(col("a"))},
-            "operator 'op', expression count(where=a): where() takes a condition, and a is int64?",
+            "operator 'op', expression count(where=a): where() needs a condition, and a is int64?",
         ),
         ({"t": key().count()}, "key() is not available here"),
         ({"t": col("a").sum() + "x"}, "int64? + string is not defined"),

@@ -371,5 +371,5 @@ def test_a_condition_must_be_one() -> None:
     assert [row(None, {"a": v}, 0, ()) for v in (True, False, None)] == [True, False, None]
     with pytest.raises(ExpressionError, match="a condition must be true, false or null, not 1"):
         row(None, {"a": 1}, 0, ())
-    with pytest.raises(TopologyError, match="a condition is needed, and a is int64"):
+    with pytest.raises(TopologyError, match="needs a condition, and a is int64"):
         compile_row(col("a"), {"a": int}, condition=True)

@@ -50,7 +50,7 @@ def test_undeclared_arrays(query: Query) -> None:
         ("tags[0]", "0 is not a valid index"),
         ("ELEMENT_AT(tags, 0)", "0 is not a valid index"),
         ("tags[-1]", "-1 is not a valid index: an array counts from 1, and ELEMENT_AT"),
-        ("tags[url]", "the place of an element is an int64, and url is string"),
+        ("tags[url]", "the index of an element is an int64, but url is string"),
     ],
 )
 def test_what_is_no_place(expression: str, problem: str) -> None:

@@ -73,7 +73,7 @@ def test_a_last_run_ends_with_its_time(query: Query, step: int) -> None:
             "A+ B",
             "B AS B.price > 1",
             "3:10",
-            "A+: A takes any row, so that none is left to the variable behind; DEFINE A",
+            "A+: A takes any row, so that none is left for the next variable; DEFINE A",
         ),
         ("A+ B", "A AS TRUE, B AS B.price > 1", "3:10", "A+: A takes any row"),
         ("A{2,} B", "B AS B.price > 1", "3:10", "A{2,}: A takes any row"),

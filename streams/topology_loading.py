@@ -56,13 +56,14 @@ def _module(place: str) -> ModuleType:
         raise
     except Exception as exc:
         raise TopologyError(
-            f"module {place!r} raised while it was imported: {type(exc).__name__}: {exc} ({_own_line(exc)}); mend it there"
+            f"module {place!r} raised while it was imported: {type(exc).__name__}: {exc} ({_own_line(exc)}); "
+            "correct it there"
         ) from exc
 
 
 def _by_name(place: str) -> ModuleType:
     if not place or place.startswith("."):
-        raise _not_found(place, "that is no module's name")
+        raise _not_found(place, "that is not the name of a module")
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as exc:

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from penstock.streams.cli.main import build_parser
 from penstock.streams.cli.worker import SETTINGS
 from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.metrics_endpoint import MetricsEndpoint, Report, Starting
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
 
 ROOT = Path(__file__).parents[1]
@@ -123,7 +124,35 @@ def test_workers_have_the_settings_that_they_need(name: str, services: dict[str,
     assert (settings.application_id, settings.bootstrap_servers) == ("word-count", "kafka:9092")
 
 
-def test_variables_of_the_compose_file_are_told() -> None:
+@pytest.mark.parametrize("name", ["worker-a", "worker-b"])
+@pytest.mark.parametrize("well", [True, False])
+def test_health_check_of_a_worker_asks_its_health_page(name: str, well: bool, services: dict[str, Any]) -> None:
+    """The command of the file, run against a real endpoint on another port."""
+    command = services[name]["healthcheck"]["test"]
+    port = services[name]["environment"]["PENSTOCK_METRICS_PORT"]
+    assert command[:3] == ["CMD", "python", "-c"]
+    assert command[3].count(f":{port}/") == 1
+    endpoint = MetricsEndpoint(("127.0.0.1", 0), HealthPages(well))
+    try:
+        asked = command[3].replace(f":{port}/", f":{endpoint.port}/")
+        done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60)
+    finally:
+        endpoint.close()
+    assert (done.returncode == 0) == well, done.stderr
+    assert well or "503" in done.stderr
+
+
+class HealthPages(Starting):
+    """The pages of a worker that is healthy, or not."""
+
+    def __init__(self, well: bool) -> None:
+        self._well = well
+
+    def health(self) -> Report:
+        return Report(self._well, {})
+
+
+def test_variables_of_the_compose_file_are_documented() -> None:
     asked = set(re.findall(r"(?<!\$)\$\{(\w+)", COMPOSE.read_text()))
     told = set(re.findall(r"^\| `(PENSTOCK_\w+)` \|", (ROOT / "docker" / "README.md").read_text(), re.MULTILINE))
     assert asked == told

@@ -291,10 +291,21 @@ class AbortDelayed:
 
 
 @dataclasses.dataclass(frozen=True)
-class CommitRetried:
-    """A commit was not answered; it comes again with the next one, until it works."""
+class CommitDelayed:
+    """A commit was not answered. It is tried again until it works; only the first failure is reported."""
 
     cause: BaseException
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignWritesReplaced:
+    """At-least-once: a worker that no longer owns the task wrote to a store's changelog. The owner wrote its own
+    values of these ``keys`` again, so that the changelog matches the store
+    (``penstock.streams.runtime.foreign_writes``)."""
+
+    task: TaskId
+    store: str
+    keys: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -421,7 +432,14 @@ StoreFact: TypeAlias = (
     | SnapshotRefused
 )
 CommitFact: TypeAlias = (
-    Committed | CommitLate | CommitAborted | AbortDelayed | CommitRetried | TransactionInDoubt | ProducerRetired
+    Committed
+    | CommitLate
+    | CommitAborted
+    | AbortDelayed
+    | CommitDelayed
+    | ForeignWritesReplaced
+    | TransactionInDoubt
+    | ProducerRetired
 )
 RecordFact: TypeAlias = RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped
 FlowFact: TypeAlias = PartitionPaused | PartitionResumed | SourceIdle | PurgeFailed

@@ -11,7 +11,7 @@ from penstock.state.log import TaskId
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordsConsumed:
-    """One poll gave so many records of a topic. ``size_bytes``: keys and values, estimated where they are objects."""
+    """One poll returned records of a topic. ``size_bytes``: keys and values, estimated if they are objects."""
 
     topic: str
     records: int
@@ -20,7 +20,7 @@ class RecordsConsumed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordsProduced:
-    """So many records were handed to the producer."""
+    """Records were handed to the producer."""
 
     topic: str
     records: int

@@ -95,8 +95,17 @@ STORE_TIME = MetricName(
 LAST_COMMIT = MetricName("penstock_last_commit_timestamp_seconds", "gauge", (), "when the last commit was, Unix time")
 LATE = MetricName("penstock_commits_late_total", "counter", (), "commits that were reported as late")
 ABORTS = MetricName("penstock_commit_aborts_total", "counter", ("cause",), "aborts, by the class of the error")
-RETRIES = MetricName(
-    "penstock_commit_retries_total", "counter", ("cause",), "commits that came again with the next one"
+DELAYS = MetricName(
+    "penstock_commit_delays_total",
+    "counter",
+    ("cause",),
+    "at-least-once commits that were not answered at once; one each, however many attempts it took",
+)
+FOREIGN = MetricName(
+    "penstock_foreign_writes_total",
+    "counter",
+    ("task", "store"),
+    "keys whose last changelog value came from another worker and was replaced",
 )
 IN_DOUBT = MetricName(
     "penstock_transactions_in_doubt_total",

@@ -81,7 +81,8 @@ class MetricsEvents:
                 f.Committed()
                 | f.CommitLate()
                 | f.CommitAborted()
-                | f.CommitRetried()
+                | f.CommitDelayed()
+                | f.ForeignWritesReplaced()
                 | f.TransactionInDoubt()
                 | f.ProducerRetired()
                 | f.AbortDelayed()
@@ -164,8 +165,10 @@ class MetricsEvents:
                 self._add(names.LATE)
             case f.CommitAborted():
                 self._add(names.ABORTS, (type(fact.cause).__name__,))
-            case f.CommitRetried():
-                self._add(names.RETRIES, (type(fact.cause).__name__,))
+            case f.CommitDelayed():
+                self._add(names.DELAYS, (type(fact.cause).__name__,))
+            case f.ForeignWritesReplaced():
+                self._of_task(names.FOREIGN, (str(fact.task), fact.store)).inc(fact.keys)
             case f.TransactionInDoubt():
                 self._add(names.IN_DOUBT, (fact.outcome,))
             case f.ProducerRetired():

@@ -116,7 +116,8 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
             | f.CommitLate()
             | f.CommitAborted()
             | f.AbortDelayed()
-            | f.CommitRetried()
+            | f.CommitDelayed()
+            | f.ForeignWritesReplaced()
             | f.TransactionInDoubt()
             | f.ProducerRetired()
         ):
@@ -214,9 +215,11 @@ def _commit(fact: f.CommitFact) -> tuple[Level, Area, str]:
         case f.CommitAborted():
             return "warning", "commit", "Commit aborted; going back to the last one"
         case f.AbortDelayed():
-            return "warning", "commit", "Abort is not answered; trying again"
-        case f.CommitRetried():
-            return "warning", "commit", "Commit failed; trying again"
+            return "warning", "commit", "Abort is not answered; trying until it works"
+        case f.CommitDelayed():
+            return "warning", "commit", "Commit is not answered; trying until it works"
+        case f.ForeignWritesReplaced():
+            return "warning", "commit", "Another worker wrote to a changelog; its values were replaced by the store's"
         case f.TransactionInDoubt():
             return "warning", "commit", "The answer to a commit was lost; the committed offsets showed the outcome"
         case f.ProducerRetired():

@@ -97,7 +97,7 @@ class LogConsumer(Protocol):
         """First offset still there, and the last stable offset (next to be written)."""
 
     def known_ends(self) -> Mapping[TopicPartition, int]:
-        """The last stable offsets of what is read, as far as they were heard of lately; asks nobody. Safe in any thread."""
+        """The last stable offsets of what is read, as last seen, without a request. Safe in any thread."""
 
     def close(self) -> None:
         """Leave the group and release everything. Idempotent."""

@@ -71,7 +71,7 @@ class AdaptiveBatchSize:
                 self._costs_s.clear()
             self._costs_s.append(seconds / records)
             fitting = max(int(self._turn_s / min(self._costs_s)), 1)
-            # one quick turn after slow ones is no proof; a small turn, whose fixed costs weigh most, says least
+            # one quick turn after slow ones proves nothing, least of all a small one, where fixed costs weigh most
             slow = seconds > self._turn_s and fitting < self._fitting
             self._fitting = fitting if slow else min(max(fitting, self._fitting), 2 * self._fitting)
             most = min(most, self._fitting)

@@ -17,7 +17,7 @@ from penstock.state.log import TaskId
 from penstock.streams.events.facts import (
     AbortDelayed,
     CommitAborted,
-    CommitRetried,
+    CommitDelayed,
     Committed,
     Fact,
     TaskReopened,
@@ -79,7 +79,7 @@ class CommitGroup:
         if (cause := self._unanswered.get("abort")) is not None:
             return AbortDelayed(cause)
         if (cause := self._unanswered.get("commit")) is not None:
-            return None if self.committer.guarantee == "exactly_once" else CommitRetried(cause)
+            return None if self.committer.guarantee == "exactly_once" else CommitDelayed(cause)
         if (cause := self._unanswered.get("ownership")) is not None:
             return Waiting("asking the group", cause, 0.0)
         return None

@@ -133,7 +133,7 @@ class Committer:
         self._foreign_writes: ForeignWrites | None = None
         if open_reader is not None:
             answers = guarantee == "at_least_once"
-            self._foreign_writes = ForeignWrites(open_reader, self._ask, self._send_now, answers=answers)
+            self._foreign_writes = ForeignWrites(open_reader, self._ask, self._send_now, answers=answers, events=events)
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
 
@@ -378,8 +378,8 @@ class Committer:
             client.flush(self._producer.timeouts.flush_s)
 
     def take_stale(self) -> list[Task]:
-        """The tasks whose stores lack a commit that was found to have taken place for them and not for others: they are to
-        be opened anew."""
+        """Return the tasks to reopen: their stores lack a commit that turned out to have taken place, while those of
+        others do not."""
         behind, self._stale = self._stale, []
         return behind
 

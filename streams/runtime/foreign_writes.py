@@ -13,7 +13,7 @@ answers at its first commit, and changelogs are looked at now and then where no 
 leave both alone: see ``penstock.streams.runtime.compaction_guard``.
 
 The same number tells, under every guarantee, that a changelog has lost records which were committed: its end went back, as
-after an unclean election or when the topic was made again. Nothing is committed then, for no restore could give the state
+after an unclean election or when the topic was recreated. Nothing is committed then, for no restore could give the state
 again, and the worker ends with ``IncompatibleError``.
 
 A version that another worker has written into a versioned store and that the owner does not have stays in the log: there is
@@ -29,6 +29,8 @@ from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, to_changelog_columns
 from penstock.state.stores.store import PackedPuts, Puts, StateBackend, StoreSpec
+from penstock.streams.events.facts import ForeignWritesReplaced
+from penstock.streams.events.port import EventSink
 from penstock.streams.ports.log import LogConsumer
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
@@ -55,8 +57,10 @@ class ForeignWrites:
         send: Callable[[Output], Mapping[TopicPartition, int]],
         *,
         answers: bool,
+        events: EventSink,
     ) -> None:
         self._answers = answers
+        self._events = events
         self._short: dict[tuple[TaskId, str], tuple[int, float]] = {}
         """Changelogs that were seen to end too early: where they should end, and since when that was seen."""
         self._open_reader = open_reader
@@ -105,16 +109,20 @@ class ForeignWrites:
         self._ask()
         tp = changelog_of(task, spec)
         reader = self._open_reader()
+        replaced = 0
         try:
             for _ in range(ROUNDS_MAX):
                 own = answer(task, spec, work, read_range(reader, tp, start, end))
                 if own is None:
                     return end
                 start, end = end, self._send(own)[tp]
+                replaced += len(own)
                 if end - len(own) == start:
                     return end
         finally:
             reader.close()
+            if replaced:
+                self._events.emit(ForeignWritesReplaced(task.id, spec.name, replaced))
         raise RetriableError(f"another worker writes to {tp.topic} [{tp.partition}] all the time; stop it")
 
 
@@ -141,9 +149,9 @@ def _sent(work: CommitWork) -> dict[str, tuple[StoreSpec, int]]:
 
 def _lost(tp: TopicPartition, end: int, known: int) -> IncompatibleError:
     return IncompatibleError(
-        f"{tp.topic} [{tp.partition}] ended at {end}, but the last commit wrote it up to {known}: the topic was made again "
+        f"{tp.topic} [{tp.partition}] ended at {end}, but the last commit wrote it up to {known}: the topic was recreated "
         "or has lost records, and no restore would give the state again. Stop the application, delete its changelog topics "
-        "and state folder, and reset the group's positions to the begin, so that the stores are built again"
+        "and state folder, and reset the group's positions to the beginning, so that the stores are built again"
     )
 
 

@@ -47,8 +47,8 @@ BUFFERED_MAX_BYTES = 32 << 20
 
 
 def memory_parts(memory_max_bytes: int, *, compiled: bool, write_buffer_bytes: int, batch_records: int) -> MemoryParts:
-    """The parts of so many bytes, ``LEAST_BYTES`` or more; the other arguments are what these parts take without a limit.
-    ``compiled``: whether stores keep their entries outside of Python."""
+    """Divide this many bytes, at least ``LEAST_BYTES``, into parts; the other arguments are what these parts take
+    without a limit. ``compiled``: whether stores keep their entries outside of Python."""
     rest = max(memory_max_bytes, LEAST_BYTES) - OUTSIDE_BYTES
     left = rest - rest // _HELD_BACK
     part = left // _SIXTEENTHS

@@ -35,8 +35,9 @@ class RowDifference:
 
 
 def without_bootstrap_marks(rows: DataFrame) -> DataFrame:
-    """Rows without the marks by which tasks say, at each of their starts, that they have caught up: how often a task was
-    started is no answer of the topology's. In a mark's header the eighteenth byte says so (``watermarks.Mark``)."""
+    """Rows without the marks with which tasks announce, at each start, that they have caught up: the number of starts
+    is not part of the topology's answer. The eighteenth byte of the mark's header tells them apart
+    (``WatermarkMark``)."""
     says = f"h.key = '{HEADER}' and hex(substring(h.value, 18, 1)) = '01'"
     return rows.where(F.expr(f"not coalesce(exists(headers, h -> {says}), false)"))
 

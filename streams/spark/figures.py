@@ -63,8 +63,9 @@ def sessions(frame: DataFrame, gap: str) -> DataFrame:
 
 
 def retention(frame: DataFrame, period: str = "week") -> DataFrame:
-    """Cohorts by the period (``day``, ``week``, ``month``) of each key's first record, and how many of their keys have
-    records so many periods later: ``cohort``, ``later``, ``keys``, ``share`` of the cohort."""
+    """Cohorts by the period (``day``, ``week``, ``month``) of each key's first record, and how many of their keys
+    have records in each later period: ``cohort``, ``later`` (the number of periods), ``keys``, ``share`` of the
+    cohort."""
     at = F.date_trunc(period, "timestamp")
     seen = frame.where(F.col("key").isNotNull()).select("key", at.alias("at")).distinct()
     first = seen.withColumn("cohort", F.min("at").over(Window.partitionBy("key")))

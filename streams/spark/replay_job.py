@@ -91,8 +91,8 @@ def replay(
     ``from_``: ``start``, where the application began to read each input, or ``savepoint:<name>`` (or ``latest``) of the
     ``repository``. ``to``: ``committed``, what the application has done; ``end``, the inputs' ends; or offsets.
     ``options`` must have the policies of the live run. ``exactly_once``: the live run's guarantee; without it the stores'
-    changelog offsets mean nothing here, and no snapshots are written. ``keep``: how many replays stay in ``output``, beside
-    the pinned ones; ``pin``: this one stays until it is unpinned. ``progress`` takes a line every few seconds.
+    changelog offsets mean nothing here, and no snapshots are written. ``keep``: how many replays stay in ``output``, besides
+    the pinned ones; ``pin``: keep this one until it is unpinned. ``progress`` takes a line every few seconds.
 
     Raises ``SettingsError`` and ``IncompatibleError`` for a range that cannot be exact, ``ProcessingError`` where the
     live task would stop, ``EnvironmentFault`` when records vanish meanwhile or Spark fails. Nothing is published then.

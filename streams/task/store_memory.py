@@ -22,9 +22,8 @@ class StoreMemory:
         self._unmeasured_max = 0
 
     def processed(self, records: int, max_bytes: int) -> None:
-        """After so many records: relieve the memory if more than ``max_bytes`` is used. Measuring costs as much as a few
-        records do, so it waits while the rows of those since the last time cannot have filled the room, each by four
-        entries."""
+        """After this many records: free memory if more than ``max_bytes`` is used. Measuring costs as much as a few
+        records, so it waits until the rows since the last time could have filled the room, each with four entries."""
         self._unmeasured_max -= records * self._rows_of_record
         if self._unmeasured_max > 0 or not self._states:
             return

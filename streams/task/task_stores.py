@@ -34,8 +34,8 @@ class TaskStores:
     lock: Releasable | None = None
 
     def close(self) -> None:
-        """Close the stores, then let go of the lock, also when they cannot be closed. Damage that is met is no error here:
-        the next to open the stores quarantines them."""
+        """Close the stores, then release the lock, even if they cannot be closed. Damage is not an error here:
+        the next one to open the stores quarantines them."""
         try:
             with suppress(StateCorruptedError):
                 self.backend.close()

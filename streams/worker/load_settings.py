@@ -1,9 +1,9 @@
 """A worker's settings from code, a TOML file and the environment.
 
-Strongest first: keyword arguments, ``PENSTOCK_…`` variables, the file's ``[penstock]`` table, defaults. Unknown names
-are refused with the nearest known one. Librdkafka keys are in TOML under ``[penstock.common]`` and so on; in the
-environment ``PENSTOCK_COMMON__SASL_PASSWORD`` is ``common["sasl.password"]``. Variables of the project that are no settings
-are named in ``OTHER_VARIABLES``; any other ``PENSTOCK_…`` is refused.
+Strongest first: keyword arguments, ``PENSTOCK_…`` variables, the file's ``[penstock]`` table, defaults. An unknown
+name is refused, and the nearest known one is suggested. Librdkafka keys are in TOML under ``[penstock.common]`` and
+so on; in the environment ``PENSTOCK_COMMON__SASL_PASSWORD`` is ``common["sasl.password"]``. ``OTHER_VARIABLES`` names
+the project's variables that are not settings; any other ``PENSTOCK_…`` is refused.
 """
 
 from __future__ import annotations
@@ -116,14 +116,14 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unknown_variable(variable: str, plain: Collection[str]) -> SettingsError:
-    """The error for a variable that is no setting. Its value is not shown: it may be a secret."""
+    """The error for a variable that is not a setting. Its value is not shown: it may be a secret."""
     groups = {name: f"{ENV_PREFIX}{name.upper()}__" for name in (*_TABLES, *_GROUPS)}
     inner = [f"{groups[g]}{f.name.upper()}" for g, cls in _GROUPS.items() for f in dataclasses.fields(cls)]
     known = [*(ENV_PREFIX + name.upper() for name in plain), *inner, *groups.values(), *OTHER_VARIABLES]
     near = difflib.get_close_matches(variable, known, 1)
     meant = near[0] + "KEY" if near and near[0] in groups.values() else (near or [""])[0]
     hint = f"did you mean {meant}? Rename it" if near else "variables are called as the settings are. Correct it"
-    return SettingsError(f"the environment sets {variable}, which is no setting; {hint}, or unset it")
+    return SettingsError(f"the environment sets {variable}, which is not a setting; {hint}, or unset it")
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
@@ -132,7 +132,7 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
-            raise SettingsError(f"{source} sets {name!r}, which is no setting; {hint}")
+            raise SettingsError(f"{source} sets {name!r}, which is not a setting; {hint}")
         if isinstance(value, Mapping) and isinstance(into.get(name), Mapping):
             into[name] = {**into[name], **value}
         else:

@@ -21,8 +21,8 @@ from penstock.streams.worker.task_opener import Cancelled, TaskOpener
 
 CLOSE_LIMIT_S = 30.0
 ASKING_LIMIT_S = 1.0
-"""Closing waits so long for a job to end: a database that is written to is closed in order, and a question to brokers that
-may never answer is left to itself."""
+"""How long closing waits for a job to end. A database that is being written is closed in order; a request to brokers
+that may never answer is abandoned."""
 
 
 @dataclasses.dataclass

@@ -13,8 +13,9 @@ TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
 """See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
 
 COMMIT_DELAY_MAX_MS = 50
-"""At most so long a commit is put off, with ``latency="low"``, until all that was sent is acknowledged: while it waited
-for that, records would pile up. Acknowledgements come between two turns, so it is put off for a turn or two."""
+"""The longest time that a commit is put off, with ``latency="low"``, until everything sent is acknowledged: if it
+waited for that inside the commit, records would pile up. Acknowledgements arrive between two turns, so the delay is a
+turn or two."""
 
 
 def runtime_options(

@@ -45,7 +45,7 @@ class WorkerSettings:
     smaller requests, and lets an at-least-once commit wait up to a quarter of its interval (50 ms at most) for a moment
     when all is acknowledged; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
     ``batch_max_records`` (4,000 at most where records are Python objects); ``buffered_max_records`` bounds what waits per
-    input partition (and so do 32 MB), ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, beside
+    input partition (and so do 32 MB), ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, besides
     the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
     ``memory_max_bytes``: what the worker's process is to take at most, in all; its stores, batches and clients' queues get
     fixed parts of it, see ``within_memory``. 0: no bound other than those of the parts.

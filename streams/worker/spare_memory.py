@@ -56,8 +56,8 @@ class SpareMemory:
         self._busy_s = 0.0
 
     def turn(self, now_s: float, records: int, *, uncommitted: bool = False) -> None:
-        """A turn of so many records ended now, on a clock that does not jump. What is ``uncommitted`` is waited for: a
-        commit leaves as much behind as turns do."""
+        """A turn with this many records ended now, on a clock that does not jump. If records are ``uncommitted``,
+        wait: a commit leaves as much behind as turns do."""
         if records:
             self._records += records
             self._busy_s = now_s

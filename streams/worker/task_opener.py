@@ -144,9 +144,7 @@ class TaskOpener:
                 self._set_aside(opening, damage)
                 damage = self._attempt(opening)
             if damage is not None:
-                raise StateCorruptedError(
-                    f"task {task} was restored anew, and is damaged again: {damage}; check the disk"
-                )
+                raise StateCorruptedError(f"task {task} was restored and is damaged again: {damage}; check the disk")
             assert opening.backend is not None
             return TaskStores(opening.backend, lock)
         except BaseException:
@@ -303,9 +301,9 @@ class TaskOpener:
             if waited_s > MARKERS_WAIT_S:
                 raise IncompatibleError(
                     f"{partition.topic} [{partition.partition}] ends at {end}, but the last commit of group "
-                    f"{self._application_id} wrote store {spec.name} up to {needed}: the topic was made anew or has lost "
+                    f"{self._application_id} wrote store {spec.name} up to {needed}: the topic was recreated or has lost "
                     "records. To build the store again, stop the application, delete its changelog topics and state "
-                    "folder, and reset the group's positions to the begin"
+                    "folder, and reset the group's positions to the beginning"
                 )
             time.sleep(_MARKERS_TURN_S)
             waited_s += _MARKERS_TURN_S

@@ -22,6 +22,7 @@ from penstock.streams.testing.memory_log import LogEntry
 from tests.recorder import Recorder
 from tests.simulation.programs import clicks_world, stateless_world
 from tests.simulation.test_damage import BadDisk, Block
+from tests.simulation.test_stale_owners import a_world, frozen
 from tests.simulation.world import Node, World
 
 ORDINARY = {
@@ -126,7 +127,7 @@ def test_a_producer_that_retired_after_its_commit_is_told(caplog: pytest.LogCapt
 @pytest.mark.parametrize("point", ["flush", "consumer_commit_before", "consumer_commit_after"])
 def test_a_commit_that_is_tried_again_is_told(caplog: pytest.LogCaptureFixture, point: str) -> None:
     eyes, _ = seen(clicks_world("at_least_once"), caplog, (point, 3, RetriableError("no answer")))
-    begun = f.CommitRetried if point == "flush" else f.Waiting  # which asks for the membership first
+    begun = f.CommitDelayed if point == "flush" else f.Waiting  # which asks for the membership first
     assert eyes.unusual() == {begun.__name__: 1, "WaitEnded": 1}
     assert [str(fact.cause) for fact in eyes.recorder.of(begun)] == ["no answer"]
 
@@ -149,6 +150,21 @@ def test_damage_is_told_with_the_task_that_is_opened_again(
     assert eyes.unusual() == {"CommitAborted": 1, "TaskReopened": 1}
     (aborted,) = eyes.recorder.of(f.CommitAborted)
     assert isinstance(aborted.cause, StateCorruptedError)
+
+
+def test_what_a_stale_owner_wrote_is_one_line_of_the_next_owner(caplog: pytest.LogCaptureFixture) -> None:
+    world = a_world(queue_max_records=1_000, late_polls=5)
+    eyes = Eyes(world, caplog)
+    first, second = frozen(world, "sent")
+    first.turn()
+    first.crash()
+    for _ in range(80):
+        second.turn()
+    assert eyes.unusual()["ForeignWritesReplaced"] == 1
+    (fact,) = eyes.recorder.of(f.ForeignWritesReplaced)
+    counted = [x for x in listed(eyes.metrics.registry) if x.name == "penstock_foreign_writes_total"]
+    assert [(x.labels, x.value) for x in counted] == [({"task": str(fact.task), "store": fact.store}, fact.keys)]
+    assert fact.keys > 0
 
 
 def test_a_group_that_went_on_without_the_worker(caplog: pytest.LogCaptureFixture) -> None:

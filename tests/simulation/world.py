@@ -20,7 +20,7 @@ from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
-from penstock.streams.events.facts import AbortDelayed, CommitRetried, Rejoining, WaitEnded, Waiting
+from penstock.streams.events.facts import AbortDelayed, CommitDelayed, Rejoining, WaitEnded, Waiting
 from penstock.streams.events.measurements import CommitStep
 from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
 from penstock.streams.events.sentences import line_of
@@ -351,7 +351,7 @@ class Node:
     @property
     def said(self) -> list[str]:
         """The lines of its log that tell of waiting and of joining again."""
-        kinds = (AbortDelayed, CommitRetried, Rejoining, Waiting, WaitEnded)
+        kinds = (AbortDelayed, CommitDelayed, Rejoining, Waiting, WaitEnded)
         told = [line_of(fact) for fact in self.recorder.facts if isinstance(fact, kinds)]
         return [f"{line.fact}: {line.sentence}. {dict(line.fields)}" for line in told]
 

@@ -71,7 +71,7 @@ class SessionWindows(Windows):
         return None if self.gap_fn is not None else self.gap_ms + self.grace_ms
 
     def gap_of(self, key: Any, value: Any) -> int:
-        """The gap behind a record. Raises ``ValueError`` for a function's answer that is no gap."""
+        """The gap behind a record. Raises ``ValueError`` for an invalid result of the gap function."""
         if self.gap_fn is None:
             return self.gap_ms
         gap = self.gap_fn(key, value)
@@ -125,7 +125,7 @@ class CustomWindows(Windows):
         return self.max_size_ms + self.grace_ms
 
     def windows_of(self, key: Any, value: Any, ts: int) -> list[Bounds]:
-        """What the function gives, ascending, each once. Raises ``ValueError`` for what is no window of the record."""
+        """The windows that the function returns, ascending, each once. Raises ``ValueError`` for an invalid window."""
         made = sorted({(start, end) for start, end in self.fn(key, value, ts)})
         for start, end in made:
             if not (isinstance(start, int) and isinstance(end, int) and start < end):

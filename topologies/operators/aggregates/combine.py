@@ -1,21 +1,24 @@
-"""Combining before a repartition: the records of a key (of those that have the same windows) become one partial aggregate,
-which travels in their place; the aggregation behind the topic merges partials. For aggregations whose merge is exact.
+"""Combining before a repartition: the records of a key (of those that have the same windows) become one partial
+aggregate, which is sent instead of them; the aggregation after the topic merges partials. For aggregations whose
+merge is exact.
 
-Partials are held from commit to commit, in no store: a commit, and whatever else must not come before them, sends them
-first. What is behind the topic then meets an order of records that it could have met without combining:
+Partials are held from commit to commit, in no store: a commit sends them first, and so does everything else that must
+not overtake them. The reader of the topic then gets the records in an order that is possible without combining too:
 
 * A partial has the highest timestamp of its records.
-* Partials are sent in the order in which their keys first had a record. Those of one task keep that order in the topic.
-* All that is held is sent before a record is taken whose timestamp closes a window of something held. So no record of a
-  partial lies behind one that closes its window, unless all of them do: a partial is late where its records would have been.
-* All that is held is sent before the watermark, or the news that the task is idle, that would close a window of it (without
-  windows: that has passed a record of it) is told to the topic's readers.
+* Partials are sent in the order in which their keys first had a record. Those of one task keep that order in the
+  topic.
+* Everything held is sent before a record is taken whose timestamp closes a window of something held. So no record of
+  a partial lies behind one that closes its window, unless all of them do: a partial is late only if its records would
+  have been.
+* Everything held is sent before a watermark, or the news that the task is idle, that would close a window of it
+  (without windows: that has passed a record of it).
 
-A record that a function of the user's refuses, under a policy that skips it, is not there for what is behind the topic, not
-even as a moment of stream time.
+If a function of the user's refuses a record, under a policy that skips it, the reader of the topic does not see it,
+not even as a moment of stream time.
 
-Between tasks that write one topic nothing is ordered, with or without combining; but a task may now lie up to a commit
-interval behind another one.
+Between tasks that write one topic nothing is ordered, with or without combining; but with combining a task may be up
+to a commit interval behind another one.
 """
 
 from __future__ import annotations
@@ -220,7 +223,7 @@ def _bounds(batch: Batch) -> tuple[int, int]:
 
 
 class WatermarkCombineOperator(CombineOperator):
-    """Sends what is held also before the topic's readers are told of a watermark that passes it by."""
+    """Also sends what is held before a watermark that passes it is written to the topic."""
 
     def __init__(self, ctx: OperatorContext, spec: CombineSpec) -> None:
         super().__init__(ctx, spec)

@@ -76,7 +76,7 @@ class Aggregation:
     ``record``: that of the records' values (``None``: of several streams). ``retention_ms``: the user's, at least the
     windows' horizon where that is known. ``late``: late records are wanted at
     an out port ``late`` next to ``out``. ``by_watermark``: a source has a watermark strategy, so that the watermark
-    closes windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for so long are deleted."""
+    closes windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for that time are deleted."""
 
     name: str
     key: Serde[Any]

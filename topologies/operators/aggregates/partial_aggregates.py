@@ -31,7 +31,7 @@ from penstock.topologies.operators.base.row_functions import map_rows
 _LEAST: Final = 64
 """Initial room for counts."""
 _MANY: Final = 8
-"""With so many times more keys than records in a batch, only the keys of the batch are looked at."""
+"""With this many times more keys than records in a batch, only the keys of the batch are touched."""
 
 _FEW: Final = "no task sees 2**63 records between two commits"
 

@@ -120,7 +120,7 @@ class _MapValuesOperator(_FunctionOperator):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapSpec(OperatorSpec):
-    """Replaces key and value by ``fn(key, value)``, a pair. A result that is no pair counts as the row's error."""
+    """Replaces key and value by ``fn(key, value)``, a pair. Any other result is an error of the row."""
 
     fn: Callable[[Any, Any], tuple[Any, Any]]
     accepts: frozenset[EdgeKind] = ANY_KIND

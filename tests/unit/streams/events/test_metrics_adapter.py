@@ -41,11 +41,12 @@ def test_every_fact_is_counted_once(events: MetricsEvents) -> None:
     ("fact", "name", "labels", "expected"),
     [
         (f.CommitAborted(AbortableError("x")), "penstock_commit_aborts_total", {"cause": "AbortableError"}, 1),
-        (f.CommitRetried(AbortableError("x")), "penstock_commit_retries_total", {"cause": "AbortableError"}, 1),
+        (f.CommitDelayed(AbortableError("x")), "penstock_commit_delays_total", {"cause": "AbortableError"}, 1),
         (f.ProducerRetired(AbortableError("x")), "penstock_producers_retired_total", {"cause": "AbortableError"}, 1),
         (f.TransactionInDoubt("committed"), "penstock_transactions_in_doubt_total", {"outcome": "committed"}, 1),
         (f.CommitLate(5, 1), "penstock_commits_late_total", {}, 1),
         (f.Committed((TASK,), 7, 0.2), "penstock_commit_records_total", {}, 7),
+        (f.ForeignWritesReplaced(TASK, "s", 3), "penstock_foreign_writes_total", {"task": "0_1", "store": "s"}, 3),
         (f.Committed((TASK,), 7, 0.2), "penstock_commit_total", {}, 1),
         (f.Committed((TASK,), 7, 0.2), "penstock_commit_latency_seconds_sum", {}, 0.2),
         (f.Committed((TASK,), 7, 0.2), "penstock_last_commit_timestamp_seconds", {}, 1_000),

@@ -1,1 +1,1 @@
-"""What a worker reports: facts and measurements, and the adapters that make log lines and metrics of them."""
+"""What a worker reports: facts and measurements, and the adapters that turn them into log lines and metrics."""

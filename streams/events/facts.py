@@ -1,8 +1,8 @@
-"""The facts that a worker reports: a closed set of values, emitted once each by the code that knows them.
+"""The facts that a worker reports: a closed set of values. Each is emitted once, by the code that knows it.
 
-``Fact`` is the union of them all. Whoever handles facts matches on every class of it; mypy then finds the place that lacks a
-new one. Facts carry no record contents, except in ``detail`` and in the text of a ``cause``, which adapters show only when
-asked. Pure.
+``Fact`` is the union of all of them. Code that handles facts matches on every class, so mypy finds the places that
+miss a new one. Facts carry no record contents, except in ``detail`` and in the text of a ``cause``, which adapters
+show only on request. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BadRecord = Literal["deserialization", "processing", "timestamp"]
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStarted:
-    """The process has begun: what runs, and the settings that differ from the defaults. No secrets."""
+    """The process has started: what it runs, and the settings that differ from the defaults. No secrets."""
 
     version: str
     application: str
@@ -42,7 +42,7 @@ class ClusterFound:
 
 @dataclasses.dataclass(frozen=True)
 class WaitingForBrokers:
-    """No broker can be reached, or none answers what a worker asks when it starts (``cause``)."""
+    """No broker can be reached, or none answers the requests that a worker makes when it starts (``cause``)."""
 
     servers: str
     cause: BaseException | None = None
@@ -50,8 +50,8 @@ class WaitingForBrokers:
 
 @dataclasses.dataclass(frozen=True)
 class BrokersFound:
-    """A broker can be reached again. ``repeated_lines``: how many lines of the client's own log said the same as others
-    meanwhile, and were left out."""
+    """A broker can be reached again. ``repeated_lines``: how many repeated lines of the client's own log were left
+    out meanwhile."""
 
     servers: str
     away_s: float
@@ -60,7 +60,7 @@ class BrokersFound:
 
 @dataclasses.dataclass(frozen=True)
 class Waiting:
-    """What the worker tries (``doing``) has not been answered for ``waited_s``; it is tried until it works. Reported once a
+    """A request (``doing``) has not been answered for ``waited_s``; the worker retries until it is. Reported once a
     minute after the fact with which the wait began."""
 
     doing: str
@@ -70,7 +70,7 @@ class Waiting:
 
 @dataclasses.dataclass(frozen=True)
 class WaitEnded:
-    """A wait is over: what the worker tried works again."""
+    """A wait is over: the request is answered again."""
 
     doing: str
     waited_s: float
@@ -78,7 +78,7 @@ class WaitEnded:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStopped:
-    """The worker has ended: by a request, because the topology asked for it, or with an error."""
+    """The worker has stopped: on request, because the topology asked for it, or with an error."""
 
     reason: StopReason
     cause: BaseException | None
@@ -100,29 +100,30 @@ class ProcessEnded:
 
 @dataclasses.dataclass(frozen=True)
 class TasksAssigned:
-    """The group, or the setting of fixed partitions, gave these tasks."""
+    """The group, or the setting of fixed partitions, assigned these tasks."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class TasksRevoked:
-    """The group takes these tasks; what they did is committed first where that is possible."""
+    """The group revokes these tasks; their work is committed first if possible."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class TasksLost:
-    """The group has taken these tasks already; what they did since the last commit is discarded."""
+    """The group has already given these tasks to others; their work since the last commit is discarded."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Rejoining:
-    """Fenced, no longer a member, or without an answer half-way: everything uncommitted is discarded and the group is joined
-    again in ``pause_s``. ``losses``: how often in a row this worker was fenced or excluded."""
+    """The worker was fenced or excluded from the group, or a rebalance was not answered: everything uncommitted is
+    discarded, and the worker joins the group again in ``pause_s``. ``losses``: how often in a row it was fenced or
+    excluded."""
 
     cause: BaseException
     pause_s: float
@@ -131,7 +132,7 @@ class Rejoining:
 
 @dataclasses.dataclass(frozen=True)
 class Fenced:
-    """Another worker has these tasks now, and this one gives way."""
+    """Another worker owns these tasks now, so this one stops."""
 
     cause: BaseException
 
@@ -154,14 +155,14 @@ class TaskReopened:
 
 @dataclasses.dataclass(frozen=True)
 class TaskCaughtUp:
-    """The task has read its inputs to their ends, for the first time since it runs or since it fell behind."""
+    """The task has read its inputs to their ends, for the first time since it started or fell behind."""
 
     task: TaskId
 
 
 @dataclasses.dataclass(frozen=True)
 class FallingBehind:
-    """The task had caught up, and has not reached the ends of its inputs for ``behind_s`` since."""
+    """The task had caught up, but has not reached the ends of its inputs for ``behind_s``."""
 
     task: TaskId
     lag: int
@@ -173,7 +174,7 @@ class FallingBehind:
 
 @dataclasses.dataclass(frozen=True)
 class LockAwaited:
-    """Another process still holds the task's folder. Reported when it is met, and once a minute."""
+    """Another process still holds the task's folder. Reported when the wait begins, and once a minute."""
 
     task: TaskId
     waited_s: float
@@ -181,7 +182,7 @@ class LockAwaited:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreStarted:
-    """A store is brought to the end of its changelog: ``[from_offset, to_offset)`` is read."""
+    """A store reads its changelog to the end: ``[from_offset, to_offset)``."""
 
     task: TaskId
     store: str
@@ -203,7 +204,7 @@ class RestoreProgressed:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreFinished:
-    """A store stands at the end of its changelog, ``offset``. ``records``: how many were read for it; 0: none was needed."""
+    """A store is at the end of its changelog, ``offset``. ``records``: how many were read; 0: none was needed."""
 
     task: TaskId
     store: str
@@ -214,8 +215,8 @@ class RestoreFinished:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreRetried:
-    """Brokers did not answer a restore; it is tried again and goes on where it stands. Reported when that begins, and once a
-    minute."""
+    """Brokers did not answer a restore; it is retried and continues where it was. Reported when the wait begins, and
+    once a minute."""
 
     task: TaskId
     cause: BaseException
@@ -224,14 +225,14 @@ class RestoreRetried:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreCancelled:
-    """The task was taken away while its stores were restored."""
+    """The task was revoked while its stores were restored."""
 
     task: TaskId
 
 
 @dataclasses.dataclass(frozen=True)
 class StoreQuarantined:
-    """The task's local state cannot be used and was put aside."""
+    """The task's local state cannot be used and was quarantined."""
 
     task: TaskId
     reason: str
@@ -261,7 +262,7 @@ class SnapshotRefused:
 
 @dataclasses.dataclass(frozen=True)
 class Committed:
-    """The log has the commit of these tasks. ``seconds``: from its begin until then."""
+    """The log has the commit of these tasks. ``seconds``: how long it took."""
 
     tasks: tuple[TaskId, ...]
     records: int
@@ -270,7 +271,7 @@ class Committed:
 
 @dataclasses.dataclass(frozen=True)
 class CommitLate:
-    """A commit came ``seconds`` after the one before it, with ``interval_s`` between them wanted."""
+    """A commit came ``seconds`` after the one before it; ``interval_s`` is the commit interval."""
 
     seconds: float
     interval_s: float
@@ -278,21 +279,21 @@ class CommitLate:
 
 @dataclasses.dataclass(frozen=True)
 class CommitAborted:
-    """What was done since the last commit is discarded and done again."""
+    """The work since the last commit is discarded and repeated."""
 
     cause: BaseException
 
 
 @dataclasses.dataclass(frozen=True)
 class AbortDelayed:
-    """An abort is not answered; it is tried again before anything else."""
+    """An abort is not answered; it is retried before anything else is done."""
 
     cause: BaseException
 
 
 @dataclasses.dataclass(frozen=True)
 class CommitDelayed:
-    """A commit was not answered. It is tried again until it works; only the first failure is reported."""
+    """A commit was not answered. It is retried until it is; only the first failure is reported."""
 
     cause: BaseException
 
@@ -317,7 +318,7 @@ class TransactionInDoubt:
 
 @dataclasses.dataclass(frozen=True)
 class ProducerRetired:
-    """A producer was given up; a new one takes its place."""
+    """A producer was replaced by a new one."""
 
     cause: BaseException
 
@@ -327,8 +328,8 @@ class ProducerRetired:
 
 @dataclasses.dataclass(frozen=True)
 class RecordFailed:
-    """A record cannot be processed, and the policy is ``fail``: the worker stops. ``place``: topic, partition and offset;
-    ``None``: the clock or a commit emitted it."""
+    """A record cannot be processed, and the policy is ``fail``: the worker stops. ``place``: topic, partition and
+    offset; ``None`` if a timer or a commit emitted it."""
 
     task: TaskId
     kind: BadRecord
@@ -340,7 +341,7 @@ class RecordFailed:
 
 @dataclasses.dataclass(frozen=True)
 class RecordSkipped:
-    """As ``RecordFailed``, with the policy ``skip``: the worker goes on without the record."""
+    """As ``RecordFailed``, with the policy ``skip``: the worker continues without the record."""
 
     task: TaskId
     kind: BadRecord
@@ -376,7 +377,7 @@ class TimestampsClamped:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionPaused:
-    """Enough of this partition is buffered; it is not read for now."""
+    """Enough of this partition is buffered; reading it is paused."""
 
     partition: TopicPartition
     buffered: int
@@ -384,7 +385,7 @@ class PartitionPaused:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionResumed:
-    """The partition is read again."""
+    """Reading the partition is resumed."""
 
     partition: TopicPartition
     paused_s: float
@@ -392,7 +393,7 @@ class PartitionResumed:
 
 @dataclasses.dataclass(frozen=True)
 class SourceIdle:
-    """No record of this input came for its idle time; the watermark goes on without it."""
+    """No record of this input arrived for its idle time; the watermark advances without it."""
 
     task: TaskId
     topic: str
@@ -400,7 +401,7 @@ class SourceIdle:
 
 @dataclasses.dataclass(frozen=True)
 class PurgeFailed:
-    """Records that nobody needs any more could not be deleted from a topic of this application; it is tried again."""
+    """Consumed records could not be deleted from an internal topic; it is retried."""
 
     partition: TopicPartition
     cause: str

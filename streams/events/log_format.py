@@ -1,4 +1,4 @@
-"""Log records as lines: for a person on a terminal, or as JSON for a collector."""
+"""Format log records as lines: for a person on a terminal, or as JSON for a collector."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _word(value: Field) -> str:
 
 
 class HumanFormatter(logging.Formatter):
-    """Local time, level and message; of a fact the message is its sentence and its fields."""
+    """Local time, level and message. The message of a fact is its sentence and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See the class."""
@@ -48,8 +48,8 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: ``time`` (UTC), ``level``, ``logger`` and ``message``; of a fact also ``fact`` and its
-    fields."""
+    """One JSON object per line: ``time`` (UTC), ``level``, ``logger`` and ``message``; for a fact also ``fact`` and
+    its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See the class."""
@@ -70,7 +70,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class StderrHandler(logging.StreamHandler[Any]):
-    """Writes to whatever standard error is at the moment, so that progress bars can put lines above themselves."""
+    """Writes to the current standard error, so that progress bars can put lines above themselves."""
 
     def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__(sys.stderr)
@@ -83,7 +83,7 @@ class StderrHandler(logging.StreamHandler[Any]):
 
 
 def set_up(level: LogLevel, form: LogFormat) -> None:
-    """Let this process write its log to standard error. Other libraries' lines come too, from ``info`` on at most."""
+    """Write this process's log to standard error. Lines of other libraries are included from ``info`` on."""
     formatter = JsonFormatter() if form == "json" else HumanFormatter()
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(number, logging.INFO), handlers=[StderrHandler(formatter)], force=True)

@@ -1,8 +1,8 @@
-"""Facts as log records of the standard library, under the loggers ``penstock.worker``, ``penstock.task``,
-``penstock.restore``, ``penstock.commit``, ``penstock.record`` and ``penstock.flow``: one record for each fact.
+"""Facts as log records of the standard library, one record per fact, under the loggers ``penstock.worker``,
+``penstock.task``, ``penstock.restore``, ``penstock.commit``, ``penstock.record`` and ``penstock.flow``.
 
-Bad records may come by the thousand. Of those that meet the same policy in the same operator ``BAD_RECORDS_MAX`` are
-logged per ``BAD_RECORDS_S``; the next line, or the end of the worker, says how many were left out.
+There may be thousands of bad records. For each policy and operator, ``BAD_RECORDS_MAX`` of them are logged per
+``BAD_RECORDS_S``; the next line, or the end of the worker, reports how many were left out.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LoggingEvents:
 
 
 def _limited(fact: Fact) -> _Key | None:
-    """By what the lines of a fact are limited; ``None``: they are not."""
+    """The key by which the lines of a fact are limited; ``None``: they are not."""
     if isinstance(fact, RecordSkipped | RecordDeadLettered):
         return type(fact).__name__, fact.task, fact.operator
     if isinstance(fact, TimestampsClamped):

@@ -56,11 +56,11 @@ Measurement: TypeAlias = RecordsConsumed | RecordsProduced | BatchProcessed | Ta
 
 
 CommitStep = Literal["begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written"]
-"""What has just been done, in the order of a commit."""
+"""The step that has just been done, in the order of a commit."""
 
 
 class Metric(NamedTuple):
-    """``name`` in Prometheus' manner: ``…_total`` only grows while a task lives, the others are of now."""
+    """``name`` follows Prometheus: ``…_total`` only grows while a task lives, other values are current ones."""
 
     name: str
     labels: Mapping[str, str]

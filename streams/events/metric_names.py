@@ -1,7 +1,8 @@
 """Every metric that a worker serves: its name, kind, labels and meaning. Pure.
 
-Names are those of Kafka Streams and its clients where they measure the same, in Prometheus' manner: ``penstock_`` before
-them, base units, and ``_total`` behind what only grows. Seconds where Kafka Streams has milliseconds and nanoseconds.
+Names are those of Kafka Streams and its clients where they measure the same, in Prometheus' style: prefix
+``penstock_``, base units, and suffix ``_total`` for counters. Seconds are used where Kafka Streams has milliseconds
+and nanoseconds.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Collects(Protocol):
-    """What gives families of metrics: a registry, or a part of one."""
+    """A source of metric families: a registry, or a part of one."""
 
     def collect(self) -> Iterable[Family]: ...
 
 
 class MetricsEvents:
-    """Counts what is reported. ``look`` gives the metrics that are read on each request."""
+    """Counts what is reported. ``look`` returns the metrics that are read on each request."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class MetricsEvents:
         self._gauges = {n.name: _gauge(n, registry) for n in counted if n.kind == "gauge"}
         self._histograms = {n.name: _histogram(n, registry) for n in counted if n.kind == "histogram"}
         self._labelled: dict[tuple[str, tuple[str, ...]], Counter] = {}
-        """The counters for labels that were met: the client library looks for them slowly."""
+        """The counters by labels: the client library's own lookup is slow."""
         self._of_tasks: dict[str, set[tuple[Counter | Gauge, tuple[str, ...]]]] = {}
         self._step_s = 0.0
         self._gauges[names.BROKERS.name].set(1)
@@ -113,7 +113,7 @@ class MetricsEvents:
                 | f.SourceIdle()
                 | f.PurgeFailed()
             ):
-                pass  # counted above, or looked at
+                pass  # counted above, or read on request
             case _:
                 assert_never(fact)
 
@@ -201,7 +201,7 @@ class MetricsEvents:
                 assert_never(measurement)
 
     def step(self, step: CommitStep) -> None:
-        """A step of a commit was done; to be called after each."""
+        """A step of a commit was done. Call it after each."""
         now_s = self._monotonic_s()
         if step == "flushed":
             self._histograms[names.FLUSH_TIME.name].observe(now_s - self._step_s)
@@ -227,7 +227,7 @@ class MetricsEvents:
         return found
 
     def _of_task(self, name: MetricName, labels: tuple[str, ...]) -> Counter:
-        """A counter whose first label is a task; it goes when the task does."""
+        """A counter whose first label is a task; it is removed with the task."""
         if (name.name, labels) not in self._labelled:
             self._of_tasks.setdefault(labels[0], set()).add((self._counters[name.name], labels))
         return self._counter(name, labels)
@@ -282,7 +282,7 @@ class _Looked:
         self._look = look
 
     def describe(self) -> Iterable[Family]:
-        """Nothing: a registry would otherwise look as soon as this is registered."""
+        """Empty: a registry would otherwise read the metrics as soon as this is registered."""
         return []
 
     def collect(self) -> Iterator[Family]:
@@ -291,7 +291,7 @@ class _Looked:
 
 
 def families(metrics: Iterable[Metric]) -> Iterator[Family]:
-    """Metrics that were looked at, those of one name together."""
+    """Metrics that were read on request, grouped by name."""
     for name, some in groupby(sorted(metrics, key=lambda metric: metric.name), lambda metric: metric.name):
         known = names.BY_NAME[name]
         kind = CounterMetricFamily if known.kind == "counter" else GaugeMetricFamily
@@ -302,12 +302,12 @@ def families(metrics: Iterable[Metric]) -> Iterator[Family]:
 
 
 def _text(value: str) -> str:
-    """A label that can be written, whatever a user's counter is called."""
+    """A valid label, whatever the name of a user's counter."""
     return value.encode(errors="backslashreplace").decode()
 
 
 class _WithoutCreated:
-    """The same without the times at which counters were made."""
+    """The same without the creation times of counters."""
 
     def __init__(self, metrics: Collects) -> None:
         self._metrics = metrics

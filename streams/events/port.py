@@ -13,14 +13,14 @@ class EventSink(Protocol):
     raise."""
 
     def emit(self, fact: Fact) -> None:
-        """Something has happened; each fact comes once."""
+        """Something has happened. Called once per fact."""
 
     def measure(self, measurement: Measurement) -> None:
         """A batch was measured."""
 
 
 class NoEvents:
-    """Ignores everything: the default where nobody listens."""
+    """Ignores everything: the default."""
 
     def emit(self, fact: Fact) -> None:
         """Ignore it."""
@@ -33,7 +33,7 @@ NO_EVENTS: Final[EventSink] = NoEvents()
 
 
 class Fanout:
-    """Gives everything to several sinks, in their order."""
+    """Passes everything to several sinks, in their order."""
 
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks = sinks

@@ -1,7 +1,7 @@
-"""Each fact as one line of a log: its level, the part of the worker that it is of, a sentence, and its fields. Pure.
+"""Each fact as one log line: its level, its area, a sentence, and its fields. Pure.
 
-Fields that may hold record contents (``detail``, and the text of errors about a record) are left out unless they are asked
-for.
+Fields that may hold record contents (``detail``, and the text of errors about a record) are left out unless
+requested.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Field = str | int | float | bool | list[str]
 
 
 class Line(NamedTuple):
-    """One line of a log, before it has a format."""
+    """One log line, before it is formatted."""
 
     level: Level
     area: Area
@@ -66,7 +66,7 @@ def _plain(value: Any, records: bool) -> Field:
 
 
 def text_of(error: BaseException, *, records: bool = False) -> str:
-    """An error in one line. Those about a record quote it, so without ``records`` only their class is named."""
+    """An error in one line. An error about a record quotes it, so without ``records`` only its class is named."""
     name = type(error).__name__
     if isinstance(error, ProcessingError | SerdeError) and not records:
         return name
@@ -74,7 +74,7 @@ def text_of(error: BaseException, *, records: bool = False) -> str:
 
 
 def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
-    """The level of a fact, the part of the worker that it is of, and its sentence."""
+    """The level, area and sentence of a fact."""
     match fact:
         case (
             f.WorkerStarted()

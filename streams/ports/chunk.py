@@ -1,4 +1,4 @@
-"""A chunk: records of one topic-partition as a reader took them out of the log.
+"""A chunk: records of one topic-partition as a reader took them from the log.
 
 Keys and values are lists, or ``BytesColumn``s of a native reader; timestamps a list or an array.
 """
@@ -17,9 +17,9 @@ from penstock.topologies.operator_api.columns import BytesColumn, Ints
 
 
 class Chunk(RecordColumns[BytesColumn]):
-    """Records of one topic-partition in offset order, as parallel columns. ``offsets`` is a range where none is missing.
-    ``headers`` is ``None`` when no record of the chunk has any. Timestamps are what readers of Penstock see (a
-    ``penstock.ts`` header is already honoured)."""
+    """Records of one topic-partition in offset order, as parallel columns. ``offsets`` is a range if none is missing.
+    ``headers`` is ``None`` if no record of the chunk has any. Timestamps are as Penstock's readers see them (a
+    ``penstock.ts`` header has been applied)."""
 
     __slots__ = ("headers", "marks", "offsets", "partition", "topic")
 
@@ -81,29 +81,29 @@ Times = list[int] | Ints
 
 
 def ascending(times: Times) -> bool:
-    """Whether no time is below the one before it."""
+    """Whether the times never decrease."""
     if isinstance(times, list):
-        return times == sorted(times)  # linear, and in C, when they are
+        return times == sorted(times)  # linear, and in C, if they do not
     return bool((times[1:] >= times[:-1]).all())
 
 
 def highest(times: Times, start: int, stop: int) -> int:
-    """The largest of a run that is not empty."""
+    """The largest time of a run that is not empty."""
     return max(times[start:stop]) if isinstance(times, list) else int(times[start:stop].max())
 
 
 def lowest(times: Times, start: int, stop: int) -> int:
-    """The smallest of a run that is not empty."""
+    """The smallest time of a run that is not empty."""
     return min(times[start:stop]) if isinstance(times, list) else int(times[start:stop].min())
 
 
 def below(times: Times, bound_ms: int, start: int, stop: int, *, or_equal: bool) -> int:
-    """In an ascending run: the place of the first time that is not below ``bound_ms`` (``or_equal``: that is above)."""
+    """The index of the first time in an ascending run that is at least ``bound_ms`` (``or_equal``: above it)."""
     if isinstance(times, list):
         return (bisect_right if or_equal else bisect_left)(times, bound_ms, start, stop)
     return start + int(np.searchsorted(times[start:stop], bound_ms, "right" if or_equal else "left"))
 
 
 def running_highest(times: Times, start: int, stop: int, before: int) -> Ints:
-    """The highest time so far after each of a run, ``before`` included."""
+    """The highest time so far after each record of a run, including ``before``."""
     return np.maximum(np.maximum.accumulate(np.asarray(times[start:stop], np.int64)), before)

@@ -89,9 +89,9 @@ class LogConsumer(Protocol):
         """Commit synchronously, as a member. Raises ``TaskMigratedError`` when no longer one."""
 
     def group_metadata(self) -> Any:
-        """Opaque membership token for ``send_offsets``; to be taken in ``on_assign`` and kept until the next one, or,
-        where epochs grow without an assignment, before each commit. A member that was lost has no valid one again
-        before ``on_lost`` was called."""
+        """Opaque membership token for ``send_offsets``. Take it in ``on_assign`` and keep it until the next one; if
+        epochs grow without an assignment, take it before each commit. After the member was lost it has no valid token
+        until ``on_lost`` was called."""
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset still there, and the last stable offset (next to be written)."""
@@ -122,7 +122,7 @@ class LogProducer(Protocol):
         partition: int | Sequence[int] | None = None,
     ) -> None:
         """Queue records in order; columns hold ``bytes | None``. ``partition``: one for all, one each (-1: as
-        ``None``), or ``None``: murmur2 of the key (null keys: any). A full queue is polled until there is room; a
+        ``None``), or ``None``: murmur2 of the key (null keys: any). A full queue is polled until there is room. A
         record refused locally (too large) raises ``AbortableError`` with its place. Timestamp 0 is written with the
         ``penstock.ts`` header."""
 
@@ -132,20 +132,20 @@ class LogProducer(Protocol):
         if any record failed (transactional or not), ``RetriableError`` on time-out."""
 
     def unacknowledged(self) -> int:
-        """How many records still wait for their acknowledgement; with none, ``flush`` would not wait. Raises what ends
-        the handle; ``flush`` raises it again."""
+        """The number of records without an acknowledgement; if 0, ``flush`` would not wait. Raises the error that
+        ended the handle; ``flush`` raises it again."""
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, timeout_s: float) -> None:
         """Add input positions to the transaction. ``group`` is a ``group_metadata`` or a plain group id (no fencing by
         membership). ``TaskMigratedError`` if fenced."""
 
     def commit(self, timeout_s: float) -> None:
-        """Commit the transaction. ``UnknownOutcomeError`` when the answer did not come."""
+        """Commit the transaction. Raises ``UnknownOutcomeError`` if no answer arrives."""
 
     def abort(self, timeout_s: float) -> None: ...
 
     def close(self) -> None:
-        """Drop what is queued, release everything; an open transaction is left to its time-out. Idempotent."""
+        """Drop what is queued and release everything; an open transaction is left to its timeout. Idempotent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,26 +171,25 @@ class LogAdmin(Protocol):
         """Partition count of each topic that exists; absent topics are left out."""
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """Topic ids of those that exist."""
+        """The topic ids of existing topics."""
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's effective settings."""
 
     def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Change these settings of a topic, and no others."""
+        """Change these settings of a topic, and only these."""
 
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
-        """Create what is missing; a topic that exists with the same partition count is fine, another count raises
-        ``IncompatibleError``."""
+        """Create what is missing. Raises ``IncompatibleError`` if a topic exists with another partition count."""
 
     def delete_before(self, offsets: Mapping[TopicPartition, int]) -> Deletion:
-        """Begin to delete the records before these offsets; returns at once."""
+        """Start deleting the records before these offsets; returns at once."""
 
     def topics(self, prefix: str) -> dict[str, int]:
-        """Partition count of every topic whose name starts so."""
+        """The partition count of every topic whose name has this prefix."""
 
     def groups(self, prefix: str) -> list[str]:
-        """The groups whose id starts so."""
+        """The groups whose id has this prefix."""
 
     def group_members(self, group: str) -> int:
         """How many members the group has now."""

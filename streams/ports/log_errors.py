@@ -9,8 +9,8 @@ from penstock.state.log import TopicPartition
 class OffsetOutOfRangeError(UserError):
     """The record at ``offset`` of ``partition`` is not in the log: retention removed it, or the log ends before it.
 
-    An input position that is gone is for the user to decide about; a changelog position that is gone means a restore
-    from the beginning.
+    If an input position is gone, the user must decide; if a changelog position is gone, the store is restored from
+    the beginning.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, seen: str) -> None:

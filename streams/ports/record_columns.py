@@ -1,8 +1,8 @@
-"""Keys, values and timestamps of records, as lists or as columns: what a chunk of input and an output have in common.
+"""Keys, values and timestamps of records, as lists or as columns: the common part of a chunk and an output.
 
-As in ``penstock.topologies.operator_api.batch``, the lists are made for those who ask for them, and kept. Who takes
-columns asks for ``key_column`` and ``value_column``, which are ``None`` where lists were given, and ``times``, which
-is what was given.
+As in ``penstock.topologies.operator_api.batch``, lists are created on first use and kept. Code that works on columns
+reads ``key_column`` and ``value_column``, which are ``None`` if lists were given, and ``times``, which is what was
+given.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class RecordColumns(Generic[C]):
         self._keys, self.key_column = (keys, None) if isinstance(keys, list) else (None, keys)
         self._values, self.value_column = (values, None) if isinstance(values, list) else (None, values)
         self.times: list[int] | Ints = timestamps
-        """The timestamps as they came. Numbers taken from an array go through ``int`` before they leave the module that
-        took them."""
+        """The timestamps as given. Convert numbers from an array with ``int`` before they leave the module."""
         self._timestamps = timestamps if isinstance(timestamps, list) else None
 
     @property

@@ -1,4 +1,4 @@
-"""How many bytes records take, told without making lists of columns."""
+"""How many bytes records take, without making lists of columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAMPLED = 64
 
 
 def size_of(records: RecordColumns[Any]) -> int:
-    """Bytes of keys and values; where they are lists, what the first records let expect."""
+    """Bytes of keys and values; for lists an estimate from the first records."""
     size = 0.0
     for column, of in ((records.key_column, "keys"), (records.value_column, "values")):
         if column is not None:

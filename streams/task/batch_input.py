@@ -1,5 +1,5 @@
-"""One batch of a task as its operators get it: the feed's runs as columns per source operator, and the way back from a
-place in the batch to the input record."""
+"""One batch of a task as its operators get it: the feed's runs as columns per source operator, and the input record
+of each place in the batch."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ class BatchInput:
             self._rejected.setdefault(partition, {}).update(wrong)
 
     def set(self, runs: list[Run]) -> int:
-        """Start a new batch. Returns how many input records it has. An empty batch: what follows has no input
-        record."""
+        """Start a new batch. Returns how many input records it has. For an empty batch, output has no input record."""
         self._runs = runs
         self._bases = [0, *accumulate(r.stop - r.start for r in runs)]
         return self._bases[-1]

@@ -1,6 +1,5 @@
 """The metadata string that is committed with every input offset: what a task needs besides offsets and changelogs to
-go on exactly. Versioned JSON; above 2,000 bytes it is deflated, because brokers take ``LIMIT_CHARS`` by default.
-"""
+continue exactly. Versioned JSON; above 2,000 bytes it is deflated, because brokers accept ``LIMIT_CHARS`` by default."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class _Version(msgspec.Struct):
 
 
 def encode(metadata: CommitMetadata) -> str:
-    """The string to commit. Raises ``SettingsError`` when it cannot be made short enough."""
+    """The string to commit. Raises ``SettingsError`` if it cannot be made short enough."""
     metadata.version = VERSION
     text = packed(metadata)
     if len(text) > LIMIT_CHARS:
@@ -71,7 +70,7 @@ def packed(metadata: CommitMetadata) -> str:
 
 
 def decode(text: str) -> CommitMetadata:
-    """What ``encode`` wrote; an empty string (an offset set by another tool) gives the start values."""
+    """Decode what ``encode`` wrote; an empty string (an offset set by another tool) gives the initial values."""
     if not text:
         return CommitMetadata()
     try:

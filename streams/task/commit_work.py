@@ -1,5 +1,5 @@
-"""What a commit of one task writes to the log: the collapsed changes of its stores and its journal, and the positions
-that say how far both go."""
+"""What a commit of one task writes to the log: the last changes of its stores, its journal, and the positions up to
+which both are written."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class CommitWork:
 
 
 class CommitWriter:
-    """Makes the records of a task's commits and remembers where they ended: ``changelog_ends`` by store, and
-    ``journal_end``. ``recorded``: what the last commit noted."""
+    """Builds the records of a task's commits and remembers where they ended: ``changelog_ends`` by store, and
+    ``journal_end``. ``recorded``: the metadata of the last commit."""
 
     def __init__(
         self, task: TaskId, application_id: str, max_record_bytes: int, recorded: Sequence[CommitMetadata]
@@ -79,7 +79,7 @@ class CommitWriter:
         return CommitWork(changelogs, record, pending, positions)
 
     def _counts(self, spec: StoreSpec, counted: Tallied) -> Output:
-        """The changelog's records of counts, as the columns that they are."""
+        """The changelog records of counts, as columns."""
         places = np.arange(0, 8 * len(counted.counts) + 1, 8, dtype=np.int64)
         return Output(
             changelog_topic(self._application_id, spec),
@@ -93,7 +93,7 @@ class CommitWriter:
         self, spec: StoreSpec, keys: list[bytes], values: list[bytes | None], times: list[int]
     ) -> Output | None:
         if spec.kind == "versioned" and None in values:
-            # what history no longer holds is dropped by every reader of the changelog: see penstock.state.recovery.changelog
+            # every reader of the changelog drops versions that are too old: see penstock.state.recovery.changelog
             logged = [v is not None for v in values]
             keys, times = list(compress(keys, logged)), list(compress(times, logged))
             values = [v for v in values if v is not None]
@@ -127,5 +127,5 @@ class CommitWriter:
 def store_writes(
     work: CommitWork, states: Mapping[str, KeyValueStoreView], positions: Mapping[str, bytes]
 ) -> list[StoreWrites]:
-    """What a commit puts into the stores. ``positions``: encoded, by store."""
+    """The writes of a commit to the stores. ``positions``: encoded, by store."""
     return [StoreWrites(name, puts, positions[name], states[name].drop_below) for name, puts in work.pending.items()]

@@ -10,7 +10,8 @@ from penstock.streams.task.output import Output
 
 
 def dead_letter_output(topic: str, letters: Sequence[tuple[Origin | None, Headers]], stream_time_ms: int) -> Output:
-    """Each record as it came, with headers that say what failed; an empty one where the clock or a commit emitted it."""
+    """Each record as it arrived, with headers that say what failed; an empty record if a timer or a commit emitted
+    it."""
     return Output(
         topic,
         [None if o is None else o.key for o, _ in letters],

@@ -33,8 +33,8 @@ Opener = Callable[[int, OperatorSpec], Operator]
 
 
 class Engine:
-    """One sub-topology of one task, running. ``open_operator(index, spec)`` makes each operator; the contexts that it
-    gives them must hand ``emit`` on to ``Engine.emitted``."""
+    """One sub-topology of one task, running. ``open_operator(index, spec)`` creates each operator; the contexts that
+    it gives them must forward ``emit`` to ``Engine.emitted``."""
 
     def __init__(self, plan: Plan, time: BatchTime, open_operator: Opener) -> None:
         self.plan = plan
@@ -50,7 +50,7 @@ class Engine:
             self._out[index].append((port, batch))
 
     def run(self, sources: Mapping[int, Batch], places: int) -> None:
-        """One batch of the task: the records of each source operator; ``places`` counts all of them."""
+        """Run one batch of the task: the records of each source operator; ``places`` counts all of them."""
         for index, batch in sources.items():
             if len(batch):
                 self._inbox[index][(-1, 0)] = [batch]
@@ -59,13 +59,13 @@ class Engine:
             self.operators[index].end_batch()
 
     def flush(self) -> None:
-        """Before a commit: what operators hold for it goes through the graph, operator by operator."""
+        """Before a commit: send what operators hold for it through the graph, operator by operator."""
         for index, operator in enumerate(self.operators):
             operator.flush()
             self._pass_on(index)
 
     def punctuate(self, now_ms: int, before_ms: int) -> None:
-        """The clock went on: wall-clock timers fire, and what sources that became idle held back, operator by operator."""
+        """The clock advanced: fire wall-clock timers, and release what idle sources held back, operator by operator."""
         self.time.by_place_ms = []
         self.time.watermark_by_place_ms = []
         for index, operator in enumerate(self.operators):
@@ -157,7 +157,7 @@ class Engine:
             self._deliver(node, group, safe)
 
     def _deliver(self, node: int, group: int, safe: bool) -> None:
-        """Hand what a node emitted to its children: inside the group at once, outside to their inbox."""
+        """Pass what a node emitted to its children: at once inside the group, outside to their inbox."""
         emitted, self._out[node] = self._out[node], []
         group_of = self.plan.group_of
         inside = any(group_of[child] == group for _, child, _ in self.plan.children[node])
@@ -174,7 +174,7 @@ class Engine:
 
 
 def _runs(entries: list[tuple[int, int, Batch]]) -> Iterator[tuple[int, int, Batch]]:
-    """The entries' records in order, as the longest runs that come from one entry."""
+    """The entries' records in order, as the longest runs from one entry."""
     heads = [0] * len(entries)
     alive = list(range(len(entries)))
     while alive:

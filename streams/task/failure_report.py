@@ -1,4 +1,4 @@
-"""What is said of a record that failed: the message that stops a task, and the headers of a dead letter.
+"""The report of a record that failed: the message that stops a task, and the headers of a dead letter.
 
 Both name the record, the operator and the line where it was declared, and the user's lines of the traceback. Pure.
 """
@@ -48,8 +48,8 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What failed, and in which operator. ``kind``: the policy that decides. ``may_skip``: whether a policy may pass over
-    it; an operator that has done half of its work cannot go on without the rest."""
+    """What failed, and in which operator. ``kind``: the policy that decides. ``may_skip``: whether a policy may skip
+    it; an operator that has done half of its work cannot continue without the rest."""
 
     kind: FailureKind
     operator: str
@@ -59,8 +59,8 @@ class Failure:
 
 
 def stop_message(task: TaskId, failure: Failure, origin: Origin | None, declared: str | None) -> str:
-    """Why a task stopped: what was seen in the first line, then where, then what to do. ``declared``: the operator's line,
-    where it is known."""
+    """Why a task stopped: first what was seen, then where, then what to do. ``declared``: the operator's line, if
+    known."""
     where = "a record that a wall-clock timer or the commit emitted"
     if origin is not None:
         topic, partition = origin.partition
@@ -92,7 +92,7 @@ def letter_headers(failure: Failure, origin: Origin | None, declared: str | None
 
 
 def shortened(data: bytes | None) -> str:
-    """A key or value for a message: text where it is UTF-8, else bytes as Python writes them, cut to ``SHOWN_BYTES``."""
+    """A key or value for a message: text if it is UTF-8, else bytes as Python writes them, cut to ``SHOWN_BYTES``."""
     if data is None:
         return "null"
     shown = data[:SHOWN_BYTES]

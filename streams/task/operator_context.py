@@ -1,4 +1,4 @@
-"""What a task gives its operators: state, time, outputs, counters, and the policy for a record that failed."""
+"""What a task provides to its operators: state, time, outputs, counters, and the policy for a record that failed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class RecordErrorHandler:
-    """Applies the policies; collects what goes to the dead letter topic, by place, so that its order does not depend on
-    how the input was cut into batches. What a wall-clock timer or a commit emitted has no input record behind it: its
-    letter has a null key and value, and the error in its headers. ``declared``: where operators were, for messages."""
+    """Applies the policies. Collects the records for the dead letter topic, by place, so that their order does not
+    depend on how the input was cut into batches. Records that a timer or a commit emitted have no input record: their
+    letters have a null key and value, and the error in the headers. ``declared``: where operators were declared, for
+    messages."""
 
     def __init__(
         self,
@@ -49,8 +50,8 @@ class RecordErrorHandler:
         return self._locate(place)
 
     def failed(self, operator: str, index: int, place: int, error: Exception, may_skip: bool = True) -> None:
-        """A record failed in an operator. Raises ``ProcessingError``, or returns when it is to be skipped. Faults that
-        are not the record's (of stores, of the machine) are raised as they are, whatever the policy."""
+        """Handle a record that failed in an operator. Raises ``ProcessingError``, or returns if it is skipped. Faults
+        that are not the record's (of stores, of the machine) are raised as they are under every policy."""
         if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
             raise error
         kind: BadRecord = "deserialization" if isinstance(error, SerdeError) else "processing"
@@ -91,7 +92,7 @@ _REPORTED: Final[Mapping[ErrorPolicy, type[RecordFailed | RecordSkipped | Record
 
 
 class TaskRequests:
-    """What user code asked of the runner."""
+    """What user code requested of the runner."""
 
     def __init__(self) -> None:
         self.commit = False
@@ -143,16 +144,16 @@ class NodeContext:
         self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error, may_skip)
 
     def dropped(self, reason: str, count: int = 1) -> None:
-        """Count what semantics drop."""
+        """Count records that the semantics drop."""
         if count:
             self._counters[f"{self.name}.{reason}"] += count
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter of the user's."""
+        """Add to one of the user's counters."""
         self._counters[f"{self.name}.user.{name}"] += amount
 
     def ask(self, call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """Ask outside, or the journal."""
+        """Make external calls, or return the journaled answers."""
         assert self._external_calls is not None, self.name
         answers = self._external_calls.ask(self.name, call, rows)
         if self._external_calls.noted_bytes > COMMIT_BYTES:

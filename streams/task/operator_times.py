@@ -1,4 +1,4 @@
-"""The event times that operators keep, as a commit's metadata holds them: by operator, and by operator and input port."""
+"""The event times that operators keep, as in a commit's metadata: by operator, and by operator and input port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.topologies.operator_api.operator import NO_TIME, Operator
 
 
 def saved_times(names: Sequence[str], operators: Sequence[Operator]) -> dict[str, int]:
-    """What is to be committed; nothing of operators that saw no time yet."""
+    """The times to commit, without operators that have seen no time yet."""
     saved = {name: op.stream_time_ms for name, op in zip(names, operators, strict=True) if op.stream_time_ms != NO_TIME}
     for name, op in zip(names, operators, strict=True):
         saved |= {f"{name}:{port}": ms for port, ms in (op.input_times_ms or {}).items()}
@@ -16,7 +16,7 @@ def saved_times(names: Sequence[str], operators: Sequence[Operator]) -> dict[str
 
 
 def restore_times(name: str, operator: Operator, ports: Iterable[str], saved: Mapping[str, int]) -> None:
-    """Give an operator the times that were committed for it."""
+    """Restore an operator's committed times."""
     operator.stream_time_ms = saved.get(name, NO_TIME)
     if operator.input_times_ms is not None:
         operator.input_times_ms.update({p: saved[k] for p in ports if (k := f"{name}:{p}") in saved})

@@ -1,9 +1,8 @@
-"""Which committed positions are a task's own: those that it started from, or committed itself and knows of.
+"""Which committed positions are a task's own: those that it started from, or committed itself.
 
-Its stores hold what these positions stand for. Positions that are read back after a failure and are neither these nor
-those of a commit in doubt were committed by another owner: the stores lack that owner's work, so they must be restored,
-never taken for what the positions say. Offset and metadata count, since two owners can reach the same offset with
-different state.
+Its stores hold what these positions stand for. A position that is read back after a failure, and is neither one of
+these nor that of a commit in doubt, was committed by another owner. The stores lack that owner's work, so they must
+be restored. Both offset and metadata are compared, because two owners can reach the same offset with different state.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from penstock.streams.task.commit_metadata import CommitMetadata
 
 
 class OwnPositions:
-    """See the module. ``start``: offset and metadata by input topic; version 0 where none was committed."""
+    """See the module. ``start``: offset and metadata by input topic; version 0 if none was committed."""
 
     def __init__(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
         self.known: dict[str, OffsetAndMetadata] = {
             topic: OffsetAndMetadata(offset, commit_metadata.encode(noted) if noted.version else "")
             for topic, (offset, noted) in start.items()
         }
-        """The last ones that are known to be committed."""
+        """The last positions that are known to be committed."""
         self._asked: dict[str, OffsetAndMetadata] = {}
 
     def asked(self, topic: str, position: OffsetAndMetadata) -> None:
@@ -31,7 +30,7 @@ class OwnPositions:
         self._asked[topic] = position
 
     def committed(self) -> None:
-        """The commit that was asked for last took place."""
+        """The last requested commit took place."""
         self.known |= self._asked
         self._asked = {}
 

@@ -29,9 +29,9 @@ BY_KEY = -1
 
 
 class WatermarkEmitter:
-    """Sends the watermark to the readers of a repartition topic: a record in every partition whenever the watermark has
-    passed a multiple of the interval, or the task has become idle or active. So the task's watermark determines the
-    last record sent, as far as it matters, and a restart sends the same."""
+    """Sends the watermark to the readers of a repartition topic: a record in every partition when the watermark
+    passes a multiple of the interval, or the task becomes idle or active. So the last record sent follows from the
+    task's watermark, and a restart sends the same."""
 
     def __init__(
         self, time: BatchTimes, topic: str, partitions: int, writer: int, writers: int, watermarks: TaskWatermarks

@@ -8,7 +8,7 @@ from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.streams.task.operator_context import TaskRequests
 
 MEASURED_EVERY = 1_000
-"""Records after which the memory of the stores is measured again, however much room there was."""
+"""The number of records after which the stores' memory is measured again, even with room left."""
 SMALL_ENTRY_BYTES = 400
 
 
@@ -34,7 +34,7 @@ class StoreMemory:
         self._unmeasured_max = min((max_bytes - used) // (4 * entry_bytes), MEASURED_EVERY)
 
     def _relieve(self, max_bytes: int) -> None:
-        """Over the limit: drop clean entries; when uncommitted writes alone take half of it, ask for a commit."""
+        """If over the limit, drop clean entries; if uncommitted writes alone take half of it, request a commit."""
         share = max_bytes // max(len(self._states), 1)
         for state in self._states:
             state.trim(share, remeasure=True)

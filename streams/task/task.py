@@ -1,13 +1,14 @@
 """A task: one sub-topology on one partition, as a deterministic state machine with no I/O.
 
-Its runner gives it chunks of records, tells it where partitions end and what the clock says, and takes outputs. At a
-commit the runner does, in this order: ``prepare_commit`` → send changelog and journal → ``offsets`` with the ends that
-the log gave back → commit them → ``committed``. If the commit is known not to have taken place, ``abandon_commit`` keeps
-the work for the next one. If anything else fails, ``discard`` drops everything since the last commit, and the runner feeds
-the task again. ``penstock.streams.task.task_state`` has the allowed calls as a table.
+Its runner passes it chunks of records, the ends of partitions and readings of the clock, and takes outputs. For a
+commit the runner calls, in this order: ``prepare_commit`` → send changelog and journal → ``offsets`` with the ends
+that the log returned → commit them → ``committed``. If the commit is known not to have taken place,
+``abandon_commit`` keeps the work for the next one. If anything else fails, ``discard`` drops everything since the
+last commit, and the runner feeds the task again. ``penstock.streams.task.task_state`` has the allowed calls as a
+table.
 
-From the same start state, offsets and journal it gives the same outputs in the same order and the same stores, whatever
-the chunks, the batch size or the runner.
+From the same start state, offsets and journal it gives the same outputs in the same order and the same stores, for
+any chunks, batch size and runner.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Task:
         self.backend = backend
         self.options = options
         self.cache_max_bytes = options.state_cache_max_bytes
-        """What uncommitted writes and cached entries may take: the option, or this task's part of it."""
+        """The limit for uncommitted writes and cached entries: the option, or this task's part of it."""
         self._plan = plan_of(topology, subtopology)
         self._topology = topology
         self._sources = {
@@ -102,9 +103,9 @@ class Task:
         self.dropped: Counter[str] = Counter()
         self.heavy_keys = HeavyKeys()
         self.cached_bytes: Mapping[str, int] = {}
-        """What each store's entries in memory took when ``measure_caches`` looked last."""
+        """The memory of each store's entries when ``measure_caches`` was last called."""
         self.committed_positions: dict[TopicPartition, int] = {}
-        """Of its inputs, as of its own last commit that is known to have happened."""
+        """The positions of its inputs at its own last commit that is known to have taken place."""
         self.failures = RecordErrorHandler(
             task_id, options.policies, lambda place: self._input.locate(place), options.events, topology.declared
         )
@@ -127,7 +128,7 @@ class Task:
         return dataclasses.replace(spec, watermark=carried)
 
     def _begin(self) -> None:
-        """Everything that is not in a store or in the log, as the last commit left it."""
+        """Set everything that is not in a store or in the log to what the last commit left."""
         recorded = [m for _, m in self._start.values()]
         self._contexts: list[NodeContext] = []
         saved = {t: w for m in recorded for t, w in m.watermarks.items()}
@@ -227,7 +228,7 @@ class Task:
         return self._commits.changelog_ends
 
     def changelog_end(self, store: str) -> int | None:
-        """The same of one store; before its first commit, where its restore ended. ``None``: nothing tells."""
+        """The same for one store; before its first commit, where its restore ended. ``None``: unknown."""
         end = self.changelog_ends.get(store)
         if end is None and (raw := self.backend.position(store)) is not None:
             end = decode_position(raw).changelog_offset
@@ -235,17 +236,17 @@ class Task:
 
     @property
     def watermark_ms(self) -> int:
-        """How far event time has come: no record with a timestamp up to it is expected."""
+        """The watermark: no record with a timestamp up to it is expected."""
         return self._event_time.watermark_ms
 
     # -- input ---------------------------------------------------------------------------------------------------
 
     def add(self, chunk: Chunk, next_offset: int, now_ms: int = 0) -> None:
-        """Buffer records of one input partition, in offset order; ``next_offset``: where it goes on after them."""
+        """Buffer records of one input partition, in offset order; ``next_offset``: the next offset after them."""
         self._lifecycle.enter("add")
         source = self._source_specs[chunk.topic]
         chunk, unmade = with_event_times(chunk, source)
-        # what this application wrote itself may lie ahead: its inputs were judged where they came in
+        # records that this application wrote may have future timestamps: its inputs were checked on arrival
         clock_ms = now_ms if self.options.live and not source.internal else None
         before_ms, began_ms = self._partition_time_ms[chunk.topic], self._began_ms[chunk.topic]
         unjudged = self.options.policies.timestamp == "fail"
@@ -293,7 +294,7 @@ class Task:
         return count
 
     def _announce(self) -> None:
-        """Tell tasks that read, as a bootstrap, what this one writes, that it has caught up."""
+        """Announce that this task has caught up, to tasks that read its output as a bootstrap."""
         if self._announced or not self.feed.at_end:
             return
         self._announced = True
@@ -307,7 +308,7 @@ class Task:
                 self.uncommitted_records += 1
 
     def _replay_scripted(self) -> bool:
-        """Replay: act on the journal's next entry if its range is done."""
+        """Replay: apply the journal's next entry if its range is done."""
         entry = self.feed.next_scripted()
         if isinstance(entry, journal.ClockFiring):
             self._fire_clock(entry.before_ms, entry.now_ms)
@@ -316,12 +317,13 @@ class Task:
     # -- clock ---------------------------------------------------------------------------------------------------
 
     def punctuate(self, now_ms: int) -> bool:
-        """Show the clock to wall-clock timers and idle sources; returns whether any was due. What fires is journaled."""
+        """Pass a reading of the clock to wall-clock timers and idle sources; returns whether any was due. Firings are
+        journaled."""
         self._lifecycle.enter("punctuate")
         return self._clock.punctuate(now_ms)
 
     def replay_clock(self, before_ms: int, now_ms: int) -> bool:
-        """Let a journaled reading happen again; ``False`` when nothing here asks the clock."""
+        """Repeat a journaled reading; ``False`` if nothing here reads the clock."""
         self._lifecycle.enter("punctuate")
         if self._clock.asked:
             self._fire_clock(before_ms, now_ms)
@@ -341,20 +343,20 @@ class Task:
     # -- output and commit ---------------------------------------------------------------------------------------
 
     def take_outputs(self) -> list[Output]:
-        """What sinks got since the last call, in order; adjacent outputs to one topic are merged."""
+        """Return what sinks got since the last call, in order; adjacent outputs to one topic are merged."""
         self._lifecycle.enter("take_outputs")
         outputs = coalesced(self._outputs)
         self._outputs.clear()
         return outputs
 
     def give_back_outputs(self, outputs: Sequence[Output]) -> None:
-        """Keep what could not be sent: it comes first at the next ``take_outputs``."""
+        """Keep outputs that could not be sent: they come first at the next ``take_outputs``."""
         self._lifecycle.enter("take_outputs")
         self._outputs[:0] = outputs
 
     def causes(self, output: Output) -> list[tuple[TopicPartition, int] | None]:
-        """Partition and offset of the input record behind each record of an output of the batch that was just run;
-        ``None`` for what the clock or a commit emitted."""
+        """Partition and offset of the input record behind each record of an output of the last batch; ``None`` for
+        records that a timer or a commit emitted."""
         if output.order is None:
             return [None] * len(output.keys)
         origins = (self._input.locate(order // self._plan.stride) for order in output.order)
@@ -369,8 +371,8 @@ class Task:
 
     def prepare_commit(self, now_ms: int = 0) -> CommitWork:
         """Emit what is held for commits (take the outputs once more after this), and collect the writes. ``now_ms``
-        dates the journal record, so that the journal's retention counts from when it was written. What is returned is
-        the permit for ``offsets``, ``committed`` and ``abandon_commit``."""
+        dates the journal record, so that the journal's retention counts from when it was written. Returns the permit
+        for ``offsets``, ``committed`` and ``abandon_commit``."""
         self._lifecycle.enter("prepare_commit")
         self._input.set([])
         self._engine.flush()
@@ -412,7 +414,7 @@ class Task:
         return out
 
     def committed(self, work: CommitWork, positions: Mapping[str, bytes]) -> None:
-        """The commit is known to have happened: write the stores. ``positions``: encoded, by store."""
+        """The commit has taken place: write the stores. ``positions``: encoded, by store."""
         self._lifecycle.enter("committed", work)
         self.own_positions.committed()
         if writes := store_writes(work, self.stores, positions):
@@ -429,12 +431,13 @@ class Task:
         self._lifecycle.leave("committed")
 
     def abandon_commit(self, work: CommitWork) -> None:
-        """The commit is known not to have happened, and nothing is undone: go on, and commit this work with the next."""
+        """The commit has not taken place, and nothing is rolled back: continue, and commit this work with the next
+        one."""
         self._lifecycle.enter("abandon_commit", work)
         self._lifecycle.leave("abandon_commit")
 
     def discard(self, start: Mapping[str, tuple[int, CommitMetadata]]) -> None:
-        """Forget everything since the last commit, buffered input included; go on from ``start``."""
+        """Drop everything since the last commit, including buffered input; continue from ``start``."""
         self._lifecycle.enter("discard")
         for state in self.stores.values():
             state.discard()
@@ -446,26 +449,26 @@ class Task:
         self._lifecycle.leave("discard")
 
     def measure_caches(self) -> None:
-        """Look at what the stores' entries in memory take, for those who ask in another thread."""
+        """Measure the memory of the stores' entries, for readers in other threads."""
         self.cached_bytes = {name: state.size_bytes() for name, state in self.stores.items()}
 
     def retire(self) -> None:
-        """Take no call any more. Who opened the stores closes them."""
+        """Refuse all further calls. The owner of the stores closes them."""
         self._lifecycle.enter("close")
         self._lifecycle.leave("close")
 
     def close(self) -> None:
-        """Take no call any more, and release the stores."""
+        """Refuse all further calls, and close the stores."""
         self.retire()
         self.backend.close()
 
     @property
     def state(self) -> TaskState:
-        """Where the task is in its life."""
+        """The task's state in its life cycle."""
         return self._lifecycle.state
 
     def validate(self) -> None:
-        """Raise ``AssertionError`` where what the task holds contradicts itself. For tests: called after every call."""
+        """Raise ``AssertionError`` if the task's state contradicts itself. For tests, after every call."""
         assert self._lifecycle.has_permit == (self.state is TaskState.PREPARED), "a permit is out without a commit"
         assert set(self.changelog_ends) <= set(self.stores), "a changelog position of no store"
         reached = self.feed.positions()

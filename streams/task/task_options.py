@@ -11,17 +11,17 @@ from penstock.streams.task.external_calls import CallExecutor, InlineCallExecuto
 
 Columns = Literal["auto", "off"]
 STATE_CACHE_BYTES = 64 << 20
-"""For the decoded entries of all tasks of a process, unless more is said."""
+"""The default bound for the decoded entries of all tasks of a process."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
     """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
-    cached reads of the task (an early commit is asked for, then clean entries are dropped). ``wall_resolution_ms``:
-    processing time goes in steps of it, so that at most one reading of the clock is journaled per step.
-    ``announces``: the task tells those that read what it writes as a bootstrap when it has caught up; not where the log
-    already holds what it says. ``call_executor`` puts operators' questions to the world outside.
-    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: what the task reports goes there."""
+    cached reads of the task (first an early commit is requested, then clean entries are dropped).
+    ``wall_resolution_ms``: processing time advances in steps of it, so at most one reading of the clock is journaled
+    per step. ``announces``: the task announces that it has caught up to tasks that read its output as a bootstrap;
+    not in a replay, where the log already holds the announcements. ``call_executor`` makes operators' external calls.
+    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: receives what the task reports."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000

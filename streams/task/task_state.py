@@ -54,7 +54,7 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskCall], TaskState] = {
     (_RUNNING, "prepare_commit"): _PREPARED,
     (_RUNNING, "discard"): _RUNNING,
     (_RUNNING, "close"): _CLOSED,
-    (_PREPARED, "add"): _PREPARED,  # buffers only; the positions of the commit are taken already
+    (_PREPARED, "add"): _PREPARED,  # only buffers; the positions of the commit are already taken
     (_PREPARED, "take_outputs"): _PREPARED,
     (_PREPARED, "offsets"): _PREPARED,
     (_PREPARED, "committed"): _RUNNING,
@@ -63,20 +63,21 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskCall], TaskState] = {
     (_PREPARED, "close"): _CLOSED,
     (_CLOSED, "close"): _CLOSED,
 }
-"""Every allowed call, and the state after it. What is missing is refused."""
+"""Every allowed call, and the state after it. All other calls are refused."""
 
 NEEDS_PERMIT: frozenset[TaskCall] = frozenset({"offsets", "committed", "abandon_commit"})
 
 
 class TaskStateError(PenstockError):
-    """A runner called a task out of order: a defect of the runner. The task did nothing and its state is unchanged."""
+    """A runner called a task out of order, which is a defect of the runner. The task did nothing and its state is
+    unchanged."""
 
 
 class TaskLifecycle:
     """The state of one task, and the permit of the commit that it has prepared.
 
-    ``enter`` is called at the beginning of each call, ``leave`` when it has done its work: a call that raises leaves the
-    state as it was.
+    ``enter`` is called at the beginning of each call, ``leave`` when its work is done: a call that raises leaves the
+    state unchanged.
     """
 
     __slots__ = ("_permit", "_task", "state")
@@ -87,7 +88,7 @@ class TaskLifecycle:
         self._permit: object | None = None
 
     def enter(self, call: TaskCall, permit: object | None = None) -> None:
-        """Refuse what is out of order. Raises ``TaskStateError``."""
+        """Check that a call is allowed now. Raises ``TaskStateError``."""
         if (self.state, call) not in TRANSITIONS:
             allowed = ", ".join(c for s, c in TRANSITIONS if s is self.state)
             raise TaskStateError(
@@ -101,7 +102,7 @@ class TaskLifecycle:
             )
 
     def leave(self, call: TaskCall, permit: object | None = None) -> None:
-        """The call has done its work: take the state that follows. ``permit``: what ``prepare_commit`` hands out."""
+        """The call has done its work: enter the next state. ``permit``: what ``prepare_commit`` returns."""
         self.state = TRANSITIONS[self.state, call]
         if call == "prepare_commit":
             self._permit = permit

@@ -1,4 +1,4 @@
-"""A task's open stores. Pure: what closes them was given by what opened them."""
+"""A task's open stores. Pure: they are closed through the objects that opened them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Releasable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class CommittedPositions:
-    """How far the task's last commit is: the position of each input topic, the changelog offset of each store."""
+    """The positions of a task's last commit: the offset of each input topic, the changelog offset of each store."""
 
     inputs: Mapping[str, int]
     changelogs: Mapping[str, int]
@@ -28,7 +28,7 @@ class CommittedPositions:
 
 @dataclasses.dataclass(frozen=True)
 class TaskStores:
-    """The stores, and the lock that keeps them the task's own."""
+    """The stores, and the lock that makes the task their only user."""
 
     backend: StateBackend
     lock: Releasable | None = None

@@ -14,8 +14,8 @@ from penstock.topologies.operator_api.operator import NO_TIME
 
 
 class EventTimeTracker:
-    """The event time of one task. ``batch``: what its operators look at. ``start``: what was committed with the
-    position of each input."""
+    """The event time of one task. ``batch``: its operators' view. ``start``: what was committed with the position of
+    each input."""
 
     def __init__(
         self, plan: Plan, batch: BatchTime, watermarks: TaskWatermarks, start: Mapping[str, CommitMetadata]

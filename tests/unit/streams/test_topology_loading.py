@@ -40,8 +40,8 @@ def test_a_module_is_found_by_name_and_by_file(ref: str, folder: Path) -> None:
         ("penstock.no_such_module:build", "No module named 'penstock.no_such_module'"),
         ("no_such_file.py:topology", "there is no such file"),
         ("folder.py", "there is no such file"),
-        ("", "no module's name"),
-        (".relative:topology", "no module's name"),
+        ("", "not the name of a module"),
+        (".relative:topology", "not the name of a module"),
         ("no_such_folder/counts:topology", "No module named 'no_such_folder/counts'"),
     ],
 )

@@ -89,10 +89,10 @@ def test_what_nothing_gives_is_asked_for(file: Path) -> None:
         ("PENSTOCK_GUARANTE", "did you mean PENSTOCK_GUARANTEE"),
         ("PENSTOCK_ROCKSDB__BLOK_CACHE_BYTES", "did you mean block_cache_bytes"),
         ("PENSTOCK_ROCKDB__BLOCK_CACHE_BYTES", "did you mean PENSTOCK_ROCKSDB__BLOCK_CACHE_BYTES"),
-        ("PENSTOCK_COMON__SASL_PASSWORD", "PENSTOCK_COMON__SASL_PASSWORD, which is no setting"),
+        ("PENSTOCK_COMON__SASL_PASSWORD", "PENSTOCK_COMON__SASL_PASSWORD, which is not a setting"),
         ("PENSTOCK_COMMON", "did you mean PENSTOCK_COMMON__KEY"),
         ("PENSTOCK_STATE_DIR__X", "did you mean PENSTOCK_STATE_DIR"),
-        ("PENSTOCK_", "PENSTOCK_, which is no setting"),
+        ("PENSTOCK_", "PENSTOCK_, which is not a setting"),
         ("PENSTOCK_0123456789", "called as the settings are"),
     ],
 )

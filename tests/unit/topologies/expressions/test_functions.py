@@ -77,7 +77,7 @@ def test_constants_are_checked_when_the_topology_is_built() -> None:
         (X.regexp_matches("("), "not a regular expression"),
         (X.regexp_extract("a", 1), "no group 1"),
         (X.hour("Mars/Olympus"), "no time zone 'Mars/Olympus'"),
-        (X.floor_time("5 parsecs"), "is no duration"),
+        (X.floor_time("5 parsecs"), "is not a duration"),
         (X.floor_time(0), "at least 1 ms"),
         (X.format_time("%B"), "does not know %B"),
         (X.format_time("100%"), "does not know %"),

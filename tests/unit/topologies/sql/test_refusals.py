@@ -35,7 +35,7 @@ MATCH = "SELECT * FROM bids MATCH_RECOGNIZE (ORDER BY rowtime MEASURES "
         ("SELECT url + 1 AS x FROM bids GROUP BY url", "1:8", "string + int64 is not defined"),
         ("SELECT SUM(url) FROM bids", "1:8", "sum() takes"),
         ("SELECT price FROM bids HAVING price > 1", "1:31", "HAVING without GROUP BY"),
-        ("SELECT COUNT(*) FROM bids GROUP BY TUMBLE(price, INTERVAL '1' SECOND)", "1:43", "windows go by rowtime"),
+        ("SELECT COUNT(*) FROM bids GROUP BY TUMBLE(price, INTERVAL '1' SECOND)", "1:43", "windows use rowtime"),
         ("SELECT COUNT(*) FROM bids GROUP BY TUMBLE(rowtime, 5)", "1:52", "give a duration such as INTERVAL"),
         ("SELECT COUNT(*) FROM bids GROUP BY HOP(rowtime, INTERVAL '1' SECOND)", "1:36", "HOP takes (rowtime, slide, size)"),
         ("SELECT window_start FROM bids GROUP BY auction", "1:8", "without a window"),

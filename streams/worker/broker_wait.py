@@ -1,4 +1,5 @@
-"""How a worker that begins waits for its brokers: for as long as it takes, reporting it, and ready to stop at any moment."""
+"""How a starting worker waits for its brokers: for as long as it takes, with reports, and ready to stop at any
+moment."""
 
 from __future__ import annotations
 
@@ -16,18 +17,17 @@ from penstock.streams.kafka.errors import NoBrokerError
 from penstock.streams.runtime.retry_backoff import RetryBackoff
 
 STOP_LOOK_S = 0.05
-"""While an answer is waited for, it looks so often whether it is to stop."""
+"""How often the wait for an answer checks whether to stop."""
 
 T = TypeVar("T")
 
 
 class StoppedError(Exception):
-    """The worker is to stop, and has not begun."""
+    """The worker was stopped before it had started."""
 
 
 class BrokerWait:
-    """See the module. ``probe`` asks whether a broker of ``servers`` answers, and raises where none does; ``stop``: whether
-    to stop."""
+    """See the module. ``probe`` raises if no broker of ``servers`` answers; ``stop``: whether to stop."""
 
     def __init__(self, servers: str, probe: Callable[[], None], stop: threading.Event, events: EventSink) -> None:
         self._servers = servers
@@ -37,8 +37,8 @@ class BrokerWait:
         self._backoff = RetryBackoff("starting", events, lambda away_s: BrokersFound(servers, away_s, folded_lines()))
 
     def ask(self, question: Callable[[], T]) -> T:
-        """The answer to a question that may be asked again where it was not answered, or half-way. Raises what waiting does
-        not cure, and ``StoppedError`` when it is to stop meanwhile."""
+        """Return the answer to a request that may be repeated. Raises errors that waiting does not cure, and
+        ``StoppedError`` if the worker is stopped meanwhile."""
         while True:
             if not self._answers:
                 self._wait_for_brokers()
@@ -53,7 +53,7 @@ class BrokerWait:
             return answer
 
     def _wait_for_brokers(self) -> None:
-        """Until one answers. Knocks in a thread of its own, so that a stop waits for no answer."""
+        """Wait until a broker answers. Probes in a thread of its own, so that a stop need not wait for an answer."""
         while (refusal := self._refusal()) is not None:
             if not isinstance(refusal, (NoBrokerError, RetriableError)):
                 raise refusal

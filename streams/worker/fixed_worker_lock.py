@@ -1,9 +1,10 @@
-"""How workers with fixed partitions and workers in a group keep out of each other's way.
+"""How workers with fixed partitions and workers in a group exclude each other.
 
-Only a group has generations to fence by, so one application is run either way, never both. Workers with fixed partitions
-join a group of their own, ``<application.id>-fixed``, from which they read nothing: the brokers keep its members for as
-long as they live. Each side makes itself known first and then looks for the other, so that of two that start at once at
-least one gives up. That is for who starts; those who run are kept apart by ``penstock.streams.runtime.fixed_fence``.
+Only a group has generations to fence by, so an application runs in one of the two modes, never in both. Workers with
+fixed partitions join a group of their own, ``<application.id>-fixed``, from which they read nothing: the brokers list
+its members while they live. Each side first registers and then looks for the other, so that of two that start at once
+at least one gives up. This covers workers that start; ``penstock.streams.runtime.fixed_fence`` separates those that
+run.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def check_no_fixed_workers(admin: LogAdmin, application_id: str) -> None:
 
 
 class FixedWorkerPresence:
-    """Membership that says: a worker with fixed partitions is alive. ``consumer`` is one of ``presence_group``, and is
-    closed with this; ``topic`` is any that exists: nothing of it is read. ``look`` is called after each time that the
-    membership began again, as after a freeze, and raises if this worker has to end."""
+    """A membership that shows that a worker with fixed partitions is alive. ``consumer`` is one of ``presence_group``
+    and is closed with this; ``topic`` is any existing topic: nothing of it is read. ``look`` is called whenever the
+    membership began again, as after a freeze, and raises if this worker must stop."""
 
     def __init__(self, consumer: LogConsumer, topic: str, look: Callable[[], None]) -> None:
         self._consumer = consumer
@@ -58,7 +59,7 @@ class FixedWorkerPresence:
         self._kept_s = 0.0
 
     def join(self) -> None:
-        """Become a member. Raises ``RetriableError`` when the brokers do not answer."""
+        """Become a member. Raises ``RetriableError`` if the brokers do not answer."""
         until = time.monotonic() + JOIN_LIMIT_S
         self._consumer.subscribe(
             [self._topic], on_assign=self._on_assign, on_revoke=lambda _: None, on_lost=lambda _: None
@@ -71,7 +72,7 @@ class FixedWorkerPresence:
             self._consumer.poll(1, 0.1)
 
     def mark(self, partitions: Sequence[TopicPartition]) -> None:
-        """Note that these are run fixed, for a group that takes them over."""
+        """Note that these partitions run fixed, for a group that takes them over."""
         mark_fixed(self._consumer, partitions)
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
@@ -81,13 +82,13 @@ class FixedWorkerPresence:
         self._consumer.pause(partitions)
 
     def keep(self) -> None:
-        """To be called again and again: takes part in what the group does."""
+        """Take part in the group's protocol. Call it regularly."""
         now_s = time.monotonic()
         if now_s - self._kept_s >= KEEP_INTERVAL_S:
             self._kept_s = now_s
             self._consumer.poll(1, 0.0)
             if self._look_due:
-                with suppress(RetriableError):  # looks again at the next turn
+                with suppress(RetriableError):  # checked again at the next turn
                     self._look()
                     self._look_due = False
 

@@ -33,7 +33,7 @@ OTHER_VARIABLES = frozenset(
         "PENSTOCK_TOPOLOGY",  # docker/compose.yaml: what the workers run
     }
 )
-"""Variables that begin as settings do and are none."""
+"""Variables that have the prefix of settings but are not settings."""
 _TABLES = ("common", "consumer", "producer")
 _GROUPS: dict[str, Any] = {"policies": Policies, "rocksdb": RocksDBOptions}
 
@@ -46,8 +46,8 @@ def load_settings(
     **given: Any,
 ) -> WorkerSettings:
     """Settings from a file, the environment (default: the process's) and keyword arguments; ``None`` values count as
-    not given. ``unset``: by the name of a setting, a function that is asked for it where nothing gives it; where it returns
-    ``None`` too, the default holds. Raises ``SettingsError`` for anything unknown, of a wrong type or out of bounds."""
+    not given. ``unset``: by the name of a setting, a function that is called if nothing sets it; if it returns
+    ``None``, the default holds. Raises ``SettingsError`` for anything unknown, of a wrong type or out of bounds."""
     merged: dict[str, Any] = {}
     if path is not None:
         _merge(merged, _from_toml(Path(path)), str(path))
@@ -84,7 +84,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
 
 
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
-"""What Kubernetes sets in every container for a Service whose name begins with penstock."""
+"""The variables that Kubernetes sets in every container for a Service whose name begins with penstock."""
 
 
 def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
 
 
 def _typed(cls: Any, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values with text made into numbers where the field is one. Raises ``SettingsError`` for wrong types."""
+    """The values, with text converted to numbers for numeric fields. Raises ``SettingsError`` for wrong types."""
     hints = get_type_hints(cls)
     out: dict[str, Any] = {}
     for name, value in values.items():

@@ -1,8 +1,9 @@
-"""What a process serves over HTTP: ``/metrics`` for Prometheus, ``/health`` and ``/ready`` for whatever runs the process.
+"""What a process serves over HTTP: ``/metrics`` for Prometheus, ``/health`` and ``/ready`` for whatever runs the
+process.
 
-Off unless a port is set; listens on the loopback interface unless told otherwise, for keys of users' records are among the
-labels. Each request has a thread, at most ``CONNECTIONS_MAX`` at a time, and ``REQUEST_LIMIT_S`` from its first byte to its
-last: a client that is slow, or goes away, holds up nobody and leaves no line in the log.
+Off unless a port is set. Listens on the loopback interface by default, because keys of users' records are among the
+labels. Each request has a thread, at most ``CONNECTIONS_MAX`` at a time, and ``REQUEST_LIMIT_S`` in total: a client
+that is slow, or goes away, blocks nobody and leaves no line in the log.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
 class Report(NamedTuple):
-    """An answer about the state of a process."""
+    """The state of a process, as an answer."""
 
     well: bool
     said: Mapping[str, Any]
 
 
 class Pages(Protocol):
-    """What an endpoint serves. Called by threads of its own."""
+    """The pages of an endpoint. Called from several threads."""
 
     def metrics(self) -> bytes:
         """Prometheus' text format."""
@@ -54,7 +55,7 @@ class Pages(Protocol):
 
 
 class Starting:
-    """The pages of a process that has not come further yet."""
+    """The pages of a process that is still starting."""
 
     def metrics(self) -> bytes:
         """None yet."""
@@ -70,8 +71,8 @@ class Starting:
 
 
 class MetricsEndpoint:
-    """Serves ``pages``, which may be replaced, from now until ``close``. ``at``: host and port (0: any that is free), or
-    the path of a socket. Raises ``EnvironmentFault`` where it cannot be listened on."""
+    """Serves ``pages``, which may be replaced, from now until ``close``. ``at``: host and port (0: any free one), or
+    the path of a socket. Raises ``EnvironmentFault`` if it cannot listen there."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class MetricsEndpoint:
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        """Listen no more. Idempotent."""
+        """Stop listening. Idempotent."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -110,7 +111,7 @@ class MetricsEndpoint:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # a client that keeps its connection open does not keep the worker from ending
+    block_on_close = False  # a client that keeps its connection open does not keep the worker from stopping
 
     def __init__(self, at: Any, endpoint: MetricsEndpoint, connections_max: int, request_limit_s: float) -> None:
         self.endpoint = endpoint
@@ -121,11 +122,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(at, _Handler)
 
     def server_bind(self) -> None:
-        """Without looking up the host's name, which nobody needs."""
+        """Bind without looking up the host's name, which is not needed."""
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread, or not at all when there are too many."""
+        """Handle the request in a thread, or refuse it if there are too many."""
         with self._lock:
             admitted = len(self._open) < self._connections_max
             if admitted:
@@ -139,7 +140,7 @@ class _Server(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End the connections whose time is up."""
+        """Close the connections whose time is up."""
         now_s = time.monotonic()
         with self._lock:
             late = [request for request, until_s in self._open.items() if now_s > until_s]
@@ -154,7 +155,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone is not worth a line; what goes wrong here is."""
+        """Log errors of this process, but not clients that went away."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             _log.warning("metrics could not be given: %r", error)
@@ -198,4 +199,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not worth a line."""
+        """Requests are not logged."""

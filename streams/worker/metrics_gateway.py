@@ -1,8 +1,8 @@
-"""One port for several processes: a supervisor serves the metrics of those that it started, each sample with the label
-``process``, and their health.
+"""One port for several processes: a supervisor serves the metrics of the processes that it started, each sample with
+the label ``process``, and their health.
 
-Each process listens on a socket in a folder that only this user can enter. A process that does not answer in time is left
-out, and ``penstock_process_up`` says so.
+Each process listens on a socket in a folder that only this user can enter. A process that does not answer in time is
+left out, and ``penstock_process_up`` shows it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ SOCKET_OPTION = "--metrics-socket"
 
 
 class MetricsGateway:
-    """Serves what ``processes`` processes measure, on host and port ``at``. Raises ``EnvironmentFault`` where it cannot."""
+    """Serves the metrics of ``processes`` processes on host and port ``at``. Raises ``EnvironmentFault`` if it
+    cannot."""
 
     def __init__(self, at: tuple[str, int], processes: int, *, answer_limit_s: float = ANSWER_LIMIT_S) -> None:
         self._answer_limit_s = answer_limit_s
@@ -47,15 +48,15 @@ class MetricsGateway:
         return self._endpoint.port
 
     def socket(self, process: int) -> Path:
-        """Where a process is to listen."""
+        """The sockets that the processes listen on."""
         return self._folder / f"{process}.sock"
 
     def commands(self, commands: Sequence[list[str]]) -> list[list[str]]:
-        """The commands that start the processes, with the sockets at their ends."""
+        """The commands that start the processes, with the sockets as last arguments."""
         return [[*command, SOCKET_OPTION, str(self.socket(n))] for n, command in enumerate(commands)]
 
     def restarted(self, process: int) -> None:
-        """A process is started again."""
+        """A process was started again."""
         self._restarts[process] += 1
 
     def close(self) -> None:
@@ -66,7 +67,7 @@ class MetricsGateway:
     # -- pages ---------------------------------------------------------------------------------------------------
 
     def metrics(self) -> bytes:
-        """Those of all processes."""
+        """The metrics of all processes."""
         texts = {n: self._asked(n, "/metrics") for n in range(len(self._restarts))}
         own = [Metric("penstock_process_up", {"process": str(n)}, float(text is not None)) for n, text in texts.items()]
         own += [
@@ -77,11 +78,11 @@ class MetricsGateway:
         return exposition(_Merged([*families(own), *merged(answered)]))
 
     def health(self) -> Report:
-        """Alive while every process that answers is; one that does not is about to be started again."""
+        """Alive while every process that answers is; one that does not answer is about to be restarted."""
         return self._all("/health", of_silent=True)
 
     def ready(self) -> Report:
-        """Ready when every process is."""
+        """Ready when every process is ready."""
         return self._all("/ready", of_silent=False)
 
     def _all(self, path: str, *, of_silent: bool) -> Report:
@@ -133,7 +134,7 @@ class _Merged:
 
 
 def merged(texts: dict[int, str]) -> list[Family]:
-    """The metrics of several processes as one: those of one name together, each sample with its process."""
+    """The metrics of several processes as one list, grouped by name, each sample with its process."""
     out: dict[str, Family] = {}
     for process, text in texts.items():
         for family in text_string_to_metric_families(text):

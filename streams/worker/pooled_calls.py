@@ -18,8 +18,8 @@ from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 
 
 class _Threads:
-    """Up to ``size`` threads for calls. Those of the standard library's pool would be waited for when the process ends,
-    and a call that hangs would keep it from ending."""
+    """Up to ``size`` threads for calls. The process would wait for threads of the standard library's pool when it
+    ends, so a call that hangs would keep it from ending."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -27,7 +27,7 @@ class _Threads:
         self._started = 0
 
     def submit(self, fn: Callable[..., Any], row: tuple[Any, ...]) -> Future[Any]:
-        """Have ``fn(*row)`` called."""
+        """Submit ``fn(*row)``."""
         call: Future[Any] = Future()
         self._calls.put((call, fn, row))
         if self._started < self._size:
@@ -43,10 +43,10 @@ class _Threads:
                     call.set_result(fn(*row))
                 except BaseException as exc:  # the caller gets it
                     call.set_exception(exc)
-            del taken, call, fn, row  # a thread that waits keeps no answer
+            del taken, call, fn, row  # a waiting thread must not hold an answer
 
     def close(self) -> None:
-        """Drop the calls that have not begun; each thread ends with the call that it is in."""
+        """Drop the calls that have not started; each thread ends with its current call."""
         while True:
             try:
                 taken = self._calls.get_nowait()
@@ -59,7 +59,7 @@ class _Threads:
 
 
 class PooledCallExecutor:
-    """See the module. ``close`` when the worker ends."""
+    """See the module. Call ``close`` when the worker ends."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,7 +67,7 @@ class PooledCallExecutor:
         self._pools: dict[int, _Threads] = {}
 
     def ask(self, external_call: ExternalCall, rows: Sequence[tuple[Any, ...]]) -> list[CallResult]:
-        """One answer per row, in their order; at most ``external_call.concurrency`` are asked at a time."""
+        """Return one answer per row, in their order; at most ``external_call.concurrency`` calls run at a time."""
         if is_async(external_call.fn):
             return asyncio.run_coroutine_threadsafe(_ask_all(external_call, rows), self._running_loop()).result()
         calls = [self._submitted(external_call, row) for row in rows]
@@ -78,7 +78,7 @@ class PooledCallExecutor:
             if answer is not None:
                 answers.append(answer)
                 continue
-            # it never had its turn, as calls hang in all threads: the rest is asked in new ones
+            # it was never started, because calls hang in all threads: use new threads for the rest
             self._pools.pop(external_call.concurrency).close()
             for i in range(at, len(rows)):
                 if calls[i].cancelled() or calls[i].cancel():
@@ -99,7 +99,7 @@ class PooledCallExecutor:
         return self._loop
 
     def close(self) -> None:
-        """Stop threads and the loop; calls that hang are left behind."""
+        """Stop the threads and the loop; calls that hang are abandoned."""
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
@@ -126,7 +126,7 @@ async def _ask_all(external_call: ExternalCall, rows: Sequence[tuple[Any, ...]])
 
 
 def _waited(external_call: ExternalCall, call: Future[Any]) -> CallResult | None:
-    """The answer; ``None`` for a call that has not begun within its time."""
+    """The answer; ``None`` for a call that has not started within its time."""
     try:
         return CallResult(call.result(external_call.timeout_s))
     except CallTimeout:

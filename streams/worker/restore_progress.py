@@ -11,7 +11,7 @@ from penstock.state.recovery.restore_decision import RestoreProgress
 
 
 class RestoreBars:
-    """``update`` is called from the restore thread; the bars vanish when everything is restored."""
+    """``update`` is called from the restore thread; the bars disappear when everything is restored."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class RestoreBars:
             self._bars.stop()
 
     def update(self, task: TaskId, store: str, progress: RestoreProgress) -> None:
-        """Show how far a store is."""
+        """Show the progress of a store."""
         if not progress.offsets_total:
             return
         if sys.stderr.isatty():

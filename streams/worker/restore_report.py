@@ -1,4 +1,4 @@
-"""Reports the restore of one store: its begin, its progress every few seconds, its end. Pure."""
+"""Reports the restore of one store: its start, its progress every few seconds, its end. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class RestoreReport:
         self._begun_s = self._reported_s = monotonic_s()
 
     def began(self, decision: Resume | FromBeginning | IngestSnapshot, log: ChangelogFacts) -> None:
-        """Reading begins; nothing is reported where there is nothing to read, or only the marker of a transaction behind
-        the last commit."""
+        """Reading starts. Reports nothing if there is nothing to read, or only the transaction marker after the last
+        commit."""
         end = log.end_offset if log.committed_end is None else min(log.committed_end, log.end_offset)
         if decision.offset < end:
             fact = RestoreStarted(self._task, self._store, decision.offset, log.end_offset, decision.reason)
@@ -46,7 +46,7 @@ class RestoreReport:
             self._events.emit(fact)
 
     def ended(self, progress: RestoreProgress, end_offset: int) -> None:
-        """The store stands at the end."""
+        """The store is at the end."""
         took_s = self._monotonic_s() - self._begun_s
         self._events.emit(RestoreFinished(self._task, self._store, end_offset, progress.records, took_s))
 

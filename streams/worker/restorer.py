@@ -1,6 +1,6 @@
 """Restores the stores of tasks in a thread of its own, so that the poll loop never waits for it.
 
-Jobs run one after the other; those that another process or silent brokers keep waiting come again later.
+Jobs run one after the other. A job that must wait for another process or for the brokers is retried later.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class _Job:
     reached: CommittedPositions
     cancelled: threading.Event = dataclasses.field(default_factory=threading.Event)
     failed_s: float | None = None
-    """When it could not be done for the first time."""
+    """When the job failed for the first time."""
     reported_s: float = 0.0
 
 
 class Restorer:
-    """Runs ``TaskOpener.open`` in one thread, so that the poll loop never waits for it. A task that cannot be opened yet
-    (``RetriableError``) is tried again for as long as it takes, and the others go on meanwhile; that is reported when it
+    """Runs ``TaskOpener.open`` in one thread, so that the poll loop never waits for it. A task that cannot be opened
+    yet (``RetriableError``) is retried for as long as it takes, while the others continue; this is reported when it
     begins, and once a minute."""
 
     def __init__(self, opener: TaskOpener) -> None:
@@ -49,7 +49,7 @@ class Restorer:
         self._thread: threading.Thread | None = None
 
     def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None:
-        """Ask for a task's stores; ``finished`` will give them."""
+        """Request a task's stores; ``finished`` will return them."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="penstock-restore", daemon=True)
             self._thread.start()
@@ -58,7 +58,7 @@ class Restorer:
         self._jobs.put(job)
 
     def cancel(self, task: TaskId) -> None:
-        """The task is no longer wanted; its stores are closed when they come."""
+        """The task is no longer wanted; its stores are closed when they are ready."""
         job = self._open.pop(task, None)
         if job is not None:
             self._cancel(job)
@@ -68,7 +68,7 @@ class Restorer:
         self._opener.cancelled(job.task)
 
     def finished(self) -> list[tuple[TaskId, TaskStores | BaseException]]:
-        """What has come since the last call. States of tasks that were cancelled meanwhile are closed here."""
+        """Return what was restored since the last call. Closes the stores of tasks that were cancelled meanwhile."""
         out: list[tuple[TaskId, TaskStores | BaseException]] = []
         while True:
             try:
@@ -83,7 +83,7 @@ class Restorer:
 
     @property
     def busy(self) -> bool:
-        """Whether some task is still being restored."""
+        """Whether any task is still being restored."""
         return bool(self._open)
 
     def _work(self) -> None:
@@ -111,7 +111,7 @@ class Restorer:
         self._jobs.again(job)
 
     def close(self) -> None:
-        """Cancel what is left and end the thread."""
+        """Cancel all remaining jobs and end the thread."""
         for job in self._open.values():
             self._cancel(job)
         self._open.clear()

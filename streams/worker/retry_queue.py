@@ -1,4 +1,4 @@
-"""A queue of jobs between threads, where a job that could not be done yet comes again after a pause that doubles.
+"""A queue of jobs between threads. A job that could not be done yet is returned again after a pause that doubles.
 
 The thread that does the jobs calls ``next`` and ``again``; any thread calls ``put`` and ``close``.
 """
@@ -17,13 +17,13 @@ Job = TypeVar("Job")
 
 
 class RetryQueue(Generic[Job]):
-    """See the module. ``dropped(job)``: whether nobody wants the job any more; such jobs never come."""
+    """See the module. ``dropped(job)``: whether the job is no longer wanted; such jobs are never returned."""
 
     def __init__(self, dropped: Callable[[Job], bool]) -> None:
         self._dropped = dropped
         self._fresh: queue.Queue[Job | None] = queue.Queue()
         self._waiting: list[tuple[float, float, Job]] = []
-        """When a job is due, how long it paused, and itself."""
+        """When a job is due, how long it paused, and the job."""
         self._pause_s = PAUSE_S
 
     def put(self, job: Job) -> None:
@@ -31,7 +31,7 @@ class RetryQueue(Generic[Job]):
         self._fresh.put(job)
 
     def close(self) -> None:
-        """Have ``next`` return ``None`` once it comes to this."""
+        """Let ``next`` return ``None`` after the jobs before this call."""
         self._fresh.put(None)
 
     @property
@@ -40,11 +40,11 @@ class RetryQueue(Generic[Job]):
         return bool(self._waiting)
 
     def again(self, job: Job) -> None:
-        """The job that ``next`` gave last could not be done."""
+        """The last job of ``next`` could not be done."""
         self._waiting.append((time.monotonic() + self._pause_s, self._pause_s, job))
 
     def next(self) -> Job | None:
-        """Wait for a job: a fresh one, or one whose pause is over; ``None``: the queue was closed."""
+        """Wait for a job that is new or whose pause is over; ``None``: the queue was closed."""
         while True:
             self._waiting = [entry for entry in self._waiting if not self._dropped(entry[2])]
             soonest = min(self._waiting, key=lambda entry: entry[0], default=None)

@@ -10,7 +10,7 @@ from penstock.streams.worker.settings import WorkerSettings
 
 TURN_MIN_RECORDS = {"balanced": 1_000, "low": 100}
 TURN_MAX_S = {"balanced": 0.05, "low": 0.01}
-"""See ``Pace``: a record waits for the end of its turn, and so does the next poll."""
+"""See ``AdaptiveBatchSize``: a record waits for the end of its turn, and so does the next poll."""
 
 COMMIT_DELAY_MAX_MS = 50
 """The longest time that a commit is put off, with ``latency="low"``, until everything sent is acknowledged: if it

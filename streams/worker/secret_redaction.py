@@ -1,4 +1,4 @@
-"""Keeps secrets out of whatever may be printed."""
+"""Keeps secrets out of everything that may be printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting of this name holds a secret. Errs on the side of yes."""
+    """Whether a setting of this name may hold a secret. In doubt, yes."""
     return bool(_SECRET.search(name))
 
 

@@ -30,33 +30,33 @@ _NAMING = ("application_id", "bootstrap_servers", "guarantee", "state_dir")
 Latency = Literal["balanced", "low"]
 TRANSACTION_TIMEOUT_MS = 10_000
 CACHE_BYTES_MAX = 1 << 30
-"""What is not set grows no further by itself."""
+"""Upper bound of defaults that grow with the machine."""
 WRITE_OUT_LOW_BYTES = 8 << 20
-"""At most so much waits to be written out of the stores with ``latency="low"``: a million rows that were loaded and then
-written out at once, by the flush of every half minute, held up all records for 0.7 s."""
+"""The most that may wait to be written out of the stores with ``latency="low"``: a million rows that were loaded and
+then written out at once, by the flush every half minute, blocked all records for 0.7 s."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class WorkerSettings:
     """``commit_interval_ms``: default 100 under exactly-once (outputs are visible only after a commit), else 1,000.
-    ``transaction_timeout_ms``: default 10,000, or ``session_timeout_ms`` where that is less.
+    ``transaction_timeout_ms``: default 10,000, or ``session_timeout_ms`` if that is less.
 
-    ``latency``: ``"low"`` makes turns of the loop shorter and lets no record wait for company, at the price of more and
-    smaller requests, and lets an at-least-once commit wait up to a quarter of its interval (50 ms at most) for a moment
-    when all is acknowledged; ``"balanced"`` gathers outputs for 20 ms. Batches grow and shrink by themselves, up to
-    ``batch_max_records`` (4,000 at most where records are Python objects); ``buffered_max_records`` bounds what waits per
-    input partition (and so do 32 MB), ``state_cache_max_bytes`` uncommitted writes and decoded entries of all tasks, besides
-    the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see ``cache_bytes``.
-    ``memory_max_bytes``: what the worker's process is to take at most, in all; its stores, batches and clients' queues get
-    fixed parts of it, see ``within_memory``. 0: no bound other than those of the parts.
-    ``snapshots``: repository (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task
-    waits for a caught-up input before it goes on without it.
-    ``repartition_purge_interval_ms``: how often what was read of repartition topics is deleted, as Kafka Streams does every
-    30,000; 0: never, since ``penstock replay`` and ``verify`` from the start read it again.
-    ``group_instance_id`` makes the membership static: one id per process. ``columns="off"`` runs everything on rows,
-    whatever the plan says (``penstock describe --plan``): for comparisons, answers are the same. ``native``: whether the
-    compiled part (``make native``) is used where it was built; ``"require"`` refuses to start without it.
-    ``metrics_port``: where ``GET /metrics`` gives ``Worker.metrics()`` as text for Prometheus; 0: nowhere.
+    ``latency``: ``"low"`` makes turns of the loop shorter and sends records without waiting for more, at the price of
+    more and smaller requests. It also lets an at-least-once commit wait up to a quarter of its interval (50 ms at
+    most) until all records are acknowledged. ``"balanced"`` collects outputs for 20 ms. Batches grow and shrink by
+    themselves, up to ``batch_max_records`` (4,000 at most if records are Python objects). ``buffered_max_records``
+    bounds the buffered records per input partition (as do 32 MB), ``state_cache_max_bytes`` uncommitted writes and
+    decoded entries of all tasks, besides the memory that ``rocksdb`` sets (``RocksDBOptions``); 0: see
+    ``cache_bytes``. ``memory_max_bytes``: the memory of the whole worker process; its stores, batches and clients'
+    queues get fixed parts of it, see ``within_memory``. 0: only the bounds of the parts. ``snapshots``: repository
+    (folder or fsspec URL) from which stores are restored. ``max_task_idle_ms``: how long a task waits for a caught-up
+    input before it continues without it. ``repartition_purge_interval_ms``: how often consumed records of repartition
+    topics are deleted, as Kafka Streams does every 30,000; 0: never, because ``penstock replay`` and ``verify`` from
+    the start read them again. ``group_instance_id`` makes the membership static: one id per process.
+    ``columns="off"`` runs everything on rows, whatever the plan says (``penstock describe --plan``): for comparisons;
+    answers are the same. ``native``: whether to use the compiled part (``make native``) if it was built;
+    ``"require"`` refuses to start without it. ``metrics_port``: the port on which ``GET /metrics`` serves
+    ``Worker.metrics()`` as text for Prometheus; 0: none.
     """
 
     application_id: str
@@ -101,7 +101,7 @@ class WorkerSettings:
             default = 100 if self.guarantee == "exactly_once" else 1_000
             object.__setattr__(self, "commit_interval_ms", default)
         if self.transaction_timeout_ms == 0:
-            # the next owner waits for what a dead worker left open: no longer than it waited for its death
+            # the next owner waits for the open transaction of a dead worker: no longer than it waited for its session
             object.__setattr__(self, "transaction_timeout_ms", min(self.session_timeout_ms, TRANSACTION_TIMEOUT_MS))
         bounds = {
             "commit_interval_ms": (1, 3_600_000, "work that is not committed is done again after a crash"),
@@ -136,27 +136,27 @@ class WorkerSettings:
             )
 
     def cache_bytes(self) -> int:
-        """``state_cache_max_bytes``, or where it is 0: 64 MB above the compiled part, whose own map of entries is smaller
-        and nearly as fast, and half of the machine's share (``RocksDBOptions.limits``) without it, 1 GB at most. Of a
-        table of a million rows, half of the cache was too small: going from its young to its old generation and back made
-        each look-up cost a third more."""
+        """``state_cache_max_bytes``, or if it is 0: 64 MB with the compiled part, whose own map of entries is smaller
+        and nearly as fast; without it half of the machine's share (``RocksDBOptions.limits``), 1 GB at most. For a
+        table of a million rows, half of the cache was too small: moving between its young and old generation made
+        each lookup cost a third more."""
         if self.state_cache_max_bytes:
             return self.state_cache_max_bytes
         share = own_share_bytes() if compiled() is None else 0
         return min(max(share // 2, STATE_CACHE_BYTES), CACHE_BYTES_MAX)
 
     def buffered_max_bytes(self) -> int:
-        """What may wait of each input partition, besides ``buffered_max_records``."""
+        """The bytes that may be buffered per input partition, besides ``buffered_max_records``."""
         parts = self.memory_parts()
         return BUFFERED_MAX_BYTES if parts is None else parts.buffered_bytes
 
     def queues_bytes(self) -> tuple[int, int]:
-        """What a consumer's and a producer's queue may take, where librdkafka keys do not say it."""
+        """The memory of a consumer's and a producer's queue, unless librdkafka keys set it."""
         parts = self.memory_parts()
         return (RECEIVED_MAX_BYTES, SENT_MAX_BYTES) if parts is None else (parts.received_bytes, parts.sent_bytes)
 
     def memory_parts(self) -> MemoryParts | None:
-        """What each part may take of ``memory_max_bytes``; ``None`` if that is not set."""
+        """The parts of ``memory_max_bytes``; ``None`` if that is not set."""
         if not self.memory_max_bytes:
             return None
         return memory_parts(
@@ -167,9 +167,9 @@ class WorkerSettings:
         )
 
     def within_memory(self) -> WorkerSettings:
-        """The settings with every bound of stores and batches that is above its part of ``memory_max_bytes`` lowered to it,
-        whether it was set or not; without ``memory_max_bytes`` the same settings. The clients' queues get their parts where
-        their configuration is made: librdkafka keys that were set win."""
+        """The settings with every bound of stores and batches lowered to its part of ``memory_max_bytes``, even if it
+        was set; without ``memory_max_bytes`` the same settings. The clients' queues get their parts in their
+        configuration: librdkafka keys that were set win."""
         parts = self.memory_parts()
         if parts is None:
             return self
@@ -188,7 +188,7 @@ class WorkerSettings:
         )
 
     def memory_limits(self) -> dict[str, int]:
-        """What each kind of memory of the stores may grow to in this process, in bytes, by its name."""
+        """The bound of each kind of store memory in this process, in bytes, by name."""
         options = self.stores_options()
         entries_bytes, block_cache_bytes = options.limits()
         return {
@@ -199,13 +199,13 @@ class WorkerSettings:
         }
 
     def stores_options(self) -> RocksDBOptions:
-        """``rocksdb``, with no more waiting to be written out than ``latency`` allows."""
+        """``rocksdb``, with no more data waiting to be written out than ``latency`` allows."""
         if self.latency != "low" or self.rocksdb.write_out_bytes <= WRITE_OUT_LOW_BYTES:
             return self.rocksdb
         return dataclasses.replace(self.rocksdb, write_out_bytes=WRITE_OUT_LOW_BYTES)
 
     def changed(self) -> dict[str, str]:
-        """The settings that differ from their defaults, without secrets, and without what names the application."""
+        """The settings that differ from their defaults, without secrets and without those that name the application."""
         out: dict[str, str] = {}
         for field in dataclasses.fields(self):
             made = field.default_factory
@@ -221,5 +221,5 @@ class WorkerSettings:
 
 
 def _lowered(bound: int, part: int) -> int:
-    """A bound where 0 is whatever fits."""
+    """A bound for which 0 means: as much as fits."""
     return min(bound or part, part)

@@ -1,11 +1,12 @@
-"""Memory that a worker has freed goes back to the system when it comes to rest.
+"""Returns freed memory to the system when a worker comes to rest.
 
-A turn makes and frees megabytes. The C library keeps what is freed for the next turn, which is right while turns follow
-each other: with a low limit for what it keeps, draining events cost half again as much CPU, for pages that went and came. A
-worker that has caught up needs none of it: 20 to 30 MB of 145.
+A turn allocates and frees megabytes. The C library keeps freed memory for the next turn, which is right while turns
+follow each other: with a low limit for what it keeps, draining events cost half as much CPU again, for pages that
+were returned and requested again. A worker that has caught up does not need that memory: 20 to 30 MB of 145.
 
-Each thread that asks for memory while others do gets an arena of its own, up to eight for each processor, and what it freed
-there helps no other: a worker whose memory is bounded has two (``few_arenas``), before its clients start their threads.
+Each thread that allocates while others do gets an arena of its own, up to eight per processor, and memory freed in
+one arena is of no use to the others. A worker whose memory is bounded has two (``few_arenas``), before its clients
+start their threads.
 
 Only for the GNU C library; elsewhere nothing happens.
 """
@@ -20,7 +21,7 @@ REST_S = 0.5
 """A worker without a record for this long is at rest."""
 
 WORTH_RECORDS = 20_000
-"""Fewer since the last time leave little behind: giving back takes some milliseconds, and the pages come again."""
+"""After fewer records there is little to return: it takes some milliseconds, and the pages are soon needed again."""
 
 ARENAS = 2
 _M_ARENA_MAX = -8
@@ -29,7 +30,7 @@ _M_ARENA_MAX = -8
 
 @lru_cache(maxsize=1)
 def trim() -> Callable[[], None] | None:
-    """Gives back what is free, or ``None`` where the C library cannot."""
+    """A function that returns free memory to the system, or ``None`` if the C library cannot."""
     try:
         found = ctypes.CDLL(None).malloc_trim
     except (OSError, TypeError, AttributeError):
@@ -47,8 +48,8 @@ def few_arenas() -> bool:
 
 
 class SpareMemory:
-    """Told after every turn; ``give_back`` is called once when a worker that had something to do has come to rest. Pure but
-    for it."""
+    """Call ``turn`` after every turn; ``give_back`` is called once when a worker that had work has come to rest. Pure
+    except for that."""
 
     def __init__(self, give_back: Callable[[], None] | None) -> None:
         self._give_back = give_back

@@ -1,4 +1,5 @@
-"""The position record of a store: how far its changelog and the task's inputs had come, on which cluster and topics."""
+"""The position record of a store: how far its changelog and the task's inputs were read, and on which cluster and
+topics."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Several worker processes under one supervisor: started fresh (never forked), restarted when they end, stopped together.
+"""Several worker processes under one supervisor: started fresh (never forked), restarted when they end, stopped
+together.
 
-The processes share one state folder; each takes a slot of it, so that their transactional ids differ and a restarted one
-finds its own again. A process that ends with an error of the user's (``exit_codes.USER_ERROR``) is not restarted: it would
-meet the same record or setting again, and so would the others, so all are stopped. One that was killed, or ended with
-another error, is started again after a pause that doubles up to ``PAUSE_MAX_S``, while the others go on.
+The processes share one state folder. Each takes a slot of it, so that their transactional ids differ and a restarted
+one finds its own again. A process that ends with an error of the user's (``exit_codes.USER_ERROR``) is not restarted:
+it would meet the same record or setting again, and so would the others, so all are stopped. One that was killed, or
+ended with another error, is started again after a pause that doubles up to ``PAUSE_MAX_S``, while the others
+continue.
 
-Each process holds the read end of a pipe whose write end the supervisor alone has, and stops when it reads its end: so none
-stays behind when the supervisor is killed, however that happens.
+Each process holds the read end of a pipe whose only write end is the supervisor's, and stops when it reads the end of
+file. So no process is left behind, however the supervisor is killed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ PAUSE_MAX_S = 30.0
 STOP_S = 30.0
 _POLL_S = 0.1
 LIFELINE = "PENSTOCK_LIFELINE_FD"
-"""The environment variable by which a supervised process learns its end of the pipe."""
+"""The environment variable that names a supervised process's end of the pipe."""
 
 
 def supervise(
@@ -52,7 +54,7 @@ def supervise(
     stopping: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stopping.append(n))
-    lifeline, held = os.pipe()  # neither is inherited but by those that are given it
+    lifeline, held = os.pipe()  # only processes that are given it inherit either end
     restarted = (lambda process: None) if gateway is None else gateway.restarted
     children = [_Child(n, command, lifeline, events, restarted) for n, command in enumerate(commands)]
     status = 0
@@ -71,7 +73,8 @@ def supervise(
 
 
 class _Child:
-    """One of the processes. ``process``: while it runs; ``done``: it ended well, as by ``ctx.shutdown()``."""
+    """One of the processes. ``process``: while it runs; ``done``: it ended without an error, as by
+    ``ctx.shutdown()``."""
 
     def __init__(
         self, number: int, command: list[str], lifeline: int, events: EventSink, restarted: Callable[[int], None]
@@ -91,7 +94,7 @@ class _Child:
         self._started_s = time.monotonic()
 
     def look(self) -> int | None:
-        """Start it again if it is due; the exit status of one that has just ended."""
+        """Start it again if it is due; returns the exit status of one that has just ended."""
         if self.process is None:
             if not self.done and time.monotonic() >= self._due_s:
                 self._restarted(self._number)
@@ -114,8 +117,8 @@ class _Child:
 
 
 def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]:
-    """The same command for one process: with its own share of the partitions, and with ``--processes 1`` at its end, which
-    wins over any before it: a process that supervised others would start them without end."""
+    """The same command for one process: with its own share of the partitions, and with ``--processes 1`` as last
+    argument, which overrides earlier ones: a process that supervised others would start them without end."""
     out: list[str] = []
     skip = False
     for word in argv:
@@ -131,14 +134,14 @@ def _command(argv: Sequence[str], partitions: Sequence[int] | None) -> list[str]
 
 
 def _start(command: list[str], lifeline: int) -> subprocess.Popen[bytes]:
-    # a session of its own: a Ctrl-C in the terminal reaches the supervisor alone, which then stops them in order
+    # a session of its own: a Ctrl-C in the terminal reaches only the supervisor, which then stops them in order
     env = {**os.environ, LIFELINE: str(lifeline)}
     return subprocess.Popen(command, start_new_session=True, pass_fds=[lifeline], env=env)
 
 
 def on_supervisor_gone(stop: Callable[[], None]) -> None:
-    """In a supervised process: call ``stop``, in a thread, once the supervisor is no more, and end the process if it has
-    not ended ``STOP_S`` later. Elsewhere nothing."""
+    """In a supervised process: call ``stop``, in a thread, when the supervisor is gone, and end the process if it has
+    not ended ``STOP_S`` later. Elsewhere do nothing."""
     given = os.environ.pop(LIFELINE, "")  # not for processes that this one starts
     if not given:
         return

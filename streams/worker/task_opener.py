@@ -1,8 +1,8 @@
-"""Restoring: bringing a task's stores to the end of their changelogs.
+"""Restoring: bring a task's stores to the end of their changelogs.
 
-``TaskOpener.open`` performs what ``penstock.state.recovery.restore_decision`` decides, for one task: take the folder's
-lock, open the database, quarantine it when it cannot be trusted, ingest snapshots into empty stores, replay the tails.
-It returns stores that stand exactly at what is committed.
+``TaskOpener.open`` performs what ``penstock.state.recovery.restore_decision`` decides, for one task: take the
+folder's lock, open the database, quarantine it if it cannot be trusted, ingest snapshots into empty stores, replay
+the tails. It returns stores that are exactly at the committed position.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 
 class Cancelled(Exception):
-    """The task was taken away while it was being restored."""
+    """The task was revoked while it was being restored."""
 
 
 @dataclasses.dataclass
 class _Opening:
-    """A task that is being opened. ``unusable``: the names of snapshots that turned out damaged."""
+    """A task that is being opened. ``unusable``: the names of snapshots that turned out to be damaged."""
 
     task: TaskId
     stores: Sequence[StoreSpec]
@@ -75,7 +75,7 @@ class _Opening:
     backend: RocksDBBackend | None = None
 
     def close(self) -> None:
-        """Release the database. What cannot be written meanwhile is restored from the log."""
+        """Close the database. What cannot be written is restored from the log."""
         if self.backend is not None:
             with suppress(PenstockError):
                 self.backend.close()
@@ -91,10 +91,10 @@ class LockHeldError(RetriableError):
 
 
 class TaskOpener:
-    """Opens and restores the stores of tasks. ``open_consumer`` makes a consumer of its own for each call; ``now_ms``
-    is the wall clock; ``lock_timeout_s`` how long one call waits for a sibling to let go of a task. ``asking``: whether a
-    call waits for the brokers' answer now. ``committed_only``: what lies behind the last commit in a changelog is no
-    owner's, as at-least-once leaves it, and is not restored."""
+    """Opens and restores the stores of tasks. ``open_consumer`` creates a consumer for each call; ``now_ms`` is the
+    wall clock; ``lock_timeout_s``: how long one call waits for another process to release a task. ``asking``: whether
+    a call is waiting for the brokers' answer now. ``committed_only``: as under at-least-once, changelog records after
+    the last commit may be a stale owner's, and are not restored."""
 
     def __init__(
         self,
@@ -131,10 +131,10 @@ class TaskOpener:
         reached: CommittedPositions,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> TaskStores:
-        """The task's stores at the end of their changelogs; of a table that reads its own topic, at its committed
-        position. Raises ``Cancelled`` when told so, ``RetriableError`` while another process holds the task or the brokers
-        do not answer (another call goes on where this one came to), and ``IncompatibleError`` for a changelog that does not
-        hold what was committed."""
+        """Return the task's stores at the end of their changelogs; for a table that reads its own topic, at its
+        committed position. Raises ``Cancelled`` on request, ``RetriableError`` while another process holds the task
+        or the brokers do not answer (the next call continues from there), and ``IncompatibleError`` for a changelog
+        that does not hold what was committed."""
         lock = self._lock(task, cancelled)
         opening = _Opening(task, stores, reached, cancelled, RefusedSnapshots(self._events, task))
         try:
@@ -157,12 +157,12 @@ class TaskOpener:
         self._events.emit(RestoreCancelled(task))
 
     def put_off(self, task: TaskId, cause: RetriableError, waited_s: float) -> None:
-        """Report that ``open`` of a task is tried again, ``waited_s`` after the first time."""
+        """Report that ``open`` of a task is retried, ``waited_s`` after the first attempt."""
         held = isinstance(cause, LockHeldError)
         self._events.emit(LockAwaited(task, waited_s) if held else RestoreRetried(task, cause, waited_s))
 
     def _lock(self, task: TaskId, cancelled: Callable[[], bool]) -> TaskLock:
-        """The task's lock, waited for in turns, so that a task that is taken away waits for nothing."""
+        """Wait for the task's lock in turns, so that a revoked task waits for nothing."""
         until = time.monotonic() + self._lock_timeout_s
         while True:
             left = until - time.monotonic()
@@ -175,8 +175,8 @@ class TaskOpener:
                     raise LockHeldError(str(exc)) from exc
 
     def _attempt(self, opening: _Opening) -> str | None:
-        """Open the database and restore its stores; returns what damage was met. Whatever the error's traceback holds of
-        the database is gone by then."""
+        """Open the database and restore its stores; returns the damage that was met. The error's traceback no longer
+        references the database then."""
         try:
             self._open_database(opening)
             consumer = self._open_consumer()
@@ -217,7 +217,7 @@ class TaskOpener:
         decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
         if isinstance(decision, Quarantine):
             self._events.emit(StoreQuarantined(task, decision.reason))
-            # every store of the task goes aside with the one that is wrong: they share the database
+            # all stores of the task are quarantined with the damaged one: they share the database
             opening.close()
             self._directory.quarantine(str(task), decision.reason)
             self._open_database(opening)
@@ -292,9 +292,9 @@ class TaskOpener:
         needed: int,
         cancelled: Callable[[], bool],
     ) -> int:
-        """The end for readers of committed records, once it holds the last commit: the brokers write a transaction's
-        markers one partition after the other, so that its positions can be read before its changelog."""
-        waited_s = 0.0  # in turns: the time of a process that was frozen is not the brokers'
+        """Wait until the end for readers of committed records covers the last commit: the brokers write a
+        transaction's markers one partition after the other, so its positions can be readable before its changelog."""
+        waited_s = 0.0  # in turns: time during which the process was frozen is not the brokers'
         while end < needed:
             if cancelled():
                 raise Cancelled
@@ -318,7 +318,7 @@ class TaskOpener:
         return [m for m in found.manifests if m.name not in opening.unusable]
 
     def _ingest(self, opening: _Opening, spec: StoreSpec, manifest: Manifest) -> bool:
-        """Bring the snapshot's files here and ingest them; a damaged snapshot is named, and the store left empty."""
+        """Fetch the snapshot's files and ingest them; a damaged snapshot is noted, and the store left empty."""
         assert self._repository is not None
         assert opening.backend is not None
         try:
@@ -337,11 +337,11 @@ class TaskOpener:
         return True
 
     def _fetched(self, task: TaskId) -> Path:
-        """Where the files of a snapshot lie until they are ingested."""
+        """The folder for the files of a snapshot until they are ingested."""
         return self._directory.task_path(str(task)) / "fetched"
 
     def _remove_fetched(self, task: TaskId) -> None:
-        """Also what a process that was killed has left there."""
+        """Also removes what a killed process has left there."""
         folder = self._fetched(task)
         try:
             if folder.exists():
@@ -358,10 +358,10 @@ class TaskOpener:
         decision: Resume | FromBeginning | IngestSnapshot,
         known_ms: tuple[int, int],
     ) -> None:
-        """Read ``[offset, end)`` of the changelog into the store. Ends by position, not by records: compaction and
-        transactions leave gaps. ``known_ms``: until the end is reached the store is as old as its oldest part, since the
-        deletions that are missed by it may lie ahead and be gone when a later restore goes on from here; at the end it is
-        as old as the moment before the end was asked for."""
+        """Read ``[offset, end)`` of the changelog into the store. Ends by position, not by number of records:
+        compaction and transactions leave gaps. ``known_ms``: until the end is reached the store is as old as its
+        oldest part, because deletions that it lacks may be gone when a later restore continues from here; at the end
+        it is as old as the moment before the end was requested."""
         begun_ms, asked_ms = known_ms
         backend, task = opening.backend, opening.task
         assert backend is not None

@@ -76,15 +76,15 @@ SLOTS_MAX = 64
 """How many worker processes may share one state folder."""
 
 CHANGELOG_PURGE_INTERVAL_MS = 300_000
-"""As often as brokers look for what is too old."""
+"""The interval at which brokers by default look for transactions that timed out."""
 
 YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
-"""While a worker runs, Python looks for reference cycles after this many new objects instead of 700: a poll alone makes
-thousands of messages, which die without cycles, and looking at them again and again costs a fifth of the CPU. Looking at
-50,000 takes 40 ms, at 5,000 four, and the polls of a worker that keeps up are small."""
+"""While a worker runs, Python's garbage collector runs after this many new objects instead of 700: a poll alone
+creates thousands of messages, which are freed without it, and scanning them again and again costs a fifth of the CPU.
+A scan of 50,000 takes 40 ms, of 5,000 four, and the polls of a worker that keeps up are small."""
 
 OLDER_ROUNDS = 100
-"""And after this many such rounds, instead of 10, at those that stayed: most are cached state, which stays for good."""
+"""And after this many such runs, instead of 10, it scans the older objects: most are cached state, which stays."""
 
 
 class Worker:
@@ -93,14 +93,14 @@ class Worker:
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
     ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
-    commit. ``start``, ``run`` and ``stop`` raise what the start or the run ended with.
+    commit. ``start``, ``run`` and ``stop`` raise the error that ended the start or the run.
 
-    Brokers that do not answer are waited for, at the start as later, for as long as it takes; ``request_stop`` ends the
-    wait.
+    If brokers do not answer, the worker waits for as long as it takes, at the start and later; ``request_stop`` ends
+    the wait.
 
-    What happens is logged under ``penstock.…`` (``log_records``: also what may hold record contents), counted in
-    ``metrics``, and reported to ``events``. ``endpoint`` listens already and shows this worker from now on; without it,
-    ``run`` opens one if ``metrics_port`` is set. ``run`` closes either.
+    Facts are logged under ``penstock.…`` (``log_records``: including what may hold record contents), counted in
+    ``metrics``, and passed to ``events``. ``endpoint`` already listens and serves this worker's pages from now on;
+    without it, ``run`` opens one if ``metrics_port`` is set. ``run`` closes either.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Worker:
 
     def start(self) -> Worker:
         """Start in a thread; returns when topics are prepared and the group was joined (stores may still be
-        restoring), or when it was asked to stop before. Raises what made the start fail."""
+        restoring), or when a stop was requested. Raises the error that made the start fail."""
         self._thread = threading.Thread(target=self._run_caught, name="penstock-worker", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -156,8 +156,8 @@ class Worker:
         return self
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Commit, leave the group and end. Raises what the run ended with, or ``RetriableError`` when it has not ended
-        in time."""
+        """Commit, leave the group and stop. Raises the error that ended the run, or ``RetriableError`` if it has not
+        ended in time."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -169,7 +169,7 @@ class Worker:
             raise self._error
 
     def request_stop(self) -> None:
-        """Ask for the end without waiting for it; safe in a signal handler."""
+        """Request a stop without waiting for it; safe in a signal handler."""
         self._stop.set()
 
     @property
@@ -179,15 +179,15 @@ class Worker:
 
     @property
     def runtime(self) -> Runtime | None:
-        """The loop, for looking at tasks and counters; ``None`` before it was started."""
+        """The run loop, for inspecting tasks and counters; ``None`` before it was started."""
         return self._runtime
 
     def metrics(self) -> list[Metric]:
-        """What it measures, from any thread. ``penstock.streams.events.metric_names`` says what each metric means."""
+        """Its metrics, from any thread. ``penstock.streams.events.metric_names`` describes each."""
         return self._reports.metrics()
 
     def status(self) -> WorkerStatus:
-        """How it stands now, from any thread."""
+        """Its current status, from any thread."""
         return self._reports.pages.status()
 
     def _run_caught(self) -> None:
@@ -232,7 +232,7 @@ class Worker:
                 raise
             runtime.stop()
         except StoppedError:
-            pass  # before anything was begun
+            pass  # before anything was started
         finally:
             gc.set_threshold(young, *older)
             self._call_executor.close()
@@ -297,8 +297,8 @@ class Worker:
         return runtime, restorer
 
     def _prepare(self, admin: KafkaAdmin) -> tuple[TopicLayout, str]:
-        """What the cluster is asked and told before this worker begins; the layout, and the cluster's id. Can be done
-        again when it was not answered half-way."""
+        """Read from the cluster, and create there, what this worker needs before it starts; returns the layout and
+        the cluster's id. Can be repeated if it was interrupted."""
         s = self.settings
         if self._partitions is None:
             check_no_fixed_workers(admin, s.application_id)
@@ -364,7 +364,7 @@ class Worker:
         return Purger(topics, interval_ms, admin.delete_before, self._reports.purge_failed)
 
     def _open_reader(self) -> KafkaConsumer:
-        """A consumer outside the group, for stores' changelogs and looks at the log."""
+        """A consumer outside the group, for stores' changelogs and for reading the log."""
         return self._new_consumer(f"{self.settings.application_id}-restore")
 
     def _committer(self, runtime: Runtime, partition: int | None, prefix: str, admin: KafkaAdmin) -> Committer:
@@ -420,7 +420,8 @@ class Worker:
 
         def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
             if afresh:
-                # A client of its own: one that lost its coordinator with the brokers may not find it for a while.
+                # A client of its own: one that lost its coordinator together with the brokers may not find it for a
+                # while.
                 check_no_fixed_workers(KafkaAdmin(admin_config(s.bootstrap_servers, s.common)), s.application_id)
             fence.on_joined(given, afresh)
 
@@ -433,10 +434,10 @@ class Worker:
     # -- start checks --------------------------------------------------------------------------------------------
 
     def _join_fixed(self, admin: KafkaAdmin, layout: TopicLayout) -> None:
-        """Be seen by workers that would join the group, then look again for those that have."""
+        """Register for workers that would join the group, then look again for those that have."""
         application_id = self.settings.application_id
         if self._presence is not None:
-            self._presence.close()  # of an attempt that was not answered
+            self._presence.close()  # left by an attempt that was not answered
         topics = self.topology.source_topics(application_id)
         consumer = self._new_consumer(presence_group(application_id))
         self._presence = FixedWorkerPresence(
@@ -456,8 +457,8 @@ class Worker:
             raise SettingsError(f"partition {wrong[0]} does not exist; the topology's inputs have 0 to {most - 1}")
 
     def _take_slot(self, directory: StateDirectory) -> int:
-        """The first free slot of this folder: workers that share it have transactional ids of their own, and a
-        restarted one finds its former id again and so ends what it left open."""
+        """The first free slot of this folder. Workers that share it get different transactional ids, and a restarted
+        worker finds its former id again and so ends the transaction that it left open."""
         Path(directory.path).mkdir(parents=True, exist_ok=True)
         for number in range(SLOTS_MAX):
             try:

@@ -1,4 +1,4 @@
-"""How a worker stands, for ``/metrics``, ``/health``, ``/ready`` and the status line of a terminal."""
+"""A worker's status, for ``/metrics``, ``/health``, ``/ready`` and the status line of a terminal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TRIES = 5
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatus:
-    """``records``: processed since the start. ``lag``: up to the known ends of the inputs. ``commit_age_s``: since the last
-    commit; ``None`` before the first. ``turn_age_s``: since the loop turned last."""
+    """``records``: processed since the start. ``lag``: up to the known ends of the inputs. ``commit_age_s``: since
+    the last commit; ``None`` before the first. ``turn_age_s``: since the loop's last turn."""
 
     state: State
     tasks: int
@@ -35,7 +35,8 @@ class WorkerStatus:
 
 
 class WorkerPages:
-    """See the module. Receives facts like the other sinks. ``runtime`` gives the loop, if there is one by now."""
+    """See the module. Receives facts like the other sinks. ``runtime`` returns the run loop, ``None`` before it
+    exists."""
 
     def __init__(
         self, runtime: Callable[[], Runtime | None], registry: Collects, monotonic_s: Callable[[], float]
@@ -49,7 +50,7 @@ class WorkerPages:
         self._turned_s: float | None = None
 
     def emit(self, fact: Fact) -> None:
-        """Remember what the pages say."""
+        """Note the facts that the pages show."""
         match fact:
             case TasksAssigned():
                 self._joined = True
@@ -63,14 +64,14 @@ class WorkerPages:
                 pass
 
     def measure(self, measurement: Measurement) -> None:
-        """Nothing of it is shown."""
+        """Measurements are not shown."""
 
     def turned(self) -> None:
         """The loop has turned."""
         self._turned_s = self._monotonic_s()
 
     def status(self) -> WorkerStatus:
-        """How it stands now; from any thread."""
+        """The current status; from any thread."""
         runtime, now_s = self._runtime(), self._monotonic_s()
         tasks = [] if runtime is None else list(runtime.tasks.values())
         ends = {} if runtime is None else runtime.consumer.known_ends()
@@ -99,7 +100,7 @@ class WorkerPages:
         return _tried(lambda: exposition(self._registry))
 
     def health(self) -> Report:
-        """Alive, unless the loop stands still."""
+        """Alive, unless the loop has stopped turning."""
         status = _tried(self.status)
         return Report(status.turn_age_s is None or status.turn_age_s < ALIVE_S, dataclasses.asdict(status))
 
@@ -117,7 +118,7 @@ class WorkerPages:
 
 
 def _tried(look: Callable[[], T]) -> T:
-    """Look again when the loop's thread has changed what was looked at meanwhile."""
+    """Read again if the loop's thread changed the value meanwhile."""
     for _ in range(_TRIES):
         try:
             return look()

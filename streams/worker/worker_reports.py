@@ -1,4 +1,5 @@
-"""Everything by which a worker is seen from outside: where its facts go, its metrics, and the endpoint that serves them."""
+"""Everything that shows a worker from outside: the sinks of its facts, its metrics, and the endpoint that serves
+them."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ OnProgress = Callable[[TaskId, str, RestoreProgress], None]
 
 
 class WorkerReports:
-    """See the module. ``runtime`` gives the worker's loop, if there is one by now. ``events``: the user's own sink.
-    ``endpoint`` listens already; without it ``running`` opens one if the settings have a port."""
+    """See the module. ``runtime`` returns the run loop, ``None`` before it exists. ``events``: the user's own sink.
+    ``endpoint`` already listens; without it, ``running`` opens one if the settings have a port."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class WorkerReports:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """While the worker runs: serves its pages, and reports why it stopped."""
+        """While the worker runs: serve its pages, and report why it stopped."""
         if self._endpoint is None and self._settings.metrics_port:
             at = (self._settings.metrics_host, self._settings.metrics_port)
             self._endpoint = MetricsEndpoint(at, self.pages)
@@ -90,11 +91,11 @@ class WorkerReports:
         )
 
     def metrics(self) -> list[Metric]:
-        """Everything that is measured, from any thread."""
+        """All metrics, from any thread."""
         return listed(self._meters.registry)
 
     def _look(self) -> list[Metric]:
-        """What is not counted but looked at."""
+        """The metrics that are read on request."""
         out = memory_limits(self._settings.memory_limits())
         if (runtime := self._runtime()) is None:
             return out
@@ -121,5 +122,5 @@ class WorkerReports:
             self._on_progress(task, store, progress)
 
     def purge_failed(self, tp: TopicPartition, why: str) -> None:
-        """Nothing is lost by it but space, and it is tried again."""
+        """Only space is lost, and it is retried."""
         self.events.emit(PurgeFailed(tp, why))

@@ -111,7 +111,7 @@ def plan_compaction(
         )
     )
     # Before the changelogs' ends are asked for: what is committed is in them.
-    reached = _reached(topology, application_id, cluster, counts) if at == "committed" else Reached({}, (), False)
+    reached = _reached(topology, application_id, cluster, counts) if at == "committed" else CommitPoint({}, (), False)
     cluster_id = ""
     for sub in topology.subtopologies:
         specs = [s for s in sub.stores if s in wanted]
@@ -256,7 +256,7 @@ def _says_the_same(manifest: Manifest, target: CompactTarget, now_ms: int) -> bo
 
 
 @dataclasses.dataclass(frozen=True)
-class Reached:
+class CommitPoint:
     """What the application has committed, and how far its output topics go. ``exact``: all that was written up to that
     commit stands before these offsets, and nothing else."""
 
@@ -265,7 +265,7 @@ class Reached:
     exact: bool
 
 
-def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> Reached:
+def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> CommitPoint:
     """The committed positions, and the outputs' ends at a moment when nothing was being written, if there is one
     soon."""
     asked = [
@@ -286,10 +286,10 @@ def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: 
         if exact:
             break
     saved = tuple(SavedOutput(tp.topic, tp.partition, end) for tp, (_, end) in sorted(ends.items()))
-    return Reached(committed, saved, exact)
+    return CommitPoint(committed, saved, exact)
 
 
-def _savepoint(application_id: str, cluster_id: str, reached: Reached, now_ms: int) -> Savepoint:
+def _savepoint(application_id: str, cluster_id: str, reached: CommitPoint, now_ms: int) -> Savepoint:
     """Without its stores, which are known when they are written."""
     return Savepoint(
         application_id=application_id,

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.streams.cli.spark_options import inputs_of, require_spark
 
     require_spark()
-    from penstock.streams.batch.lease import Lease
+    from penstock.streams.batch.lease import CompactionLease
     from penstock.streams.batch.places import absolute
 
     given = inputs_of(args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.state.log import TopicPartition
-from penstock.streams.ports.log import Committed
+from penstock.streams.ports.log import OffsetAndMetadata
 from penstock.streams.runtime.start_positions import input_partitions
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
@@ -16,9 +16,9 @@ class CommitsInDoubt:
     """The positions of each, in the order in which they were asked for."""
 
     def __init__(self) -> None:
-        self._asked: list[Mapping[TopicPartition, Committed]] = []
+        self._asked: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
 
-    def add(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def add(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are about to be committed."""
         self._asked.append(offsets)
 

@@ -181,7 +181,7 @@ MUTANTS = [
     Mutant("damaged stores are kept", CommitGroup, "recover", "for task in damaged:", "for task in []:"),
     Mutant("a failed commit is not undone", CommitGroup, "abort", "self.roll_back()", "pass"),
     # at least once
-    Mutant("at-least-once sends without a lease", Lease, "over", "self._granted_s is None or", "False and"),
+    Mutant("at-least-once sends without a lease", MembershipLease, "over", "self._granted_s is None or", "False and"),
     Mutant("old events leave a changelog without a guard", compaction_guard, "guard", "if guarded(spec)", "if False"),
     Mutant(
         "brokers clean behind the last commit", changelog, "changelog_configs", "if tails and guarded(spec)", "if False"

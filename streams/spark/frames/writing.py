@@ -30,7 +30,7 @@ from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.kafka.client_config import consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.ports.log import Committed, UnknownOutcomeError
+from penstock.streams.ports.log import OffsetAndMetadata, UnknownOutcomeError
 from penstock.streams.spark.connection import Connection
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.frames.encoding import ENCODED_SCHEMA, Form, encode_rows

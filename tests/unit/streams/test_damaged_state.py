@@ -29,7 +29,7 @@ from penstock.streams.events.facts import (
     StoreQuarantined,
 )
 from penstock.streams.ports.log import TopicSpec
-from penstock.streams.task.task_stores import Reached, TaskStores
+from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import MemoryLog
 from penstock.streams.worker.task_opener import TaskOpener

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.streams.batch.lease import HOLD_MS, Lease
+from penstock.streams.batch.lease import HOLD_MS, CompactionLease
 
 
 class Clock:

@@ -53,6 +53,9 @@ _CONSUMER_DEFAULTS: dict[str, Any] = {
     "max.partition.fetch.bytes": 262_144,
     # The compiled reader takes this many out of the queue at once; the queue's limits do not count them.
     "consume.callback.max.messages": 1_000,
+    # Off by default in librdkafka, on in every Java client: without it, a bit that flips on the way from the broker goes
+    # into answers and stores without a word.
+    "check.crcs": True,
     "fetch.wait.max.ms": 100,
     "socket.nagle.disable": True,
     "allow.auto.create.topics": False,

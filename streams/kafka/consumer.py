@@ -30,16 +30,13 @@ from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.kafka.leaving import EVENTS_MAX, settle
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
-from penstock.streams.kafka.reading_errors import failure_of, place_of, translating, unreadable
+from penstock.streams.kafka.reading_errors import ReadingErrors, place_of, translating, unreadable
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import Fetched, OffsetAndMetadata
 
 REQUEST_TIMEOUT_S = 60.0
 _NO_OFFSET = -1001  # librdkafka's "invalid": no position, nothing committed
 _error: Any = Message.error
-
-# Reported although the client recovers by itself: it reconnects, or the lost callback follows. So are retriable errors.
-_PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
 
 
 def _native(tp: TopicPartition, offset: int = _NO_OFFSET, metadata: str = "") -> confluent_kafka.TopicPartition:
@@ -72,6 +69,7 @@ class KafkaConsumer:
         self._rebalanced = False
         self._in_callback = False
         self._failure: BaseException | None = None
+        self._errors = ReadingErrors()
         try:
             self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
@@ -405,13 +403,11 @@ class KafkaConsumer:
         found.add(messages, self._single_topic and not self._touched)
 
     def _note(self, tp: TopicPartition, at: int | None, err: KafkaError, ends: dict[TopicPartition, int]) -> None:
-        code = err.code()
-        if code == KafkaError._PARTITION_EOF:
+        if err.code() == KafkaError._PARTITION_EOF:
             ends[tp] = at or 0
-        elif code not in _PASSING and self._failure is None:
-            failure = failure_of(tp, self._positions.get(tp, -1) if at is None or at < 0 else at, err)
-            if not isinstance(failure, RetriableError):
-                self._failure = failure
+        elif self._failure is None:
+            at = self._positions.get(tp, -1) if at is None or at < 0 else at
+            self._failure = self._errors.failure(tp, at, err)
 
     def _without_stale(
         self, chunks: list[Chunk], ends: dict[TopicPartition, int], bad: dict[TopicPartition, int]

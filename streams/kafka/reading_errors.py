@@ -7,13 +7,40 @@ from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from penstock.state.errors import SerdeError
+from penstock.state.errors import RetriableError, SerdeError
 from penstock.state.log import TopicPartition
+from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import translate, translated
 from penstock.streams.ports.log_errors import OffsetOutOfRangeError, UnknownTopicError
 
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 _UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+
+
+# Reported although the client recovers by itself: it reconnects, or the lost callback follows. So are retriable errors.
+_PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED})
+DAMAGED_TRIES = 20
+"""So often a batch whose checksum is wrong is fetched again: a bit may flip on the way, and not twenty times."""
+
+
+class ReadingErrors:
+    """Tells what a reader must raise from what passes by itself. The client fetches a damaged batch again."""
+
+    def __init__(self) -> None:
+        self._damaged: dict[TopicPartition, tuple[int, int]] = {}
+
+    def failure(self, tp: TopicPartition, at: int, err: KafkaError) -> BaseException | None:
+        """Return the exception for an error of a partition, read at this offset; ``None``: reading goes on."""
+        if err.code() in _PASSING:
+            return None
+        if err.code() == KafkaError._BAD_MSG:
+            known, tries = self._damaged.get(tp, (at, 0))
+            self._damaged[tp] = (at, tries + 1 if known == at else 1)
+            client_logger().warning("%s [%d]: %s; fetching it again", tp.topic, tp.partition, err.str())
+            if self._damaged[tp][1] < DAMAGED_TRIES:
+                return None
+        failure = failure_of(tp, at, err)
+        return None if isinstance(failure, RetriableError) else failure
 
 
 def place_of(message: Message) -> TopicPartition:

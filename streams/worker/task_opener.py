@@ -64,7 +64,8 @@ class Cancelled(Exception):
 
 @dataclasses.dataclass
 class _Opening:
-    """A task that is being opened. ``unusable``: the names of snapshots that turned out to be damaged."""
+    """A task that is being opened. ``unusable``: the names of snapshots that turned out to be damaged. ``written``: something
+    was restored and may not be on the disk yet."""
 
     task: TaskId
     stores: Sequence[StoreSpec]
@@ -73,6 +74,7 @@ class _Opening:
     refused: RefusedSnapshots
     unusable: set[str] = dataclasses.field(default_factory=set)
     backend: RocksDBBackend | None = None
+    written: bool = False
 
     def close(self) -> None:
         """Close the database. What cannot be written is restored from the log."""
@@ -175,8 +177,8 @@ class TaskOpener:
                     raise LockHeldError(str(exc)) from exc
 
     def _attempt(self, opening: _Opening) -> str | None:
-        """Open the database and restore its stores; returns the damage that was met. The error's traceback no longer
-        references the database then."""
+        """Open the database, restore its stores and flush what was restored, so that a worker that is killed soon need not
+        restore it again. Returns the damage that was met. The error's traceback no longer references the database then."""
         try:
             self._open_database(opening)
             consumer = self._open_consumer()
@@ -186,6 +188,8 @@ class TaskOpener:
                         self._restore(opening, spec, consumer)
             finally:
                 consumer.close()
+            if opening.written and opening.backend is not None:
+                opening.backend.flush()
         except StateCorruptedError as exc:
             return str(exc)
         return None
@@ -374,6 +378,7 @@ class TaskOpener:
         if progress.done and isinstance(decision, Resume):
             report.ended(progress, facts.end_offset)
             return
+        opening.written = True
         history = History(spec, backend.range(spec.name, None, None))
         consumer.assign_at({partition: decision.offset})
         waited_s = 0.0

@@ -53,7 +53,7 @@ class EmbeddedKafka:
         with nothing left running."""
         if self._layout is not None:
             raise UserError("this cluster is started already; stop() it first or create another EmbeddedKafka")
-        self._layout = launch.prepare(self._settings)
+        self._layout = self._prepare()
         try:
             removed = [str(self._layout.data_dir)] if self._layout.temporary else []
             self._guard = subprocess.Popen(
@@ -125,6 +125,10 @@ class EmbeddedKafka:
             raise UserError(f"broker {broker} is running already; kill_broker({broker}) first")
         self._spawn(address)
         self._await((address,))
+
+    def _prepare(self) -> BrokerLayout:
+        """Make the brokers' folders; a cluster with more listeners adds them to the files here."""
+        return launch.prepare(self._settings)
 
     def _started(self) -> BrokerLayout:
         if self._layout is None:

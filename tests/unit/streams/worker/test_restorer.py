@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
-from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreRetried
+from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreRetried, RestoreStarted
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
@@ -112,6 +113,22 @@ def test_second_opening_replays_nothing(tmp_path: Path) -> None:
     assert seen == [0]
     assert keys_of(state) == [b"a", b"b"]
     state.close()
+
+
+def test_worker_that_is_killed_behind_a_restore_need_not_do_it_again(tmp_path: Path) -> None:
+    """What it had restored is on the disk before the first commit, and so before the first flush."""
+    bench, copied = Bench(tmp_path / "killed"), Bench(tmp_path / "next")
+    for each in (bench, copied):
+        each.pending(b"a", b"b").commit(1)
+    copied.log = bench.log
+    state = bench.opener().open(TASK, [SPEC], reached(2))
+    here, there = (b.directory.database_path(str(TASK)) for b in (bench, copied))
+    shutil.copytree(here, there, ignore=shutil.ignore_patterns("LOCK"))  # as a kill leaves it
+    state.close()
+    again = copied.opener().open(TASK, [SPEC], reached(2))
+    assert keys_of(again) == [b"a", b"b"]
+    assert copied.events.of(RestoreStarted) == []
+    again.close()
 
 
 @pytest.mark.parametrize("transactional", [False, True])

@@ -1,8 +1,9 @@
 """How pytest-xdist spreads the suite over processes: by file, what mostly waits first.
 
 Tests of one file stay together, because they share clusters, data and running cases. Files that need a Spark session
-stay together too: a session takes longer to start than most of what is asked of it. Each process starts a broker of its
-own, once, when a test of its share asks for one.
+stay together too: a session takes longer to start than most of what is asked of it. So do the files of tests/chaos/,
+which share a cluster of three brokers. Each process starts a broker of its own, once, when a test of its share asks for
+one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK = ("tests/integration/spark/", "tests/integration/test_conform.py")
-FIRST = (*SPARK, "tests/contract/", "tests/integration/")
+CHAOS = "tests/chaos/"
+FIRST = (*SPARK, CHAOS, "tests/contract/", "tests/integration/")
 """What starts processes and waits for them: together at the beginning, so that it runs beside its like and not beside
 what takes a whole core. Spark first, which takes longest and fetches its connector when it is not there."""
 WORKERS_MAX = 4
@@ -29,6 +31,8 @@ def workers() -> int:
 def group_of(nodeid: str) -> str:
     """The group that a test stays with."""
     file = nodeid.partition("::")[0]
+    if file.startswith(CHAOS):
+        return "chaos"
     return "spark" if file.startswith(SPARK) else file
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -29,8 +30,10 @@ class ChaosCluster(EmbeddedKafka):
     """``clients``: the bootstrap servers behind the proxy, for what is tested. ``bootstrap_servers`` are those of the
     brokers themselves, for whoever writes the input and judges the output."""
 
-    def __init__(self, brokers: int = BROKERS, configs: Mapping[str, str] | None = None) -> None:
-        super().__init__(brokers, heap=HEAP, configs={**SETTINGS, **(configs or {})})
+    def __init__(
+        self, brokers: int = BROKERS, configs: Mapping[str, str] | None = None, data_dir: Path | None = None
+    ) -> None:
+        super().__init__(brokers, heap=HEAP, data_dir=data_dir, configs={**SETTINGS, **(configs or {})})
         self._frozen: set[int] = set()
         self._brokers = brokers
 

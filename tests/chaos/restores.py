@@ -14,8 +14,8 @@ def restores(logs: Mapping[str, Iterable[Mapping[str, Any]]]) -> tuple[Counter[s
     folder, by folder, in the order of time.
 
     ``resumed``: from the store's own position; ``first``: the task has never run on the folder, or the restore with which it
-    was to begin was broken off; ``again``: the task has run with the store, or the store was put aside, and yet everything is
-    read. Those are needless unless the state was damaged, which no fault here does.
+    was to begin was broken off; ``again``: the task has run with the store, or it was put aside, and all is read once more.
+    Those are needless unless the state was damaged, which no fault here does.
     """
     counts: Counter[str] = Counter()
     needless = []

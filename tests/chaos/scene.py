@@ -32,6 +32,7 @@ class Scene:
         seed: int = 1,
         partitions: int = PARTITIONS,
         replicas: int = 3,
+        min_insync_replicas: str = "2",
         **settings: Any,
     ) -> None:
         self.cluster = cluster
@@ -40,7 +41,9 @@ class Scene:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.reader = LogReader(cluster.bootstrap_servers)
-        self.reader.create([self.topic(t) for t in (*INPUTS, *OUTPUTS)], partitions, replicas)
+        self.reader.create(
+            [self.topic(t) for t in (*INPUTS, *OUTPUTS)], partitions, replicas, min_insync_replicas=min_insync_replicas
+        )
         self.writer = OrderWriter(cluster.bootstrap_servers, self.name, seed)
         self.writer.write_users()
         module = folder / "chaos_topology.py"

@@ -183,10 +183,8 @@ def fact(name: str, task: str = "0_1", store: str = "s", **more: Any) -> dict[st
 
 def test_only_restores_that_a_folder_has_had_are_needless() -> None:
     first = fact("RestoreStarted", reason="s is restored from the beginning of t: there is no snapshot")
-    done, resumed = (
-        fact("RestoreFinished"),
-        fact("RestoreStarted", reason="the local state of s stands at offset 3 of t"),
-    )
+    done, runs = fact("RestoreFinished"), fact("TaskRunning", store="")
+    resumed = fact("RestoreStarted", reason="the local state of s stands at offset 3 of t")
     counts, needless = restores({"a": [first, done, resumed, done], "b": [first, done]})
     assert (dict(counts), needless) == ({"first": 2, "resumed": 1}, [])
     counts, needless = restores({"a": [first, done, first, done]})

@@ -18,11 +18,11 @@ from tests.chaos.rules import Action, Fault, Side
 from tests.chaos.scene import Scene
 from tests.chaos.workers import USER_ERROR, WorkerProcess
 
-WEIGHTS = {"kill": 38, "freeze": 26, "proxy": 24, "broker": 12}
+WEIGHTS = {"kill": 34, "freeze": 24, "proxy": 26, "broker": 16}
 EVERY_S = 1.8
 FROZEN_S = (1.0, 22.0)
 """From less than a heartbeat to beyond session, transaction and request time-outs."""
-BROKER_PAUSE_S = 6.0
+BROKER_PAUSE_S = 1.0
 COMMIT_PATH = {
     "exactly_once": {
         Api.END_TXN: 4,
@@ -133,7 +133,7 @@ class RandomFaults:
             action,
             tuple(self._rng.choices(list(apis), list(apis.values()))),
             side,
-            client=self._rng.choice(awake).name,
+            client=self._rng.choice((self._rng.choice(awake).name, "w")),
             nth=self._rng.randint(1, 3),
             delay_s=self._rng.choice((0.5, 3.0, 8.0, 20.0)),
             overtaken=self._rng.random() < 0.3,

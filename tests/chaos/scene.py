@@ -104,9 +104,10 @@ class Scene:
         written = self.writer.written
         until("orders come out", lambda: self.came_out() >= written, limit_s)
 
-    def came_out(self) -> int:
-        """How many orders have come out behind the repartition."""
-        return sum(len(records) for records in self.reader.read([self.topic("behind")])[self.topic("behind")].values())
+    def came_out(self, output: str = "behind") -> int:
+        """How many records of an output there are. Behind the repartition there is one for each order."""
+        topic = self.topic(output)
+        return sum(len(records) for records in self.reader.read([topic])[topic].values())
 
     def await_both(self, limit_s: float = 90.0) -> None:
         """Wait until every worker has tasks that run, and all that was written has come out."""

@@ -17,7 +17,7 @@ CITIES = 9
 class OrderWriter:
     """Writes ``per_s`` orders a second while it runs, each user's in order. ``servers``: the brokers' own."""
 
-    def __init__(self, servers: str, prefix: str, seed: int, per_s: float = 120.0) -> None:
+    def __init__(self, servers: str, prefix: str, seed: int, per_s: float = 80.0) -> None:
         self.written = 0
         self._prefix = prefix
         self._per_s = per_s

@@ -64,8 +64,8 @@ class Cancelled(Exception):
 
 @dataclasses.dataclass
 class _Opening:
-    """A task that is being opened. ``unusable``: the names of snapshots that turned out to be damaged. ``written``: some state
-    was restored and may not be on the disk yet."""
+    """A task that is being opened. ``unusable``: the names of snapshots that turned out to be damaged. ``written``: some
+    state was restored and may not be on the disk yet."""
 
     task: TaskId
     stores: Sequence[StoreSpec]

@@ -166,8 +166,8 @@ MUTANTS = [
         "the committed position is one too far",
         Task,
         "offsets",
-        "= OffsetAndMetadata(offset,",
-        "= OffsetAndMetadata(offset + 1,",
+        "offset, commit_metadata.encode(noted)",
+        "offset + 1, commit_metadata.encode(noted)",
     ),
     Mutant(
         "changelogs are written to the first partition",

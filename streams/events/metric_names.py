@@ -66,7 +66,7 @@ BAD = MetricName(
     "penstock_bad_records_total",
     "counter",
     ("task", "kind", "policy"),
-    "records that a policy skipped or sent to the dead letters",
+    "records that a policy skipped or sent to the dead letter topic",
 )
 CLAMPED = MetricName(
     "penstock_clamped_timestamps_total", "counter", ("topic",), "records that the policy `clamp` changed"
@@ -125,7 +125,7 @@ RESTORED = MetricName("penstock_restore_total", "counter", ("task", "store"), "r
 REMAINING = MetricName(
     "penstock_restore_remaining_records", "gauge", ("task", "store"), "offsets that a restore has before it"
 )
-QUARANTINED = MetricName("penstock_stores_quarantined_total", "counter", (), "local states that were put aside")
+QUARANTINED = MetricName("penstock_stores_quarantined_total", "counter", (), "local states that were quarantined")
 SNAPSHOTS = MetricName("penstock_snapshots_total", "counter", ("result",), "`used` or `refused`")
 STATE_BYTES = MetricName("penstock_state_disk_bytes", "gauge", ("task",), "files of a task's stores")
 CACHE_BYTES = MetricName("penstock_cache_bytes", "gauge", ("task", "store"), "entries in memory, estimated")

@@ -133,17 +133,17 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
 def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:
     match fact:
         case f.WorkerStarted():
-            return "info", "worker", "Worker starts"
+            return "info", "worker", "Worker is starting"
         case f.ClusterFound():
             return "info", "worker", "Connected to the cluster"
         case f.WaitingForBrokers():
-            return "error", "worker", "No broker answers; waiting"
+            return "error", "worker", "No broker answers; waiting for one"
         case f.BrokersFound():
             return "info", "worker", "Brokers answer again"
         case f.Waiting():
-            return "warning", "worker", "Still waiting for an answer; trying until it works"
+            return "warning", "worker", "Still no answer; retrying"
         case f.WaitEnded():
-            return "info", "worker", "Answered; going on"
+            return "info", "worker", "Answered again; continuing"
         case f.WorkerStopped(reason="error"):
             return "error", "worker", "Worker stopped with an error"
         case f.WorkerStopped():
@@ -151,7 +151,7 @@ def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:
         case f.ProcessEnded(restart_s=None):
             return "error", "worker", "Worker process ended"
         case f.ProcessEnded():
-            return "warning", "worker", "Worker process ended; starting it again"
+            return "warning", "worker", "Worker process ended; restarting it"
         case _:
             assert_never(fact)
 
@@ -163,19 +163,19 @@ def _task(fact: f.TaskFact) -> tuple[Level, Area, str]:
         case f.TasksRevoked():
             return "info", "task", "Tasks revoked"
         case f.TasksLost():
-            return "warning", "task", "Tasks lost; discarding what is not committed"
+            return "warning", "task", "Tasks lost; uncommitted work is discarded"
         case f.Rejoining():
-            return "warning", "task", "Lost its place in the group; joining again"
+            return "warning", "task", "No longer a member of the group; rejoining"
         case f.Fenced():
-            return "warning", "task", "Fenced by another worker; giving way"
+            return "warning", "task", "Fenced by another worker; stopping these tasks"
         case f.TaskRunning():
-            return "info", "task", "Task runs"
+            return "info", "task", "Task is running"
         case f.TaskReopened():
-            return "warning", "task", "Task is opened again"
+            return "warning", "task", "Task is reopened"
         case f.TaskCaughtUp():
             return "info", "task", "Task has caught up"
         case f.FallingBehind():
-            return "warning", "task", "Task falls behind"
+            return "warning", "task", "Task is falling behind"
         case _:
             assert_never(fact)
 
@@ -193,11 +193,11 @@ def _store(fact: f.StoreFact) -> tuple[Level, Area, str]:
         case f.RestoreFinished():
             return "info", "restore", "Store restored"
         case f.RestoreRetried():
-            return "warning", "restore", "Restore was not answered; trying again"
+            return "warning", "restore", "Restore is not answered; retrying"
         case f.RestoreCancelled():
             return "info", "restore", "Restore cancelled"
         case f.StoreQuarantined():
-            return "warning", "restore", "Local state put aside; restoring it from the log"
+            return "warning", "restore", "Local state quarantined; restoring it from the log"
         case f.SnapshotUsed():
             return "info", "restore", "Snapshot loaded"
         case f.SnapshotRefused():
@@ -213,15 +213,19 @@ def _commit(fact: f.CommitFact) -> tuple[Level, Area, str]:
         case f.CommitLate():
             return "warning", "commit", "Commit is late"
         case f.CommitAborted():
-            return "warning", "commit", "Commit aborted; going back to the last one"
+            return "warning", "commit", "Commit aborted; continuing from the last commit"
         case f.AbortDelayed():
-            return "warning", "commit", "Abort is not answered; trying until it works"
+            return "warning", "commit", "Abort is not answered; retrying"
         case f.CommitDelayed():
-            return "warning", "commit", "Commit is not answered; trying until it works"
+            return "warning", "commit", "Commit is not answered; retrying"
         case f.ForeignWritesReplaced():
             return "warning", "commit", "Another worker wrote to a changelog; its values were replaced by the store's"
         case f.TransactionInDoubt():
-            return "warning", "commit", "The answer to a commit was lost; the committed offsets showed the outcome"
+            return (
+                "warning",
+                "commit",
+                "The answer to a commit was lost; its outcome was read from the committed offsets",
+            )
         case f.ProducerRetired():
             return "warning", "commit", "Producer retired"
         case _:
@@ -235,7 +239,7 @@ def _record(fact: f.RecordFact) -> tuple[Level, Area, str]:
         case f.RecordSkipped():
             return "warning", "record", "Record skipped"
         case f.RecordDeadLettered():
-            return "warning", "record", "Record sent to the dead letters"
+            return "warning", "record", "Record sent to the dead letter topic"
         case f.TimestampsClamped():
             return "warning", "record", "Timestamps clamped to stream time"
         case _:
@@ -251,6 +255,6 @@ def _flow(fact: f.FlowFact) -> tuple[Level, Area, str]:
         case f.SourceIdle():
             return "info", "flow", "Source is idle"
         case f.PurgeFailed():
-            return "warning", "flow", "Records that nobody needs any more could not be deleted; trying again later"
+            return "warning", "flow", "Consumed records could not be deleted; retrying later"
         case _:
             assert_never(fact)

@@ -75,14 +75,14 @@ def test_a_line_for_people_and_one_for_collectors() -> None:
             logging.getLogger("penstock").removeHandler(handler)
         said[type(formatter)] = handler.lines[0]
     people = said[HumanFormatter]
-    assert people[23:].startswith(" WARNING Local state put aside")
+    assert people[23:].startswith(" WARNING Local state quarantined")
     assert people.endswith(' task=0_1 reason="a \\"bad\\" block"')
     collected = json.loads(said[JsonFormatter])
     assert collected.pop("time").endswith("Z")
     assert collected == {
         "level": "warning",
         "logger": "penstock.restore",
-        "message": "Local state put aside; restoring it from the log",
+        "message": "Local state quarantined; restoring it from the log",
         "fact": "StoreQuarantined",
         "task": "0_1",
         "reason": 'a "bad" block',

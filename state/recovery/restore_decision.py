@@ -3,7 +3,8 @@
 Local state is kept if it can be verified, else it is quarantined with a reason:
 
 * another cluster or another incarnation of the topic: the offset is meaningless there;
-* an offset past the log's end: the log lost records that the store holds;
+* an offset past the log's end, or one that was read from a leader whose records a later leader lacked: the log lost
+  records that the store holds;
 * an offset before the log's beginning: records that the store lacks are gone;
 * too old: the changelog may have dropped deletions that the store lacks, so that deleted keys would live on.
   The age is judged by 0.9 of ``delete.retention.ms``, and only where the changelog is compacted and has
@@ -39,6 +40,7 @@ class ChangelogFacts:
 
     ``end_offset`` is the end for readers of committed records. ``compacted``: the cleanup policy contains
     ``compact``. ``committed_end``: the offset after the last record of the task's last commit; ``None`` if unknown.
+    ``epoch``: of the leader now, -1 if unknown.
     """
 
     topic: str
@@ -49,6 +51,7 @@ class ChangelogFacts:
     compacted: bool
     delete_retention_ms: int
     committed_end: int | None = None
+    epoch: int = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,11 +100,13 @@ def decide(
     snapshots: Sequence[Manifest] = (),
     *,
     segment_ms: int,
+    replaced: bool = False,
 ) -> Decision:
     """Decide how to restore one store partition.
 
     ``stored`` is the store's position, ``None`` for a store never written. Snapshots may come in any order and may
     belong to other stores and clusters; the usable one with the highest offset is taken. ``segment_ms`` is the store's.
+    ``replaced``: the log no longer holds what the store has read.
     """
     afresh = decide_afresh(of, log, now_ms, snapshots, segment_ms=segment_ms)
     if stored is None:
@@ -115,6 +120,11 @@ def decide(
         now_ms=now_ms,
         segments_ms=(stored.segment_ms, segment_ms),
     )
+    if wrong is None and replaced:
+        wrong = (
+            f"its offset {stored.changelog_offset} is of a time when the leader of {log.topic} had epoch {stored.epoch}; a "
+            "later leader lacked records before it"
+        )
     if wrong is not None:
         return Quarantine(f"the local state of {of} cannot be used: {wrong}", afresh)
     left = log.end_offset - stored.changelog_offset

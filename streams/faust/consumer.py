@@ -225,6 +225,14 @@ class FaustConsumer:
         """See the port."""
         return self._group.watermarks(partition)
 
+    def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """See the port."""
+        return self._group.leader_epochs(partitions)
+
+    def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
+        """See the port."""
+        return self._group.holds(partition, offset, epoch)
+
     def known_ends(self) -> Mapping[TopicPartition, int]:
         """None: Faust's consumer reads."""
         return {}

@@ -21,13 +21,14 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from penstock.state.errors import PenstockError, RetriableError
+from penstock.state.errors import PenstockError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka import columns
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import error_of, translate, translated
 from penstock.streams.kafka.leaving import EVENTS_MAX, settle
+from penstock.streams.kafka.log_ends import EpochProbe, leader_epochs, watermarks
 from penstock.streams.kafka.native import open_reader
 from penstock.streams.kafka.native_reader import SERVE_INTERVAL_S, NativeReader
 from penstock.streams.kafka.reading_errors import ReadingErrors, place_of, translating, unreadable
@@ -74,6 +75,7 @@ class KafkaConsumer:
             self._client: Consumer | None = Consumer(dict(config), logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening a consumer") from exc
+        self._probe = EpochProbe(config)
         reader = open_reader(self._client, config, native)
         self._reader = None if reader is None else NativeReader(reader)
 
@@ -425,8 +427,7 @@ class KafkaConsumer:
     # --- the group's positions
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See the port. If the coordinator is not ready, as right after the cluster starts, it is asked again. Raises
-        ``RetriableError`` if pending transactions did not end in time."""
+        """See the port. A coordinator that is not ready yet is asked again. ``RetriableError``: transactions did not end."""
         return answered(lambda left_s: self._committed(partitions, left_s), "", self._request_timeout_s)
 
     def _committed(
@@ -459,18 +460,16 @@ class KafkaConsumer:
             return self._open().consumer_group_metadata()
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """See the port. If a partition has no leader yet, as right after its topic was created, it is asked again."""
-        return answered(lambda left_s: self._watermarks(partition, left_s), "", self._request_timeout_s)
+        """See the port. A partition that has no leader yet is asked again."""
+        return answered(lambda left_s: watermarks(self._open(), partition, left_s), "", self._request_timeout_s)
 
-    def _watermarks(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        with translating(f"reading the ends of {partition.topic} [{partition.partition}]"):
-            found = self._open().get_watermark_offsets(_native(partition), timeout=timeout_s, cached=False)
-        if found is None:
-            raise RetriableError(
-                f"timed out after {timeout_s:.0f} s reading the offsets of {partition.topic} [{partition.partition}]; "
-                "check that the brokers are reachable"
-            )
-        return found
+    def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """See the port."""
+        return answered(lambda left_s: leader_epochs(self._open(), partitions, left_s), "", self._request_timeout_s)
+
+    def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
+        """See the port. Another client asks."""
+        return self._probe.holds(partition, offset, epoch, self._request_timeout_s)
 
     def known_ends(self) -> Mapping[TopicPartition, int]:
         """See the port: none; ``WatchedConsumer`` knows some."""
@@ -478,6 +477,7 @@ class KafkaConsumer:
 
     def close(self) -> None:
         """See the port. Callbacks are not called."""
+        self._probe.close()
         client, self._client = self._client, None
         if client is not None:
             self._positions.clear()

@@ -96,6 +96,14 @@ class LogConsumer(Protocol):
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset still there, and the last stable offset (next to be written)."""
 
+    def leader_epochs(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The epochs of the leaders now; a partition whose leader's is not known is left out. While it stays the same,
+        nothing that was acknowledged is lost."""
+
+    def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
+        """Whether the records before ``offset`` are still those that the leader of this epoch had. If not, a later leader
+        lacked some of them, and others may stand there now. Only for a consumer without a group."""
+
     def known_ends(self) -> Mapping[TopicPartition, int]:
         """The last stable offsets of what is read, as last seen, without a request. Safe in any thread."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from penstock.state.errors import StateCorruptedError, TaskMigratedError
+from penstock.state.errors import IncompatibleError, StateCorruptedError, TaskMigratedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
@@ -39,7 +39,8 @@ class Restoring(Protocol):
 
 class Assignment:
     """See the module. ``open_task(task_id, backend, start)`` makes a task; ``on_run`` and ``on_drop`` tell of those that
-    begin and end. ``open_reader`` makes a consumer that only reads. ``consumer`` is replaced after a rejoin."""
+    begin and end. ``open_reader`` makes a consumer that only reads. ``consumer`` is replaced after a rejoin.
+    ``topic_ids``: those of now, by topic."""
 
     def __init__(
         self,
@@ -52,7 +53,9 @@ class Assignment:
         on_drop: Callable[[TaskId], None],
         open_reader: Callable[[], LogConsumer],
         events: EventSink = NO_EVENTS,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> None:
+        self._topic_ids = topic_ids or {}
         self.consumer = consumer
         self.tasks: dict[TaskId, Task] = {}
         """Those that run."""
@@ -101,6 +104,7 @@ class Assignment:
         for task_id, mine in by_task.items():
             start = start_positions(self.consumer, mine)
             for tp in mine:
+                self._require_same(tp, start[tp.topic][1])
                 source = self._topology.source(self.sources[tp.topic][1])
                 refuse_other_form(source, tp, start[tp.topic], self._open_reader)
             self._starts.setdefault(task_id, {}).update(start)
@@ -119,6 +123,16 @@ class Assignment:
             else:
                 self._run(task_id, TaskStores(MemoryBackend([]), None))
                 self.consumer.resume([TopicPartition(t, task_id.partition) for t in start])
+
+    def _require_same(self, tp: TopicPartition, noted: CommitMetadata) -> None:
+        topic_id = self._topic_ids.get(tp.topic, noted.topic_id)
+        if noted.topic_id and topic_id != noted.topic_id:
+            raise IncompatibleError(
+                f"topic {tp.topic} was deleted and made again since the last commit: its id was {noted.topic_id} and is "
+                f"{topic_id}, so that the committed positions mean nothing in it. Stop the application and reset the "
+                "group's positions; to build the stores from the new topic alone, delete its changelog topics and state "
+                "folder too"
+            )
 
     def take_restored(self) -> None:
         """Run the tasks whose stores have come. Raises what made a restore fail."""
@@ -215,7 +229,10 @@ class Assignment:
 
 def _reached(start: Start) -> CommittedPositions:
     changelogs: dict[str, int] = {}
+    epochs: dict[str, int] = {}
     for _, noted in start.values():
         for name, offset in noted.changelogs.items():
-            changelogs[name] = max(offset, changelogs.get(name, 0))
-    return CommittedPositions({topic: offset for topic, (offset, _) in start.items()}, changelogs)
+            if offset >= changelogs.get(name, 0):
+                changelogs[name] = offset
+                epochs |= {name: noted.epochs[name]} if name in noted.epochs else {}
+    return CommittedPositions({topic: offset for topic, (offset, _) in start.items()}, changelogs, epochs)

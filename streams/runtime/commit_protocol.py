@@ -51,6 +51,7 @@ from penstock.streams.ports.log import (
     UnknownOutcomeError,
 )
 from penstock.streams.ports.record_sizes import size_of
+from penstock.streams.runtime.changelog_epochs import ChangelogEpochs
 from penstock.streams.runtime.commit_producer import CommitProducer, CommitTimeouts
 from penstock.streams.runtime.commits_in_doubt import CommitsInDoubt
 from penstock.streams.runtime.compaction_guard import guard
@@ -133,7 +134,10 @@ class Committer:
         self._foreign_writes: ForeignWrites | None = None
         if open_reader is not None:
             answers = guarantee == "at_least_once"
-            self._foreign_writes = ForeignWrites(open_reader, self._ask, self._send_now, answers=answers, events=events)
+            epochs = ChangelogEpochs(lambda partitions: self.consumer.leader_epochs(partitions), open_reader)
+            self._foreign_writes = ForeignWrites(
+                open_reader, self._ask, self._send_now, epochs, answers=answers, events=events
+            )
         self.owned: Callable[[], Sequence[Task]] = tuple
         """The tasks of this producer."""
 

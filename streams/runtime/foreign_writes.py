@@ -31,7 +31,8 @@ from penstock.state.recovery.changelog import changelog_topic, from_changelog_co
 from penstock.state.stores.store import PackedPuts, Puts, StateBackend, StoreSpec
 from penstock.streams.events.facts import ForeignWritesReplaced
 from penstock.streams.events.port import EventSink
-from penstock.streams.ports.log import LogConsumer
+from penstock.streams.ports.log import AbortableError, LogConsumer
+from penstock.streams.runtime.changelog_epochs import ChangelogEpochs
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
 from penstock.streams.task.task import Task
@@ -48,19 +49,22 @@ ROUNDS_MAX = 10
 
 class ForeignWrites:
     """See the module. ``open_reader``: a consumer that only reads; ``ask`` the group; ``send`` records and wait, which gives
-    where they end. ``answers``: others' records may be there, as under at-least-once."""
+    where they end; ``epochs`` of the changelogs' leaders. ``answers``: others' records may be there, as under
+    at-least-once."""
 
     def __init__(
         self,
         open_reader: Callable[[], LogConsumer],
         ask: Callable[[], None],
         send: Callable[[Output], Mapping[TopicPartition, int]],
+        epochs: ChangelogEpochs,
         *,
         answers: bool,
         events: EventSink,
     ) -> None:
         self._answers = answers
         self._events = events
+        self._epochs = epochs
         self._short: dict[tuple[TaskId, str], tuple[int, float]] = {}
         """Changelogs that were seen to end too early: where they should end, and since when that was seen."""
         self._open_reader = open_reader
@@ -71,7 +75,8 @@ class ForeignWrites:
 
     def look(self, task: Task, consumer: LogConsumer, now_s: float) -> None:
         """Between commits: if others have written to the changelogs of idle stores, have the next commit answer them. Raises
-        ``IncompatibleError`` for one that has ended too early for ``SHORT_S``."""
+        ``IncompatibleError`` for one that has ended too early for ``SHORT_S``, or has lost what was committed."""
+        self._epochs.look(task)
         for name, state in task.stores.items():
             known = task.changelog_end(name)
             if known is None or not state.spec.changelog or state.spec.source_topic is not None:
@@ -90,11 +95,20 @@ class ForeignWrites:
         self, works: Sequence[tuple[Task, CommitWork]], ends: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]:
         """In a commit, after its records were acknowledged and end so. Returns where the changelogs end then; what was
-        looked at is among the works' changelogs."""
+        looked at is among the works' changelogs. Raises ``AbortableError`` (at-least-once: ``RetriableError``) where a
+        changelog has got another leader meanwhile."""
         for task, work in works:
             require_whole(task, work, ends)
-        if not self._answers:
-            return ends
+        if self._answers:
+            ends = self._answered_all(works, ends)
+        if changed := self._epochs.changed(works):
+            again = RetriableError if self._answers else AbortableError
+            raise again(f"{changed} have got another leader, which has all that was committed; commit again")
+        return ends
+
+    def _answered_all(
+        self, works: Sequence[tuple[Task, CommitWork]], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
         out = dict(ends)
         for task, work in works:
             found = with_foreign_writes(task, work, ends, self._seen.pop(task.id, {}))

@@ -8,6 +8,7 @@ as different from the others as it can be.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterator
 
@@ -25,6 +26,7 @@ _SPREAD_MS = 10_000_000_000
 _LAG_MS = 10_000_000
 """Hours between the watermarks of the tasks before it."""
 _OFFSETS = 100_000_000_000
+_EPOCHS = 10_000
 
 
 def check_metadata_size(topology: Topology, application_id: str, layout: TopicLayout) -> None:
@@ -57,6 +59,8 @@ def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, la
         journal=_OFFSETS if needs_journal(topology, sub) and journal_topic(application_id, sub.number) else None,
         caught_up=[s.topic_name(application_id) for s in sources if s.bootstrap],
         first=_OFFSETS,
+        epochs={s.name: _EPOCHS + next(numbers) % _EPOCHS for s in sub.stores if s.changelog},
+        topic_id=base64.urlsafe_b64encode(hashlib.sha256(b"topic").digest()[:16]).decode().rstrip("="),
         began_ms=_time(numbers),
     )
     for source in sources:

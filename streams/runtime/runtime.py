@@ -146,6 +146,7 @@ class Runtime:
             self._on_drop,
             open_reader or open_consumer,
             events,
+            options.task.topic_ids,
         )
         fixed = options.partitions
         self._groups: dict[int | None, CommitGroup] = {

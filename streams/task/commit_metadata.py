@@ -25,7 +25,8 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``caught_up``: the bootstrap inputs whose writers have all caught up, ``caught_up_writers``: of the other bootstrap
     inputs, the writers that have, ``first``: where the application began to read this input partition, ``form``: the
     form of its records (``Source.form``), if it is internal, ``began_ms``: the clock when the first record of this
-    input partition came, where policies judge timestamps by it.
+    input partition came, where policies judge timestamps by it, ``epochs``: the epoch of the leader that had each
+    changelog up to there, by store, ``topic_id``: of this input.
     """
 
     version: int = msgspec.field(default=0, name="v")
@@ -41,6 +42,8 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     first: int | None = msgspec.field(default=None, name="s")
     form: str = msgspec.field(default="", name="f")
     began_ms: int = msgspec.field(default=NO_TIME, name="n")
+    epochs: dict[str, int] = msgspec.field(default_factory=dict, name="e")
+    topic_id: str = msgspec.field(default="", name="i")
 
 
 class _Version(msgspec.Struct):

@@ -33,7 +33,8 @@ class CommitWork:
 
 class CommitWriter:
     """Builds the records of a task's commits and remembers where they ended: ``changelog_ends`` by store, and
-    ``journal_end``. ``recorded``: the metadata of the last commit."""
+    ``journal_end``; ``epochs``: of the leaders that had the changelogs up to there. ``recorded``: the metadata of the last
+    commit."""
 
     def __init__(
         self, task: TaskId, application_id: str, max_record_bytes: int, recorded: Sequence[CommitMetadata]
@@ -44,6 +45,9 @@ class CommitWriter:
         self.changelog_ends: dict[str, int] = {}
         for m in recorded:
             self.changelog_ends.update(m.changelogs)
+        self.epochs: dict[str, int] = {}
+        for m in recorded:
+            self.epochs.update(m.epochs)
         self.journal_end = max((m.journal for m in recorded if m.journal is not None), default=None)
 
     def collect(

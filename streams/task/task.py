@@ -235,6 +235,11 @@ class Task:
         return end
 
     @property
+    def epochs(self) -> dict[str, int]:
+        """Of the leaders who had each store's changelog as far as that, as of the last commit, or of a look since then."""
+        return self._commits.epochs
+
+    @property
     def watermark_ms(self) -> int:
         """The watermark: no record with a timestamp up to it is expected."""
         return self._event_time.watermark_ms
@@ -398,6 +403,7 @@ class Task:
                 wall_ms=self._clock.wall_ms,
                 operators=operators,
                 changelogs=self.changelog_ends,
+                epochs=self.epochs,
                 journal=self._commits.journal_end,
                 watermarks=self._watermarks.saved(),
                 caught_up=self._bootstrap.done,
@@ -405,6 +411,7 @@ class Task:
                 first=before.first if before.version else began,
                 form=self._source_specs[topic].form,
                 began_ms=self._began_ms[topic],
+                topic_id=self.options.topic_ids.get(topic, ""),
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, self.id.partition)] = asked = OffsetAndMetadata(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 from penstock.streams.events.port import NO_EVENTS, EventSink
@@ -21,7 +22,8 @@ class TaskOptions:
     ``wall_resolution_ms``: processing time advances in steps of it, so at most one reading of the clock is journaled
     per step. ``announces``: the task announces that it has caught up to tasks that read its output as a bootstrap;
     not in a replay, where the log already holds the announcements. ``call_executor`` makes operators' external calls.
-    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: receives what the task reports."""
+    ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: receives what the task reports.
+    ``topic_ids``: of its inputs, which are committed with their positions."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -33,3 +35,4 @@ class TaskOptions:
     columns: Columns = "auto"
     call_executor: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
     events: EventSink = NO_EVENTS
+    topic_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)

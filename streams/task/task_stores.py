@@ -20,10 +20,12 @@ class Releasable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class CommittedPositions:
-    """The positions of a task's last commit: the offset of each input topic, the changelog offset of each store."""
+    """The positions of a task's last commit: the offset of each input topic, the changelog offset of each store, and the
+    epoch of the leader that had the changelog up to there, where it is known."""
 
     inputs: Mapping[str, int]
     changelogs: Mapping[str, int]
+    epochs: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -234,6 +234,14 @@ class MemoryConsumer:
         log = self._log.partition(partition)
         return log.first, log.last_stable
 
+    def leader_epochs(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """See the port."""
+        return {tp: self._log.partition(tp).epochs[-1][0] for tp in partitions}
+
+    def holds(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
+        """See the port."""
+        return offset <= self._log.partition(partition).epoch_end(epoch)
+
     def known_ends(self) -> dict[TopicPartition, int]:
         """See the port."""
         return {tp: self._log.partition(tp).last_stable for tp in self._reading}

@@ -78,6 +78,8 @@ class PartitionLog:
         self.first = 0
         self._segments = [0]
         """Where each begins that was not cleaned yet; the last one is written to."""
+        self.epochs = [(0, 0)]
+        """Of its leaders, with the offset where each began."""
         self.open: dict[str, int] = {}
         """First offset of each transactional id's open transaction."""
 
@@ -126,9 +128,22 @@ class PartitionLog:
                 return start
         return self._segments[-1]
 
+    def elect(self) -> None:
+        """Another leader, which has all records."""
+        self.epochs.append((self.epochs[-1][0] + 1, self.end))
+
     def truncate(self, offset: int) -> None:
-        """Drop records from this offset on, as an unclean leader election does."""
+        """An unclean election: the new leader lacks the records from this offset on."""
         del self._entries[max(offset - self.first, 0) :]
+        next_epoch = self.epochs[-1][0] + 1
+        self.epochs = [(e, start) for e, start in self.epochs if start <= self.end] + [(next_epoch, self.end)]
+
+    def epoch_end(self, epoch: int) -> int:
+        """Where the records of the last leader up to this epoch end; -1 where no leader had it yet."""
+        later = [start for e, start in self.epochs if e > epoch]
+        if epoch > self.epochs[-1][0]:
+            return -1
+        return later[0] if later else self.end
 
     def delete_before(self, offset: int) -> None:
         """Drop records before this offset, as retention does."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.streams.events.port import EventSink
 from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.task.external_calls import CallExecutor
@@ -25,8 +27,9 @@ def runtime_options(
     events: EventSink,
     *,
     epochs_grow: bool,
+    topic_ids: Mapping[str, str],
 ) -> RuntimeOptions:
-    """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``."""
+    """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``; ``topic_ids``: of the inputs at least."""
     return RuntimeOptions(
         guarantee=s.guarantee,
         commit_interval_ms=s.commit_interval_ms,
@@ -39,6 +42,7 @@ def runtime_options(
             columns=s.columns,
             call_executor=call_executor,
             events=events,
+            topic_ids=topic_ids,
         ),
         turn_min_records=TURN_MIN_RECORDS[s.latency],
         turn_max_records=s.batch_max_records,

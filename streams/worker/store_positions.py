@@ -27,6 +27,7 @@ def store_position(task: Task, store: str, at_ms: int, cluster_id: str, topic_id
             dict(topic_ids),
             at_ms,
             task.stream_time_ms,
+            task.epochs.get(store, -1) if spec.source_topic is None else -1,
             segment_ms=spec.segment_ms,
         )
     )

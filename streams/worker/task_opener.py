@@ -46,6 +46,7 @@ from penstock.streams.events.facts import (
 )
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.runtime.changelog_epochs import replaced
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.worker.restore_report import RefusedSnapshots, RestoreReport
 
@@ -218,7 +219,8 @@ class TaskOpener:
         raw = opening.backend.position(spec.name)
         stored = None if raw is None else decode_position(raw)
         snapshots = self._snapshots(of, opening)
-        decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms)
+        lost = stored is not None and was_replaced(consumer, TopicPartition(facts.topic, task.partition), stored, facts)
+        decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms, replaced=lost)
         if isinstance(decision, Quarantine):
             self._events.emit(StoreQuarantined(task, decision.reason))
             # all stores of the task are quarantined with the damaged one: they share the database
@@ -275,6 +277,10 @@ class TaskOpener:
             end = self._committed_end(spec, consumer, partition, end, written or 0, cancelled)
             if self._committed_only and written is not None:
                 end = written
+        epoch = epoch_of(consumer, partition)
+        noted = reached.epochs.get(spec.name, epoch)
+        if written and noted not in (epoch, -1) and not consumer.holds(partition, written, noted):
+            raise replaced(partition, written, noted)
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
             topic,
@@ -285,6 +291,7 @@ class TaskOpener:
             "compact" in config.get("cleanup.policy", "delete"),
             int(config.get("delete.retention.ms", 86_400_000)),
             written,
+            epoch,
         )
 
     def _committed_end(
@@ -416,4 +423,19 @@ class TaskOpener:
 
     def _position(self, spec: StoreSpec, facts: ChangelogFacts, offset: int, at_ms: int) -> bytes:
         ids = {facts.topic: facts.topic_id}
-        return encode_position(Position(offset, {}, facts.cluster_id, ids, at_ms, segment_ms=spec.segment_ms))
+        epoch = facts.epoch if spec.source_topic is None else -1
+        return encode_position(Position(offset, {}, facts.cluster_id, ids, at_ms, -1, epoch, spec.segment_ms))
+
+
+def epoch_of(consumer: LogConsumer, partition: TopicPartition) -> int:
+    """Of the partition's leader, -1 if unknown."""
+    return consumer.leader_epochs([partition]).get(partition, -1)
+
+
+def was_replaced(consumer: LogConsumer, partition: TopicPartition, stored: Position, facts: ChangelogFacts) -> bool:
+    """Whether the log no longer holds what a store has read up to its position. The log is asked only after it has got
+    another leader."""
+    comparable = stored.epoch >= 0 and facts.epoch >= 0 and stored.topic_ids.get(facts.topic) == facts.topic_id
+    if not comparable or stored.epoch == facts.epoch or not stored.changelog_offset:
+        return False
+    return not consumer.holds(partition, stored.changelog_offset, stored.epoch)

@@ -170,3 +170,18 @@ def test_closed_consumer_refuses(world: World) -> None:
     consumer.close()
     with pytest.raises(PenstockError, match="closed"):
         consumer.poll(1, 0.0)
+
+
+def test_log_says_whether_it_holds_what_a_leader_had(world: World) -> None:
+    name, producer = filled(world, 1)
+    tp = TopicPartition(name, 0)
+    consumer = world.consumer(world.name("g"))
+    epoch = consumer.leader_epochs([tp])[tp]
+    assert consumer.holds(tp, COUNT, epoch)
+    assert consumer.holds(tp, COUNT - 3, epoch)
+    assert not consumer.holds(tp, COUNT + 3, epoch)
+    assert not consumer.holds(tp, COUNT, epoch + 1)
+    add(producer, name, 0)
+    producer.flush(60)
+    assert consumer.leader_epochs([tp]) == {tp: epoch}
+    assert consumer.holds(tp, COUNT + 3, epoch)

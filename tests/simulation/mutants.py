@@ -18,6 +18,7 @@ from typing import Any
 from penstock.state.recovery import changelog, restore_decision
 from penstock.streams.runtime import commit_protocol, compaction_guard, foreign_writes
 from penstock.streams.runtime.assignment import Assignment
+from penstock.streams.runtime.changelog_epochs import ChangelogEpochs
 from penstock.streams.runtime.commit_group import CommitGroup
 from penstock.streams.runtime.commit_producer import CommitProducer
 from penstock.streams.runtime.commit_protocol import Committer
@@ -93,6 +94,8 @@ _UNPROVED = Mutant(
     "self._proved_ms = now_ms; return\n    young =",
 )
 
+_NO_EPOCHS = Mutant("leaders' epochs are not compared", ChangelogEpochs, "_look", "known != epoch", "False")
+
 MUTANTS = [
     # the commit
     Mutant("commits are not fenced by the membership", Committer, "_commit_log", "self._fence()", "'app'"),
@@ -131,6 +134,7 @@ MUTANTS = [
         "are",
         "found[topic] == (own.offset, commit_metadata.decode(own.metadata))",
         "found[topic][0] == own.offset",
+        _UNPROVED,
     ),
     Mutant(
         "a commit in doubt is forgotten", Committer, "_restart_tasks", "behind += [task] if task.stores else []", "pass"
@@ -186,7 +190,7 @@ MUTANTS = [
     Mutant(
         "brokers clean behind the last commit", changelog, "changelog_configs", "if tails and guarded(spec)", "if False"
     ),
-    Mutant("what others wrote is not answered", ForeignWrites, "answer", "if not self._answers:", "if True:"),
+    Mutant("what others wrote is not answered", ForeignWrites, "answer", "if self._answers:", "if False:"),
     Mutant("what others wrote is not looked for", ForeignWrites, "look", "end > known and self._answers", "False"),
     Mutant(
         "at-least-once restores past the committed end",
@@ -223,6 +227,7 @@ MUTANTS = [
         "require_whole",
         "ends[tp] - count < known",
         "False",
+        _NO_EPOCHS,
     ),
     Mutant(
         "an idle worker does not see that records were lost",
@@ -230,7 +235,9 @@ MUTANTS = [
         "look",
         "if now_s - since_s > SHORT_S:",
         "if False:",
+        _NO_EPOCHS,
     ),
+    _NO_EPOCHS,
     Mutant(
         "topics are not watched",
         TopicWatch,

@@ -26,6 +26,7 @@ from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
 from penstock.streams.events.sentences import line_of
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
 from penstock.streams.runtime.assignment import Restoring
+from penstock.streams.runtime.changelog_epochs import replaced
 from penstock.streams.runtime.changelog_marks import marked_topics
 from penstock.streams.runtime.commit_protocol import Committer, Guarantee
 from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id, mark_fixed
@@ -44,7 +45,7 @@ from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
 from penstock.streams.worker.fixed_worker_lock import check_no_group_members, presence_group
-from penstock.streams.worker.task_opener import MARKERS_WAIT_S
+from penstock.streams.worker.task_opener import MARKERS_WAIT_S, was_replaced
 from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
 
@@ -159,9 +160,14 @@ class SimRestoring:
             raise Short(f"{topic} ends at {end}, but the last commit wrote it up to {written}")
         raw = backend.position(spec.name)
         stored = None if raw is None else decode_position(raw)
-        facts = facts_of(self._log, topic, (log.first, end), written)
+        facts = facts_of(self._log, topic, (log.first, end), written, log.epochs[-1][0])
         of = StorePartition(APP, spec.name, task.partition)
-        decision = decide(of, stored, facts, asked_ms, segment_ms=spec.segment_ms)
+        reader, tp = MemoryConsumer(self._log, "reader"), TopicPartition(topic, task.partition)
+        noted = reached.epochs.get(spec.name, -1)
+        if written and spec.source_topic is None and noted >= 0 and not reader.holds(tp, written, noted):
+            raise replaced(tp, written, noted)
+        lost = stored is not None and was_replaced(reader, tp, stored, facts)
+        decision = decide(of, stored, facts, asked_ms, segment_ms=spec.segment_ms, replaced=lost)
         self.said.append(decision.reason)
         if isinstance(decision, Quarantine):
             return False
@@ -170,11 +176,11 @@ class SimRestoring:
         entries = from_changelog_columns(
             spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]
         )
-        backend.commit([StoreWrites(spec.name, entries, _position(self._log, end, spec, asked_ms))])
+        backend.commit([StoreWrites(spec.name, entries, _position(self._log, end, spec, asked_ms, facts.epoch))])
         return True
 
 
-def facts_of(log: MemoryLog, topic: str, ends: tuple[int, int], written: int | None) -> ChangelogFacts:
+def facts_of(log: MemoryLog, topic: str, ends: tuple[int, int], written: int | None, epoch: int) -> ChangelogFacts:
     admin = MemoryAdmin(log)
     config = admin.topic_config(topic)
     return ChangelogFacts(
@@ -185,12 +191,14 @@ def facts_of(log: MemoryLog, topic: str, ends: tuple[int, int], written: int | N
         "compact" in config["cleanup.policy"],
         int(config["delete.retention.ms"]),
         written,
+        epoch,
     )
 
 
-def _position(log: MemoryLog, offset: int, spec: StoreSpec, at_ms: int) -> bytes:
+def _position(log: MemoryLog, offset: int, spec: StoreSpec, at_ms: int, epoch: int) -> bytes:
     ids = MemoryAdmin(log).topic_ids([changelog_topic(APP, spec)])
-    return encode_position(Position(offset, {}, "memory", ids, at_ms, segment_ms=spec.segment_ms))
+    epoch = epoch if spec.source_topic is None else -1
+    return encode_position(Position(offset, {}, "memory", ids, at_ms, -1, epoch, spec.segment_ms))
 
 
 class SimClock:
@@ -317,7 +325,13 @@ class Node:
             guarantee=world.guarantee,
             commit_interval_ms=100,
             commit_delay_max_ms=world.commit_delay_max_ms,
-            task=TaskOptions(policies=world.policies, batch_max_records=5, live=world.live, events=self.events),
+            task=TaskOptions(
+                policies=world.policies,
+                batch_max_records=5,
+                live=world.live,
+                events=self.events,
+                topic_ids=world.topic_ids(list(log.topics)),
+            ),
             turn_min_records=2,
             turn_max_records=7,
             buffered_max_records=20,
@@ -416,7 +430,7 @@ class Node:
         spec = task.stores[store].spec
         ends, positions = task.changelog_ends, task.feed.positions()
         offset = ends.get(store, 0) if spec.source_topic is None else positions[spec.source_topic]
-        return _position(self.world.log, offset, spec, at_ms)
+        return _position(self.world.log, offset, spec, at_ms, task.epochs.get(store, -1))
 
     def crash_at(self, step: CommitStep, nth: int) -> None:
         """Be gone at the nth time that this step was done."""

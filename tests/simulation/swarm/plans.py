@@ -23,7 +23,9 @@ Kind = Literal[
     "epoch",
     "twin",
     "switch",
+    "elect",
     "truncate",
+    "rewrite",
     "make_again",
 ]
 Form = Literal["group", "fixed"]
@@ -49,7 +51,7 @@ PLACES = ("between", "poll", *SENDING, "commit_after", "consumer_commit_before",
 """Where a worker may be killed or frozen."""
 TIMES_MS = (200, 1_000, 2_000, 3_500, 6_000, 11_000, 16_000, 40_000)
 """Below and above the poll interval (3 s), the transaction's time-out (10 s), and the age of deletions (12 s)."""
-PROGRAMS = ("counts", "counts", "balances", "joined", "regions", "windows", "stateless")
+PROGRAMS = ("counts", "counts", "balances", "joined", "regions", "windows", "ticking", "stateless")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +113,18 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
 
 
 def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
-    kinds: list[Kind] = ["kill", "power_cut", "freeze", "freeze", "answer", "answer", "outage", "compact", "damage"]
+    kinds: list[Kind] = [
+        "kill",
+        "power_cut",
+        "freeze",
+        "freeze",
+        "answer",
+        "answer",
+        "outage",
+        "compact",
+        "damage",
+        "elect",
+    ]
     if plan.guarantee == "exactly_once":
         kinds.append("late_commit")
     kinds += ["join", "leave"] if plan.form == "group" else ["twin"]
@@ -125,7 +138,7 @@ def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
     if plan.form == "fixed" and rng.random() < 0.3:
         faults.append(Fault("switch", rng.randint(plan.events // 4, plan.events * 3 // 4), ms=rng.choice(TIMES_MS[3:])))
     if plan.program != "stateless" and rng.random() < 0.12:
-        last: Kind = rng.choice(("truncate", "make_again"))
+        last: Kind = rng.choice(("truncate", "rewrite", "make_again"))
         faults.append(Fault(last, plan.events, who=rng.randrange(8), nth=rng.randint(1, 6)))
     return tuple(sorted(faults, key=lambda f: f.at))
 

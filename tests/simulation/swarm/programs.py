@@ -10,10 +10,12 @@ from typing import Any
 
 import orjson
 
-from penstock.state.log import TaskId
+from penstock.state.log import Record, TaskId
+from penstock.state.stores.typed_stores import key_value_store
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius, keyed_count
 from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.windows import tumbling
 from tests.simulation.programs import REGIONS, clicks_per_region, combined_clicks
 
@@ -22,6 +24,7 @@ Records = Iterable[tuple[bytes | None, bytes | None]]
 Row = tuple[str, bytes, bytes | None, int]
 KEYS = 6
 WINDOW_MS = 2_000
+TICK_MS = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,6 +207,36 @@ def _fahrenheit(value: bytes | None) -> bytes:
     return str(float(value or b"0") * 9 / 5 + 32).encode()
 
 
+TICKS, KEPT = key_value_store("ticks", key=str, value=int), key_value_store("counts", key=str, value=int)
+
+
+class Ticks(Processor[str, str, str, int]):
+    """Counts records by key, and the turns of a clock on the wall: its state changes while its positions stand still."""
+
+    stores = (TICKS, KEPT)
+    timers = ("wall_time",)
+
+    def init(self, ctx: ProcessorContext[str, int]) -> None:
+        self._ctx = ctx
+        ctx.schedule(TICK_MS, self._tick, "wall_time")
+
+    def process(self, record: Record[str, str], ctx: ProcessorContext[str, int]) -> None:
+        """One of each key."""
+        n = (ctx.store(KEPT).get(record.key) or 0) + 1
+        ctx.store(KEPT).put(record.key, n)
+        ctx.forward(record.key, n)
+
+    def _tick(self, now_ms: int) -> None:
+        ticks = self._ctx.store(TICKS)
+        ticks.put("t", (ticks.get("t") or 0) + 1)
+
+
+def _ticking() -> Topology:
+    builder = StreamsBuilder("ticking", key=str, value=str)
+    builder.stream("in").process(Ticks, name="ticking").to("out", value=int)
+    return builder.build()
+
+
 PROGRAMS = {
     "counts": Program(
         lambda: keyed_count.build("in", "out"), ("in",), ("out",), _write_key, _judge_counts, ("in", "out")
@@ -214,6 +247,7 @@ PROGRAMS = {
     ),
     "regions": Program(combined_clicks, ("clicks",), ("counted",), _write_region, _judge_combined),
     "windows": Program(_windows, ("in",), ("out",), _write_key, _judge_windows, ("in", "out"), expires=True),
+    "ticking": Program(_ticking, ("in",), ("out",), _write_key, _judge_counts, ("in", "out")),
     "stateless": Program(
         lambda: celsius.build("in", "out"), ("in",), ("out",), _write_key, _judge_stateless, ("in", "out")
     ),

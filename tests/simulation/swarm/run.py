@@ -208,6 +208,10 @@ class Swarm:
             case "compact":
                 for topic in self.changelogs:
                     self.log.compact(topic, SimClock(self.log).now_ms())
+            case "elect":
+                for topic in self.changelogs:
+                    for log in self.log.topic(topic).partitions:
+                        log.elect()
             case "damage":
                 slot.disk.damage(fault.nth)
             case "epoch":
@@ -375,4 +379,8 @@ class Swarm:
         tp, end = sorted(ends.items())[fault.who % len(ends)]
         log = self.log.partition(tp)
         log.truncate(max(end - fault.nth, log.first))
-        return log.end < end
+        if log.end == end:
+            return False
+        while fault.kind == "rewrite" and log.end < end + fault.nth:
+            log.append(LogEntry(None, None, 0, control=True))  # of transactions that were aborted
+        return True

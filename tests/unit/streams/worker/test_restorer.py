@@ -16,7 +16,13 @@ from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
-from penstock.streams.events.facts import LockAwaited, RestoreCancelled, RestoreRetried, RestoreStarted
+from penstock.streams.events.facts import (
+    LockAwaited,
+    RestoreCancelled,
+    RestoreRetried,
+    RestoreStarted,
+    StoreQuarantined,
+)
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.testing.memory_clients import MemoryAdmin, MemoryConsumer, MemoryProducer
@@ -94,6 +100,35 @@ def test_changelog_that_lacks_what_was_committed_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(restoring, "MARKERS_WAIT_S", 0.2)
     with pytest.raises(IncompatibleError, match="ends at 0, but the last commit of group app wrote store s up to 7"):
         Bench(tmp_path).opener().open(TASK, [SPEC], reached(7))
+
+
+def test_store_that_has_read_what_the_log_lost_is_quarantined(tmp_path: Path) -> None:
+    """A leader without the last record, and another one in its place: the offsets say nothing."""
+    bench = Bench(tmp_path)
+    log = bench.log.partition(CHANGELOG)
+    bench.log.append(CHANGELOG, LogEntry(b"a", b"v", 1))
+    bench.log.append(CHANGELOG, LogEntry(b"lost", b"v", 1))
+    bench.opener().open(TASK, [SPEC], reached(1)).close()
+    log.truncate(1)
+    bench.log.append(CHANGELOG, LogEntry(b"b", b"v", 1))
+    state = bench.opener().open(TASK, [SPEC], CommittedPositions({"in": 1}, {"s": 1}, {"s": 0}))
+    assert keys_of(state) == [b"a", b"b"]
+    state.close()
+    (fact,) = [f for f in bench.events.facts if isinstance(f, StoreQuarantined)]
+    assert "the leader of app-s-changelog had epoch 0; a later leader lacked records" in str(fact)
+    log.elect()
+    bench.opener().open(TASK, [SPEC], CommittedPositions({"in": 1}, {"s": 2}, {"s": 1})).close()
+    assert len([f for f in bench.events.facts if isinstance(f, StoreQuarantined)]) == 1, "a leader that has all"
+
+
+def test_changelog_in_which_others_stand_for_what_was_committed_is_refused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for key in (b"a", b"lost"):
+        bench.log.append(CHANGELOG, LogEntry(key, b"v", 1))
+    bench.log.partition(CHANGELOG).truncate(1)
+    bench.log.append(CHANGELOG, LogEntry(b"b", b"v", 1))
+    with pytest.raises(IncompatibleError, match="no longer holds what the last commit wrote up to offset 2"):
+        bench.opener().open(TASK, [SPEC], CommittedPositions({"in": 1}, {"s": 2}, {"s": 0}))
 
 
 def test_second_opening_replays_nothing(tmp_path: Path) -> None:

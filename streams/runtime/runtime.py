@@ -167,7 +167,7 @@ class Runtime:
         if self.options.partitions is None:
             self._join()
         else:
-            self._take([TopicPartition(t, p) for p in self.options.partitions for t in self._topics_with(p)])
+            self._take(self._all_partitions())
 
     def _join(self) -> None:
         self.consumer.subscribe(
@@ -177,8 +177,11 @@ class Runtime:
             on_lost=self._on_taken_over,
         )
 
-    def _topics_with(self, partition: int) -> list[str]:
-        return [t for t, (sub, _) in self._assignment.sources.items() if partition < self.layout.tasks[sub]]
+    def _all_partitions(self) -> list[TopicPartition]:
+        """Those that this worker may have: the fixed ones, or all of its topics."""
+        fixed = self.options.partitions
+        counts = {topic: self.layout.tasks[sub] for topic, (sub, _) in self._assignment.sources.items()}
+        return [TopicPartition(t, p) for t, n in counts.items() for p in range(n) if fixed is None or p in fixed]
 
     def stop(self) -> None:
         """Commit, leave the group and release everything. Tasks that are another worker's already are not committed: it
@@ -468,7 +471,7 @@ class Runtime:
         due_before = self.rejoining.due_s
         self.rejoining.lost(cause, self._clock.monotonic_s())
         if due_before is None:
-            self._on_lost([TopicPartition(t, p) for t in self._assignment.sources for p in range(self._count_of(t))])
+            self._on_lost(self._all_partitions())
             self.consumer.close()
             self.consumer = self._assignment.consumer = self._open_consumer()
             for group in self._groups.values():
@@ -483,9 +486,6 @@ class Runtime:
         self.start()
         self.rejoining.asked()
         return True
-
-    def _count_of(self, topic: str) -> int:
-        return self.layout.tasks[self._assignment.sources[topic][0]]
 
     def _group_of(self, task_id: TaskId) -> CommitGroup:
         return self._groups[None if self.options.partitions is None else task_id.partition]

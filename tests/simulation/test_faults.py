@@ -253,3 +253,17 @@ def test_restore_that_fails_ends_the_run() -> None:
     node.restoring.failure = EnvironmentFault("the disk is full")
     with pytest.raises(EnvironmentFault, match="the disk is full"):
         world.settle(node)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_worker_of_some_fixed_partitions_takes_them_again_after_silence(guarantee: str) -> None:
+    """Of partitions that it never had it knows nothing."""
+    world = clicks_world(guarantee)
+    nodes = [world.node(f"p{p}", fixed=(p,)) for p in range(2)]
+    for _ in range(10):
+        nodes[0].turn()
+    world.log.fault("poll", 1, RetriableError("no answer"))
+    nodes[0].turn()
+    world.settle(*nodes)
+    assert sorted(task.partition for task in nodes[0].runtime.tasks) == [0, 0]
+    assert len(world.log.read("joined")) >= 120

@@ -35,6 +35,15 @@ def load_topology(ref: Any) -> Topology:
     raise TopologyError(f"{ref!r:.100} gives a {type(found).__name__}; it must give a Topology or a builder")
 
 
+def load_named(ref: str) -> Any:
+    """What ``MODULE:NAME`` names, such as a class or a serde. Raises ``TopologyError`` where there is none."""
+    place, _, name = ref.partition(":")
+    module = _module(place)
+    if not hasattr(module, name):
+        raise TopologyError(f"{place} has no {name}; correct the name after the colon")
+    return getattr(module, name)
+
+
 def _named(ref: str) -> Any:
     place, _, name = ref.partition(":")
     names = [name] if name else ["topology", "build"]

@@ -22,7 +22,8 @@ from penstock.state.errors import IncompatibleError, PenstockError, RetriableErr
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translate, translated
+from penstock.streams.kafka.connection_causes import ConnectionCauses
+from penstock.streams.kafka.errors import SILENT, error_of, translate, translated
 from penstock.streams.ports.log import Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
 from penstock.streams.runtime.topic_watch import Asked
@@ -45,21 +46,23 @@ class KafkaAdmin:
     def __init__(self, config: Mapping[str, Any], *, request_timeout_s: float = 30.0) -> None:
         self._request_timeout_s = request_timeout_s
         self._servers = str(config.get("bootstrap.servers", ""))
+        self._causes = ConnectionCauses()
         try:
-            self._client = AdminClient(dict(config), logger=client_logger())
+            listening: dict[str, Any] = {**config, "error_cb": self._causes}
+            self._client = AdminClient(listening, logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening an admin client") from exc
 
     def require_answer(self) -> None:
         """Call it first if a user is waiting. Raises ``EnvironmentFault`` if no broker answers within twice
-        ``CONTACT_S``, which is sooner than other requests give up."""
+        ``CONTACT_S``, which is sooner than other requests give up, and ``UserError`` if one refuses the connection."""
 
         def explained(exc: KafkaException) -> PenstockError:
             self._client.poll(0)  # serves the client's log lines, which say why
-            return no_answer(self._servers) if has_code(exc, SILENT) else translated(exc, doing)
+            return self._causes.fault(self._servers) if has_code(exc, SILENT) else translated(exc, doing)
 
         doing = "looking for a broker"
-        answered(lambda left_s: self._client.list_topics(timeout=left_s), doing, CONTACT_S, explained)
+        answered(lambda left_s: self._causes.metadata(self._client, self._servers, left_s), doing, CONTACT_S, explained)
 
     def cluster_id(self) -> str:
         """See the port."""

@@ -1,45 +1,30 @@
-"""Write lines to a topic and read records from it, for ``penstock produce`` and ``penstock consume`` do."""
+"""Write lines and records to a topic, for ``penstock produce``."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.state.errors import UserError
 from penstock.state.log import TIMESTAMP_ZERO, Headers
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.columns import read_headers
 from penstock.streams.kafka.errors import translate, translated
-from penstock.streams.kafka.reading_errors import place_of, unreadable
 from penstock.streams.kafka.topics import Topics, ignore_connection_error, refused_config
 
 _POLL_S = 0.2  # Ctrl-C is checked between two polls
-_BATCH_MAX = 1000
 _DELIVERY_TIMEOUT_MS = 60_000
 
 
-class ConsoleRecord(NamedTuple):
-    """A record as stored in the log."""
+class NewRecord(NamedTuple):
+    """A record to write. ``timestamp_ms``: ``None`` is now. ``partition``: ``None`` is that of the key."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    timestamp_ms: int | None = None
+    headers: Headers = ()
+    partition: int | None = None
 
 
 def split_line(
@@ -75,10 +60,19 @@ def produce_lines(
     key_separator: bytes | None = None,
     null_marker: bytes | None = None,
 ) -> int:
-    """Write each line as a record. Returns how many were acknowledged. Partitions are chosen as in Java: murmur2 of the
-    key.
+    """Write each line as a record; see ``produce_records``. Raises ``UserError`` if a line lacks the separator."""
 
-    Raises ``UserError`` if the topic does not exist, or a line lacks the separator; the lines before it are produced.
+    def records() -> Iterator[NewRecord]:
+        for number, line in enumerate(lines, 1):
+            yield NewRecord(*split_line(line.removesuffix(b"\n"), number, key_separator, null_marker))
+
+    return produce_records(servers, client_config, topic, records())
+
+
+def produce_records(servers: str, client_config: Mapping[str, str], topic: str, records: Iterable[NewRecord]) -> int:
+    """Write records. Returns how many were acknowledged. Partitions are chosen as in Java: murmur2 of the key.
+
+    Raises ``UserError`` if the topic does not exist, and what ``records`` raises; the records before it are produced.
     Raises ``PenstockError`` if a record was not acknowledged; the message says how many were.
     """
     Topics(servers, client_config).require(topic)
@@ -98,9 +92,8 @@ def produce_lines(
         raise refused_config(exc) from exc
     sent = _Deliveries(topic)
     try:
-        for number, line in enumerate(lines, 1):
-            key, value = split_line(line.removesuffix(b"\n"), number, key_separator, null_marker)
-            _produce(producer, topic, key, value, sent)
+        for record in records:
+            _produce(producer, topic, record, sent)
             sent.check()
     finally:
         # Also after an error or Ctrl-C: lines that were read must reach the log.
@@ -131,86 +124,23 @@ class _Deliveries:
             raise translate(self._error, done)
 
 
-def _produce(producer: Producer, topic: str, key: bytes | None, value: bytes | None, sent: _Deliveries) -> None:
+def _produce(producer: Producer, topic: str, record: NewRecord, sent: _Deliveries) -> None:
+    more: dict[str, Any] = {}
+    headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+    if record.timestamp_ms is not None:
+        more["timestamp"] = record.timestamp_ms
+        if record.timestamp_ms == 0:
+            headers.append(TIMESTAMP_ZERO)
+    if record.partition is not None:
+        more["partition"] = record.partition
     while True:
         try:
-            producer.produce(topic, value=value, key=key, on_delivery=sent)
+            producer.produce(
+                topic, value=record.value, key=record.key, headers=headers or None, on_delivery=sent, **more
+            )
             producer.poll(0)
             return
         except BufferError:
             producer.poll(_POLL_S)
         except KafkaException as exc:
             raise translated(exc, f"producing to {topic}") from exc
-
-
-def consume_records(
-    servers: str,
-    client_config: Mapping[str, str],
-    topic: str,
-    write: Callable[[list[ConsoleRecord]], None],
-    *,
-    from_beginning: bool = False,
-    max_messages: int | None = None,
-    timeout_s: float | None = None,
-) -> int:
-    """Pass the topic's committed records to ``write``, until there were ``max_messages``, or none came for
-    ``timeout_s``; without either, forever. Joins no group and commits nothing. Returns the number of records.
-
-    Raises ``UserError`` if the topic does not exist.
-    """
-    partitions = Topics(servers, client_config).require(topic)
-    config: dict[str, Any] = {
-        "group.id": "penstock-console",
-        "isolation.level": "read_committed",
-        "log_level": 2,
-        "error_cb": ignore_connection_error,
-        **client_config,
-        "enable.auto.commit": False,
-        "bootstrap.servers": servers,
-    }
-    try:
-        consumer = Consumer(config, logger=client_logger())
-    except (KafkaException, ValueError, TypeError) as exc:
-        raise refused_config(exc) from exc
-    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-    count = 0
-    try:
-        consumer.assign([TopicPartition(topic, partition, start) for partition in range(partitions)])
-        quiet_since = time.monotonic()
-        while max_messages is None or count < max_messages:
-            wanted = _BATCH_MAX if max_messages is None else min(_BATCH_MAX, max_messages - count)
-            records = [_record(message) for message in consumer.consume(wanted, _POLL_S)]
-            if records:
-                write(records)
-                count += len(records)
-                quiet_since = time.monotonic()
-            elif timeout_s is not None and time.monotonic() - quiet_since >= timeout_s:
-                break
-    except KafkaException as exc:
-        raise translated(exc, f"consuming {topic}") from exc
-    finally:
-        consumer.close()
-    return count
-
-
-def _record(message: Message) -> ConsoleRecord:
-    error = message.error()
-    if error is not None:
-        raise translate(error, f"consuming {message.topic()}")
-    read = read_headers([message])
-    if not read:
-        raise unreadable(place_of(message), int(message.offset() or 0))
-    headers: Headers = tuple(read[0] or ())
-    _, timestamp_ms = message.timestamp()
-    if TIMESTAMP_ZERO in headers:
-        timestamp_ms = 0
-        headers = tuple(header for header in headers if header != TIMESTAMP_ZERO)
-    return ConsoleRecord(
-        str(message.topic()),
-        int(message.partition() or 0),
-        int(message.offset() or 0),
-        timestamp_ms,
-        message.key(),
-        message.value(),
-        headers,
-    )

@@ -135,10 +135,11 @@ class NoBrokerError(EnvironmentFault):
     """No broker answers. A worker waits for one; other commands end."""
 
 
-def no_answer(servers: str) -> NoBrokerError:
-    """Return the fault to raise if no broker answers."""
+def no_answer(servers: str, said: str = "") -> NoBrokerError:
+    """Return the fault to raise if no broker answers. ``said``: what the client said of its connections."""
+    why = f" ({said})" if said else ""
     return NoBrokerError(
-        f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT"
+        f"no broker answers at {servers}. Start one with: penstock up, or name another: --bootstrap-server HOST:PORT{why}"
     )
 
 

@@ -1,14 +1,16 @@
-"""All consumer groups of a cluster, and how far one has come. Nothing here joins a group or changes anything."""
+"""All consumer groups of a cluster, how far one has come, and their deletion. Nothing here joins a group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from penstock.state.errors import UserError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.asking import answered
+from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.group_view import GroupView
@@ -85,3 +87,21 @@ def partitions_of_interest(
     """All partitions of the topics that have a position, sorted: one without a position there is one that nobody read."""
     topics = {tp.topic for tp in positions}
     return sorted(tp for tp in everywhere if tp.topic in topics)
+
+
+def delete_groups(servers: str, client_config: Mapping[str, str], names: Sequence[str]) -> None:
+    """Delete groups with their committed positions; those that do not exist are passed over. The brokers refuse one that has
+    members, and this is a ``UserError`` then; groups before it in the list may be deleted."""
+    client = AdminClient(admin_config(servers, client_config), logger=client_logger())
+    for name in names:
+
+        def ask(left_s: float, name: str = name) -> None:
+            try:
+                client.delete_consumer_groups([name], request_timeout=left_s)[name].result()
+            except KafkaException as exc:
+                if has_code(exc, {KafkaError.NON_EMPTY_GROUP}):
+                    raise UserError(f"group {name} has members; stop its workers first, then run this again") from exc
+                if not has_code(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
+                    raise
+
+        answered(ask, f"deleting group {name}", _TIMEOUT_S)

@@ -20,7 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported th
 from penstock.state.errors import EnvironmentFault, PenstockError, RetriableError, SettingsError, UserError
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.errors import SILENT, error_of, no_answer, translated
+from penstock.streams.kafka.connection_causes import ConnectionCauses
+from penstock.streams.kafka.errors import SILENT, error_of, translated
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
@@ -79,11 +80,12 @@ class Topics:
 
     def __init__(self, servers: str, client_config: Mapping[str, str], *, timeout_s: float = 30.0) -> None:
         self._servers = servers
+        self._causes = ConnectionCauses()
         self._timeout_s = timeout_s
         config: dict[str, Any] = {
             "log_level": 2,
-            "error_cb": ignore_connection_error,
             **client_config,
+            "error_cb": self._causes,
             "bootstrap.servers": servers,
         }
         try:
@@ -168,7 +170,9 @@ class Topics:
 
     def _metadata(self) -> Any:
         # All topics, not one by name: asking for one by name would create it where the cluster allows that.
-        return self._answered(lambda left_s: self._client.list_topics(timeout=left_s), "asking for the topics")
+        return self._answered(
+            lambda left_s: self._causes.metadata(self._client, self._servers, left_s), "asking for the topics"
+        )
 
     def _offsets(self, name: str, partitions: Mapping[int, Any], spec: Any) -> dict[int, int]:
         """Offsets by partition."""
@@ -230,7 +234,8 @@ class Topics:
     def _translated(self, exc: KafkaException, doing: str) -> PenstockError:
         err = error_of(exc)
         if err is not None and err.code() in SILENT:
-            return no_answer(self._servers)
+            self._client.poll(0)
+            return self._causes.fault(self._servers)
         return translated(exc, doing)
 
 

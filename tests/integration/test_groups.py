@@ -1,8 +1,9 @@
-"""``penstock groups``, ``lag`` and ``apps`` against a real cluster."""
+"""``penstock groups``, ``lag``, ``apps`` and ``reset`` against a real cluster."""
 
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 import orjson
 import pytest
@@ -10,6 +11,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.streams.cli.main import main
 from penstock.streams.kafka.topics import Topics
+from penstock.streams.topology_loading import load_topology
+from penstock.streams.worker.load_settings import load_settings
+from penstock.streams.worker.worker import Worker
+from tests.integration.worker.application import until
 
 
 def test_lag_groups_and_apps_say_what_a_group_has_done(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,3 +44,82 @@ def test_lag_groups_and_apps_say_what_a_group_has_done(kafka: str, capsys: pytes
     assert own in said("apps")
     assert main(["lag", f"{name}-other", "--bootstrap-server", kafka]) == 2
     assert "penstock groups" in capsys.readouterr().err
+
+
+TOPOLOGY = """
+import penstock as ps
+
+builder = ps.StreamsBuilder(key=str, value=str)
+builder.stream("{name}-in").group_by_key().count(name="n").to_stream().to("{name}-out", value=int)
+topology = builder.build()
+"""
+
+
+def test_a_reset_application_counts_again_from_the_start(
+    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    module = tmp_path / "topology.py"
+    module.write_text(TOPOLOGY.format(name=name))
+    topics = Topics(kafka, {})
+    for topic in (f"{name}-in", f"{name}-out"):
+        topics.create(topic, partitions=1, replication_factor=1, configs={})
+    producer = Producer({"bootstrap.servers": kafka})
+    for _ in range(3):
+        producer.produce(f"{name}-in", b"v", b"k")
+    assert producer.flush(30) == 0
+    state = tmp_path / "state"
+    settings = load_settings(env={}, application_id=name, bootstrap_servers=kafka, state_dir=str(state))
+    reset = ["reset", str(module), "--application-id", name, "--bootstrap-server", kafka, "--state-dir", str(state)]
+
+    def counted(times: int) -> None:
+        worker = Worker(load_topology(str(module)), settings).start()
+        try:
+            until("outputs", lambda: topics.describe(f"{name}-out").partitions[0].end_offset >= times)
+            assert main([*reset, "--yes"]) == 2
+            assert "stop its workers first" in capsys.readouterr().err
+        finally:
+            worker.stop()
+
+    counted(1)
+    before = topics.describe(f"{name}-out").partitions[0].end_offset
+    snapshots = tmp_path / "snapshots"
+    (snapshots / name / "n" / "0").mkdir(parents=True)
+    reset += ["--snapshots", str(snapshots)]
+    assert main(reset) == 0
+    said = capsys.readouterr().out
+    assert "nothing was changed" in said
+    assert f"delete topic      {name}-n-changelog" in said
+    assert f"{name}-n-changelog" in {t.name for t in topics.list()}
+    assert main([*reset, "--json", "--yes"]) == 0
+    done = orjson.loads(capsys.readouterr().out)
+    assert (done["done"], done["groups"], done["positions"]) == (True, [name], [])
+    assert f"{name}-n-changelog" not in {t.name for t in topics.list()}
+    assert not (state / name).exists()
+    assert not (snapshots / name).exists()
+    assert main(["lag", name, "--bootstrap-server", kafka]) == 2
+    assert main(reset) == 0
+    assert "nothing to reset" in capsys.readouterr().out
+    counted(before + 1)
+    assert last_count(kafka, name, before) <= 3, "the count began again, and did not go on from the old one"
+    before = topics.describe(f"{name}-out").partitions[0].end_offset
+    assert main([*reset, "--yes", "--to-offset", f"{name}-in:0=2"]) == 0
+    assert f"begin at          {name}-in [0] offset 2" in capsys.readouterr().out
+    assert main(["lag", name, "--json", "--bootstrap-server", kafka]) == 0
+    assert [(p["position"], p["lag"]) for p in orjson.loads(capsys.readouterr().out)] == [(2, 1)]
+    counted(before + 1)
+    assert last_count(kafka, name, before) == 1, "one of three records was left to count"
+    assert main([*reset, "--to-offset", f"{name}-in:0=9"]) == 2
+    assert "the partition holds 0 to 3" in capsys.readouterr().err
+    assert main([*reset, "--to", "2100-01-01"]) == 0
+    assert f"begin at          {name}-in [0] offset 3" in capsys.readouterr().out
+
+
+def last_count(kafka: str, name: str, offset: int) -> int:
+    """The count that stands at this offset of the output."""
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": f"{name}-look", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(f"{name}-out", 0, offset)])
+    last = consumer.poll(30)
+    consumer.close()
+    assert last is not None
+    return int.from_bytes(last.value(), "big")

@@ -1,4 +1,4 @@
-"""What the driver asks the cluster before a job: ends, committed positions, and the identity of topics."""
+"""What the driver reads from the cluster before a job: ends, committed positions, and the identity of topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def now_ms() -> int:
 
 
 def retried(call: Callable[[], T]) -> T:
-    """The answer of ``call``, asked again for a while when the cluster says that it may answer later."""
+    """Return the answer of ``call``, repeating it for a while if the cluster says that it may answer later."""
     stop_s = time.monotonic() + _RETRY_FOR_S
     while True:
         try:
@@ -72,7 +72,7 @@ class Cluster:
         return self._admin.partition_counts(sorted(set(topics)))
 
     def require_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Of topics that must exist. Raises ``SettingsError``."""
+        """Partition counts of topics that must exist. Raises ``SettingsError``."""
         wanted = sorted(set(topics))
         counts = self._admin.partition_counts(wanted)
         missing = [t for t in wanted if t not in counts]
@@ -88,7 +88,7 @@ class Cluster:
         return {tp: retried(partial(self._consumer.watermarks, tp)) for tp in sorted(set(partitions))}
 
     def open_transactions(self, ends: Mapping[TopicPartition, tuple[int, int]]) -> bool:
-        """Whether one of these partitions has records behind the last stable offset that ``ends`` names."""
+        """Whether any of these partitions has records after the last stable offset in ``ends``."""
         return any(retried(partial(self._uncommitted.watermarks, tp))[1] > end for tp, (_, end) in sorted(ends.items()))
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, CommittedInput]:
@@ -103,11 +103,11 @@ class Cluster:
         return self._admin.topic_config(topic)
 
     def topic_id(self, topic: str) -> str:
-        """What tells a topic from one of the same name that was made later."""
+        """The ids that distinguish a topic from a later one with the same name."""
         return self._admin.topic_ids([topic])[topic]
 
     def changelog_facts(self, topic: str, partitions: Sequence[int]) -> dict[int, ChangelogFacts]:
-        """What decides about snapshots of a changelog, by partition."""
+        """The facts that decide about snapshots of a changelog, by partition."""
         config = self._admin.topic_config(topic)
         topic_id = self._admin.topic_ids([topic])[topic]
         cluster_id = self._admin.cluster_id()

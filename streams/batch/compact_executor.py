@@ -33,14 +33,15 @@ ENTRY_SCHEMA = pa.schema(
     [("place", pa.int32()), ("store_key", pa.binary()), ("change", pa.int64()), ("value", pa.binary())]
 )
 """``place``: the store partition's number in the job. ``change`` orders the changes of one key. A null ``store_key``
-only makes sure that every store partition is seen; a null ``value`` deletes."""
+only ensures that every store partition occurs; a null ``value`` deletes."""
 MANIFEST_SCHEMA = pa.schema([("place", pa.int32()), ("manifest", pa.string())])
 _STAMP = struct.Struct(">q")
 
 
 @dataclasses.dataclass(frozen=True)
 class StoreForm:
-    """What the bytes of a store's entries depend on: a ``StoreSpec`` without its serdes, which do not travel."""
+    """The properties that determine the bytes of a store's entries: a ``StoreSpec`` without its serdes, which cannot
+    be shipped."""
 
     name: str
     kind: StoreKind
@@ -53,7 +54,7 @@ class StoreForm:
         return cls(spec.name, spec.kind, spec.source_topic, spec.retention_ms)
 
     def spec(self) -> StoreSpec:
-        """A spec of this form, in bytes."""
+        """A store spec of this form, with bytes as keys and values."""
         return StoreSpec(
             self.name, self.kind, BYTES, BYTES, source_topic=self.source_topic, retention_ms=self.retention_ms
         )
@@ -61,7 +62,7 @@ class StoreForm:
 
 @dataclasses.dataclass(frozen=True)
 class CompactTarget:
-    """One store partition to be compacted: its changelog ``[start, end)`` over ``base``, if there is one."""
+    """One store partition to compact: its changelog ``[start, end)`` on top of ``base``, if there is one."""
 
     place: int
     application_id: str
@@ -77,7 +78,7 @@ class CompactTarget:
 
     @property
     def of(self) -> StorePartition:
-        """What the snapshot is of."""
+        """The subject of the snapshot."""
         return StorePartition(self.application_id, self.form.name, self.partition)
 
     @property
@@ -92,9 +93,9 @@ def to_entries(
     *,
     repository: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records as entries, each key once per batch with its last value: what the shuffle then carries is smaller. Without
-    the late ones that a versioned table did not take, which shows in the order of offsets: the batches hold each log's
-    records in it, from the target's start on. ``repository``: where the targets' bases are."""
+    """Convert records to entries, each key once per batch with its last value, which makes the shuffle smaller. Late
+    records that a versioned table did not accept are skipped. This follows from the order of offsets: the batches
+    hold each log's records in it, from the target's start on. ``repository``: where the targets' bases are."""
     histories: dict[int, History] = {}
     for batch in batches:
         topics, partitions = batch.column("topic").to_pylist(), batch.column("partition").to_pylist()
@@ -128,7 +129,7 @@ def to_entries(
 
 
 def _history(target: CompactTarget, repository: str | None) -> History:
-    """Of the records from the target's start on."""
+    """For the records from the target's start on."""
     spec = target.form.spec()
     if target.base is None or not chooses(spec):
         return History(spec)
@@ -144,9 +145,9 @@ def _history(target: CompactTarget, repository: str | None) -> History:
 def write_snapshots(
     repository: str, file_bytes: int, targets: dict[int, CompactTarget], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows sorted by (place, store key, change) as table files in the repository; one manifest per store partition,
-    which the driver publishes. Files have names of their own in every attempt, so that a repeated or speculative task
-    never touches another one's."""
+    """Write rows sorted by (place, store key, change) as table files in the repository; one manifest per store
+    partition, which the driver publishes. Every attempt uses its own file names, so a repeated or speculative task
+    never touches another one's files."""
     rows = _Rows(batches)
     while (place := rows.place) is not None:
         manifest = _write_one(SnapshotRepository(repository), targets[place], rows.entries(place), file_bytes)
@@ -205,7 +206,7 @@ def _write_one(
 
 
 class Seen:
-    """What passed by while a snapshot was written."""
+    """Statistics of the changes seen while a snapshot was written."""
 
     def __init__(self) -> None:
         self.oldest_ms: int | None = None
@@ -213,7 +214,7 @@ class Seen:
         self.dropped = 0
 
     def entries(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """The same entries, their timestamps noted."""
+        """Return the same entries and note their timestamps."""
         for entry in entries:
             (stamp,) = _STAMP.unpack_from(entry[1])
             if self.oldest_ms is None or self.newest_ms is None:
@@ -225,7 +226,7 @@ class Seen:
             yield entry
 
     def changes(self, changes: Iterator[tuple[bytes, bytes | None]]) -> Iterator[tuple[bytes, bytes | None]]:
-        """The same changes, the deletions counted."""
+        """Return the same changes and count the deletions."""
         for change in changes:
             self.dropped += change[1] is None
             yield change
@@ -238,7 +239,7 @@ def write_snapshot(
     file_bytes: int,
     seen: Seen | None = None,
 ) -> Manifest:
-    """Write and upload a store partition's files; the manifest is the caller's to publish. ``seen``: what was noted of the
+    """Write and upload a store partition's files; the caller publishes the manifest. ``seen``: the statistics of the
     changes."""
     attempt = new_attempt(target.created_ms)
     seen = seen or Seen()
@@ -280,7 +281,7 @@ def write_snapshot(
 
 
 class _Base:
-    """The entries of the snapshot that is built upon; none without one."""
+    """The entries of the base snapshot; none without one."""
 
     def __init__(self, repository: SnapshotRepository, target: CompactTarget, folder: Path) -> None:
         self._backend: RocksDBBackend | None = None
@@ -307,7 +308,7 @@ class _Base:
 def merge_changes(
     base: Iterator[tuple[bytes, bytes]], changes: Iterator[tuple[bytes, bytes | None]]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Entries with changes over them, deletions taken out; both ascend strictly by key."""
+    """Merge entries and changes, and drop deletions; both ascend strictly by key."""
     old, new = next(base, None), next(changes, None)
     while old is not None or new is not None:
         if new is None or (old is not None and old[0] < new[0]):
@@ -323,5 +324,5 @@ def merge_changes(
 
 
 def decode_rows(rows: Iterable[tuple[int, str]]) -> dict[int, Manifest]:
-    """What ``write_snapshots`` gave, by place."""
+    """The results of ``write_snapshots``, by place."""
     return {place: msgspec.json.decode(text, type=Manifest) for place, text in rows}

@@ -39,14 +39,14 @@ KEEP_SAVEPOINTS = 3
 _QUIET_ATTEMPTS = 10
 _QUIET_EVERY_S = 0.2
 _FRESH_PERCENT = 45
-"""A snapshot of the very same offset is left alone while it is younger than this part of ``delete.retention.ms``; later
-it is written again, so that its age, by which deletions are judged, starts again."""
+"""A snapshot of the same offset is kept while it is younger than this part of ``delete.retention.ms``. After that it
+is written again, so that its age, by which deletions are judged, starts from zero."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompactedStore:
-    """One store partition: its newest snapshot, and how it came about. ``read_from``: the changelog offset at which
-    reading began; ``None`` when the snapshot there was left as it is."""
+    """One store partition: its newest snapshot, and how it was made. ``read_from``: the changelog offset at which
+    reading began; ``None`` if the existing snapshot was kept."""
 
     manifest: Manifest
     read_from: int | None
@@ -54,8 +54,8 @@ class CompactedStore:
 
 @dataclasses.dataclass(frozen=True)
 class CompactResult:
-    """What a compaction did. ``savepoint``: its name; ``None`` where the snapshots do not stand at one commit, which
-    ``no_savepoint`` explains. ``cautions``: what limits the snapshots."""
+    """The result of a compaction. ``savepoint``: its name; ``None`` if the snapshots are not all at one commit, for
+    which ``no_savepoint`` gives the reason. ``cautions``: what limits the snapshots."""
 
     stores: tuple[CompactedStore, ...]
     savepoint: str | None
@@ -66,8 +66,8 @@ class CompactResult:
 
 @dataclasses.dataclass(frozen=True)
 class CompactPlan:
-    """What is to be compacted, decided before anything is read. ``fresh``: what is left alone. ``no_savepoint``: why
-    there is none."""
+    """What to compact, decided before anything is read. ``fresh``: the snapshots to keep. ``no_savepoint``: why there
+    is none."""
 
     targets: tuple[CompactTarget, ...]
     fresh: tuple[Manifest, ...]
@@ -96,7 +96,7 @@ def plan_compaction(
     at: At = "committed",
     full: bool = False,
 ) -> CompactPlan:
-    """Where each store partition's snapshot begins and ends. Errors as ``compact``."""
+    """Decide where each store partition's snapshot begins and ends. Errors as ``compact``."""
     wanted = _wanted(topology, stores)
     snapshots = SnapshotRepository(repository)
     targets: list[CompactTarget] = []
@@ -110,7 +110,7 @@ def plan_compaction(
             *_input_topics(topology, sub, application_id),
         )
     )
-    # Before the changelogs' ends are asked for: what is committed is in them.
+    # Before the changelogs' ends are read, so that they cover what is committed.
     reached = _reached(topology, application_id, cluster, counts) if at == "committed" else CommitPoint({}, (), False)
     cluster_id = ""
     for sub in topology.subtopologies:
@@ -144,7 +144,7 @@ def plan_compaction(
 def _without_savepoint(
     topology: Topology, wanted: Sequence[StoreSpec], stores: Sequence[str] | None, at: At, unknown: Sequence[str]
 ) -> str | None:
-    """Why the snapshots make no savepoint; ``None`` when they do."""
+    """Why the snapshots are not a savepoint; ``None`` if they are."""
     if at != "committed":
         return "the snapshots stand at the changelogs' ends, and a savepoint stands at a commit; use --at committed"
     if stores is not None:
@@ -186,7 +186,7 @@ def _target(
     at: At,
     now_ms: int,
 ) -> tuple[CompactTarget, bool]:
-    """The store partition up to where it is to go, and whether that is exactly the commit."""
+    """The store partition and its end offset, and whether that is exactly the commit."""
     end, known = facts.end_offset, False
     if at == "committed":
         if spec.source_topic is not None:
@@ -221,7 +221,7 @@ def _target(
 
 
 def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, now_ms: int) -> CompactTarget | Manifest:
-    """The target built on the newest good snapshot; or that snapshot, when it is all that is wanted."""
+    """The target built on the newest valid snapshot; or that snapshot, if it is already what is wanted."""
     refused: list[str] = []
     if not full:
         for manifest in snapshots.find(target.of).manifests:
@@ -246,7 +246,7 @@ def _on_base(target: CompactTarget, snapshots: SnapshotRepository, full: bool, n
 
 
 def _says_the_same(manifest: Manifest, target: CompactTarget, now_ms: int) -> bool:
-    """Whether the snapshot is what the target would become, and young enough to stay so."""
+    """Whether the snapshot equals what the target would become, and is young enough to stay valid."""
     if manifest.changelog_offset != target.end:
         return False
     if target.input_offsets is not None and manifest.input_offsets != target.input_offsets:
@@ -257,8 +257,8 @@ def _says_the_same(manifest: Manifest, target: CompactTarget, now_ms: int) -> bo
 
 @dataclasses.dataclass(frozen=True)
 class CommitPoint:
-    """What the application has committed, and how far its output topics go. ``exact``: all that was written up to that
-    commit stands before these offsets, and nothing else."""
+    """The application's committed positions, and the ends of its output topics. ``exact``: these ends cover all that
+    was written up to that commit, and nothing else."""
 
     inputs: Mapping[TopicPartition, CommittedInput]
     outputs: tuple[SavedOutput, ...]
@@ -266,8 +266,7 @@ class CommitPoint:
 
 
 def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> CommitPoint:
-    """The committed positions, and the outputs' ends at a moment when nothing was being written, if there is one
-    soon."""
+    """Read the committed positions and the outputs' ends, if possible at a moment when nothing is being written."""
     asked = [
         TopicPartition(t, p)
         for sub in topology.subtopologies
@@ -281,7 +280,8 @@ def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: 
             time.sleep(_QUIET_EVERY_S)
         committed = cluster.committed(asked)
         ends = cluster.ends(outputs)
-        # Without an open transaction what was committed is visible, and without another commit it is all there is.
+        # Without an open transaction all committed records are visible, and without another commit there are no
+        # others.
         exact = not cluster.open_transactions(ends) and cluster.committed(asked) == committed
         if exact:
             break
@@ -290,7 +290,7 @@ def _reached(topology: Topology, application_id: str, cluster: Cluster, counts: 
 
 
 def _savepoint(application_id: str, cluster_id: str, reached: CommitPoint, now_ms: int) -> Savepoint:
-    """Without its stores, which are known when they are written."""
+    """The savepoint without its stores, which are known after they are written."""
     return Savepoint(
         application_id=application_id,
         cluster_id=cluster_id,
@@ -312,8 +312,8 @@ def publish(
     keep: int,
     keep_savepoints: int = KEEP_SAVEPOINTS,
 ) -> None:
-    """Make the snapshots visible, then the savepoint, then remove what is older than the ``keep`` newest snapshots and
-    the ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
+    """Publish the snapshots, then the savepoint; then remove all but the ``keep`` newest snapshots and the
+    ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
     snapshots, savepoints = SnapshotRepository(repository), SavepointRepository(repository)
     for manifest in written.values():
         snapshots.publish(manifest)

@@ -34,7 +34,7 @@ class Journals(Protocol):
     """The journal of each task within a replay."""
 
     def ordering(self, task: TaskId) -> Iterator[Cut | ClockFiring]:
-        """What says in which order records were taken."""
+        """The entries that determine the order of records."""
 
     def answers(self, task: TaskId) -> Iterable[Answers]:
         """The answers to external calls; each iteration begins at the first."""
@@ -127,7 +127,7 @@ class JournalBounds:
                 if self.ended_ms is not None and entry.now_ms > self.ended_ms:
                     return
             elif before and not (any_yet and isinstance(entry, Answers)):
-                # What is asked at the very offsets of a commit is asked before it, unless a firing after it asked.
+                # A call at the very offsets of a commit is made before it, unless a firing after it made the call.
                 continue
             any_yet = True
             yield entry

@@ -34,8 +34,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class CompactionLease:
-    """The lease of an application's compaction in a repository. ``name``: of this process, which another one would have
-    in no way."""
+    """The lease of an application's compaction in a repository. ``name``: unique to this process."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class CompactionLease:
         self._sleep = sleep
 
     def holder(self) -> Holder | None:
-        """Who holds it now; ``None``: nobody. What cannot be read is nobody's."""
+        """The current holder; ``None`` if there is none, or the file cannot be read."""
         data = self._storage.read(self._path)
         if data is None:
             return None
@@ -63,7 +62,7 @@ class CompactionLease:
         return found if found.until_ms > self._now_ms() else None
 
     def acquire(self) -> Holder | None:
-        """Take it; ``None``: this process has it, else who does."""
+        """Acquire the lease. Returns ``None`` if this process now holds it, else the other holder."""
         other = self.holder()
         if other is not None and other.name != self.name:
             return other
@@ -73,14 +72,14 @@ class CompactionLease:
         return None if now is not None and now.name == self.name else now
 
     def release(self) -> None:
-        """Let it go, if this process has it."""
+        """Release the lease, if this process holds it."""
         held = self.holder()
         if held is not None and held.name == self.name:
             self._storage.delete(self._path)
 
     @contextmanager
     def held(self) -> Iterator[Holder | None]:
-        """Take it, keep it while inside, and let it go. Gives who has it instead, or ``None``."""
+        """Acquire the lease, renew it while inside, and release it. Yields the other holder, or ``None``."""
         other = self.acquire()
         if other is not None:
             yield other
@@ -100,7 +99,7 @@ class CompactionLease:
             try:
                 self._write()
             except PenstockError:
-                continue  # a storage that does not answer now may do so next time; the work itself is safe without
+                continue  # the storage may answer next time; the work is safe without the lease
 
     def _write(self) -> None:
         self._storage.write(self._path, msgspec.json.encode(Holder(self.name, self._now_ms() + HOLD_MS)))

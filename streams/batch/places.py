@@ -1,4 +1,4 @@
-"""Folders and URLs as every process of a job understands them."""
+"""Folders and URLs in a form that every process of a job understands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def absolute(place: str) -> str: ...
 @overload
 def absolute(place: None) -> None: ...
 def absolute(place: str | None) -> str | None:
-    """A folder from the root on, a URL as it is. An executor has a working folder of its own, where a relative path would
-    be another place."""
+    """An absolute folder, or a URL unchanged. An executor has a working folder of its own, where a relative path
+    would be another place."""
     if place is None or "://" in place:
         return place
     return str(Path(place).expanduser().absolute())

@@ -1,15 +1,15 @@
-"""Replay's order: which place every input record has in its task.
+"""Replay's order: the place of every input record in its task.
 
-Within one range between two journal entries, the feed of a live task takes records in the order of (running maximum of
-the event time within the partition, topic, offset); range follows range. So a sort by (task, range, running maximum,
-topic, offset) is the live order, and it is what the shuffle does. The running maximum restarts with each range, as the
-feed's does. It is made from the times that the task itself would use, with the functions of the task: event time of the
-source, refused timestamps replaced.
+Within one range between two journal entries, the feed of a live task takes records in the order of (running maximum
+of the event time within the partition, topic, offset); range follows range. So sorting by (task, range, running
+maximum, topic, offset) gives the live order, and the shuffle does that. The running maximum restarts with each range,
+as the feed's does. It is computed from the task's own times, by the task's own functions: event time of the source,
+refused timestamps replaced.
 
-A task that is given consecutive pieces of that order, each to its end, takes them in that order again: only the topic
-of a piece's first record can have a running maximum from before the piece, and its records with that maximum come
-first. So a task needs memory for one Arrow batch, however far apart its inputs are in time. The task's feed would
-itself note a cut wherever the order were violated; the runner checks that it never does.
+A task that gets consecutive pieces of that order, each to its end, takes them in that order again: only the topic of
+a piece's first record can have a running maximum from before the piece, and its records with that maximum come first.
+So a task needs memory for one Arrow batch, however far apart its inputs are in time. If the order were violated, the
+task's feed would note a cut; the runner checks that it never does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from penstock.topologies.operator_api.operator import NO_TIME
 
 _NEVER = -(1 << 62)
 ORDER = ("subtopology", "task", "range", "rank", "running_max_ms", "topic", "offset")
-"""What rows are sorted by; the rank is the negative priority of the input. ``END_OF_TASK`` rows come last."""
+"""The sort order of rows; the rank is the negative priority of the input. ``END_OF_TASK`` rows come last."""
 END_OF_TASK = (1 << 62, "")
-"""Range and topic of a row that only says that the task exists."""
+"""Range and topic of a row that only shows that the task exists."""
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ORDERED_SCHEMA = pa.schema(
     [
@@ -56,7 +56,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Ordered(Protocol):
-    """What says in which order a task took its records."""
+    """Determines the order in which a task took its records."""
 
     def ordering(self, task: TaskId) -> Iterator[Cut | ClockFiring]:
         """The entries of its journal that do."""
@@ -65,8 +65,8 @@ class Ordered(Protocol):
 @dataclasses.dataclass(frozen=True)
 class Ordering:
     """What places depend on besides the records. ``subtopologies``: topic → the sub-topology that reads it.
-    ``journals``: where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the start, where
-    there are any, and ``began_ms`` the clock when their first records came (``CommitMetadata``)."""
+    ``journals``: where each task's ranges end. ``partition_times_ms``: the partitions' stream times at the start, if
+    any. ``began_ms``: the clock when their first records arrived (``CommitMetadata``)."""
 
     topology: ShippedTopology
     application_id: str
@@ -98,7 +98,8 @@ def to_headers(row: list[dict[str, Any]] | None) -> Headers:
 
 
 def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ``RECORD_SCHEMA``, each topic partition's in offset order, with their places: ``ORDERED_SCHEMA``."""
+    """Add places to rows of ``RECORD_SCHEMA``, which are in offset order for each topic partition:
+    ``ORDERED_SCHEMA``."""
     placers: dict[TopicPartition, _Placer] = {}
     topology = ordering.topology.load()
     sources = {

@@ -1,9 +1,9 @@
-"""A topology's way into the executors.
+"""Ship a topology to the executors.
 
-Topologies hold functions and serdes that no pickle takes, so what travels is where to find the topology: a
-``module:name`` that the executor imports, or a function without arguments that makes it there. The driver's module path
-travels along, so that what it can import an executor on the same machine can too. On a cluster the user's modules come
-as for any other job of the engine. The engine pickles, since it knows how to pickle functions.
+Topologies hold functions and serdes that cannot be pickled, so a reference is shipped instead: a ``module:name`` that
+the executor imports, or a function without arguments that builds the topology there. The driver's module path is
+shipped too, so an executor on the same machine can import what the driver can. On a cluster the user's modules must
+be provided as for any PySpark job (``--py-files``, an archive, or an image).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Dumps = Callable[[Any], bytes]
 
 @dataclasses.dataclass(frozen=True)
 class ShippedValue:
-    """A value that is made where it arrives, such as a type of the user's that a serde follows from."""
+    """A value that is built in the executor, such as a user's type that a serde follows from."""
 
     path: tuple[str, ...]
     pickled: bytes
 
     def load(self) -> Any:
-        """The value. Raises ``TopologyError`` where its module is not there."""
+        """The value. Raises ``TopologyError`` if its module is missing."""
         known = set(sys.path)
         sys.path.extend(p for p in self.path if p not in known)
         try:
@@ -47,7 +47,7 @@ class ShippedValue:
 
 @dataclasses.dataclass(frozen=True)
 class ShippedTopology(ShippedValue):
-    """What executors make the topology of."""
+    """What executors build the topology from."""
 
     def load(self) -> Topology:
         """The topology, in whichever process this is. Raises ``TopologyError``."""

@@ -1,5 +1,5 @@
-"""Finding the input record behind a difference: the tasks concerned run once more, one record at a time, and say which
-record made a certain output, or changed a certain key."""
+"""Find the input record behind a difference: run the tasks concerned once more, one record at a time, and report
+which record made a certain output, or changed a certain key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.topologies.graph.topology import Topology
 
 SIGHTING_SCHEMA = pa.schema([("sighting", pa.string())])
 SIGHTINGS_MAX = 10_000
-"""Of one task: the oldest are what a first difference is found by."""
+"""The most sightings of one task: the oldest identify a first difference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Watch:
 
 
 class TracedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Something watched was seen. ``value`` of an entry: the stored bytes. The input record is the last one that was
-    processed; ``None`` before the first."""
+    """A watched item was seen. ``value`` of an entry: the stored bytes. The input record is the last one processed;
+    ``None`` before the first."""
 
     subtopology: int
     task: int
@@ -76,8 +76,8 @@ def _sighted(sightings: Sequence[TracedRecord]) -> pa.RecordBatch:
 
 
 class _TracedTask(ReplayTask):
-    """One record at a time. What is held for commits shows only at one: with keys of outputs to watch there is one per
-    record, with entries one per record that wrote a watched one."""
+    """Processes one record at a time. What is held for commits shows only at a commit: if keys of outputs are watched
+    there is one per record, with entries one per record that wrote a watched one."""
 
     def __init__(self, job: ReplayJob, topology: Topology, task_id: TaskId, folder: Path, watch: Watch) -> None:
         super().__init__(job, topology, task_id, folder, step=1)
@@ -140,11 +140,11 @@ class _TracedTask(ReplayTask):
 def departure(
     live: Sequence[tuple[bytes | None, int | None]], made: Sequence[TracedRecord]
 ) -> tuple[str, int, int] | None:
-    """The input record at which the stream left what the batch made of one key.
+    """The input record at which the stream diverged from the batch for one key.
 
-    ``live``: what the stream wrote for the key, as (value, timestamp; ``None``: not compared), in order: some of
-    the updates, as commits show the last one only. ``made``: every update. It is the record after the last update that
-    both have, when the batch made one; else the record of that last update.
+    ``live``: what the stream wrote for the key, as (value, timestamp; ``None``: not compared), in order: some of the
+    updates, because commits show only the last one. ``made``: every update. The result is the record after the last
+    update that both have, if the batch made one; else the record of that last update.
     """
     at = 0
     last = -1

@@ -22,8 +22,8 @@ InputRecord = tuple[str, int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The first difference of a comparison: where it is, what either side has there (``None``: nothing), and the input
-    record (topic, partition, offset) after which they differ, where it was found."""
+    """The first difference of a comparison: its place, the rows on both sides (``None``: none), and the input record
+    (topic, partition, offset) after which they differ, if it was found."""
 
     partition: int | None
     key: bytes | None
@@ -70,8 +70,8 @@ class ComparedTopic:
 
 @dataclasses.dataclass(frozen=True)
 class VerifyPlan:
-    """What the driver knows before the job: the topics that are compared, with their ranges, the stores' changelogs, and
-    those of them whose begin is gone."""
+    """What the driver knows before the job: the topics to compare, with their ranges; the stores' changelogs, and
+    those whose beginning is gone."""
 
     topics: Mapping[str, ComparedTopic]
     outputs: Mapping[TopicPartition, tuple[int, int]]
@@ -102,7 +102,7 @@ def plan_verification(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, no
         cautions.append(
             f"the changelog of {name} no longer begins at offset 0, so rows that only the batch has are not counted"
         )
-    # Asked after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
+    # Read after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
     now = cluster.committed(list(plan.ranges))
     running = any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
     compared: dict[str, ComparedTopic] = {}
@@ -125,7 +125,7 @@ def plan_verification(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, no
 def _output_ranges(
     plan: ReplayPlan, cluster: Cluster, topics: Iterable[str]
 ) -> dict[TopicPartition, tuple[int, int, int]]:
-    """Of every partition that is written: where the range's outputs begin, where what is left of them does, and the end."""
+    """For every written partition: where the range's outputs begin, where the remaining ones begin, and the end."""
     existing = cluster.partition_counts(topics)
     ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
     starts = plan.savepoint.output_offsets() if plan.savepoint is not None else {}
@@ -143,7 +143,7 @@ def _slack(
 
 
 def _incomparable(topic: str, per_commit: bool, slack: Slack) -> str | None:
-    """Why nothing can be said of a topic; ``None`` when something can."""
+    """Why a topic cannot be compared; ``None`` if it can."""
     if slack.stream_after and per_commit:
         return f"the application is running on, so {topic} (emitted per commit) is not compared; stop it first"
     if slack.stream_after and slack.batch_before:

@@ -1,4 +1,4 @@
-"""Which topics an application writes, and how what stands there can be compared with what a batch makes."""
+"""Which topics an application writes, and how their records can be compared with a batch's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.topologies.operators.records.source_sink import SinkSpec
 
 @dataclasses.dataclass(frozen=True)
 class Slack:
-    """Rows that one side alone may have without a difference. ``stream_before``: the stream's, in front of the range, where
-    its first output offset is known only roughly. ``batch_before``: the batch's, where the topic has lost its first
-    records. ``stream_after``: the stream's, where the application has gone on."""
+    """Rows that only one side may have without a difference. ``stream_before``: the stream's, before the range, if
+    its first output offset is known only roughly. ``batch_before``: the batch's, if the topic has lost its first
+    records. ``stream_after``: the stream's, if the application has continued."""
 
     stream_before: bool = False
     batch_before: bool = False
@@ -25,7 +25,7 @@ class Slack:
 
     @property
     def floats(self) -> bool:
-        """Whether neither end is a common one: then no row has a place, and rows can only be counted."""
+        """Whether the sides have neither end in common: then rows have no comparable place and can only be counted."""
         return self.at_begin and self.stream_after
 
 

@@ -1,5 +1,5 @@
-"""Everything that touches PySpark: ``compact`` makes snapshots of changelogs, ``replay`` runs a topology over a range of
-the log, ``verify`` holds what the stream did to what a replay makes of it."""
+"""Everything that uses PySpark: ``compact`` makes snapshots of changelogs, ``replay`` runs a topology over a range of
+the log, ``verify`` compares what the stream did with a replay."""
 
 from penstock.streams.batch.compaction_plan import CompactResult
 from penstock.streams.batch.replay_run import ReplayResult

@@ -1,16 +1,16 @@
 """Compaction: changelogs to sorted table files, published as snapshots that a worker can ingest.
 
-The changelog's range is read committed, reduced to the last value per key, sorted by store key and written into files
-by the executors; the driver publishes one manifest per store partition, each in one atomic step, when all files are
-there. A job that dies leaves files that nobody sees. Two at once are safe: files have names of their own, and the
-newest snapshot is the one with the highest offset. An earlier snapshot that is still good is built upon, so that only
-the tail is read.
+The executors read the changelog's range (committed records only), reduce it to the last value per key, sort it by
+store key and write it into files. When all files are uploaded, the driver publishes one manifest per store partition,
+each in one atomic step. Files of a job that dies are never visible. Concurrent jobs are safe: file names are unique,
+and the newest snapshot is the one with the highest offset. An earlier valid snapshot is used as the base, so that
+only the tail is read.
 
 ``at="committed"`` stops every store at the application's committed positions: the snapshots then name their input
 offsets, and together they are a savepoint, from which a replay can start. ``at="end"`` goes to the changelogs' ends.
 
-Deletions are dropped: the snapshot is a whole, and the offset says what follows. Windows are all kept, expired ones
-too: only the task knows its stream time at every offset, and the changelog's own retention bounds them.
+Deletions are dropped: a snapshot is complete, and its offset says what follows. Windows are all kept, even expired
+ones: only the task knows its stream time at every offset, and the changelog's own retention bounds them.
 """
 
 from __future__ import annotations
@@ -73,12 +73,13 @@ def compact(
     session: SparkSettings | None = None,
 ) -> CompactResult:
     """Compact the changelogs of an application's stores (``stores``: only these) into the repository, a folder or an
-    fsspec URL. ``full``: read the changelogs from their begin. ``keep``: how many snapshots of each store partition
-    stay. ``keep_savepoints``: how many savepoints, besides the pinned ones, with the snapshots that they name.
-    ``progress`` takes a line every few seconds.
+    fsspec URL. ``full``: read the changelogs from the beginning. ``keep``: how many snapshots of each store partition
+    to keep. ``keep_savepoints``: how many savepoints to keep, besides the pinned ones, with the snapshots that they
+    name. ``progress`` is called with a line every few seconds.
 
-    Raises ``IncompatibleError`` when a changelog no longer holds what is needed, ``SettingsError`` for an application
-    that the cluster does not know, ``EnvironmentFault`` when Spark or the repository fails. Nothing is half published.
+    Raises ``IncompatibleError`` if a changelog no longer holds what is needed, ``SettingsError`` for an application
+    that the cluster does not know, ``EnvironmentFault`` if Spark or the repository fails. Nothing is published
+    partially.
     """
     repository = absolute(repository)
     built = topology if isinstance(topology, Topology) else load_topology(topology)
@@ -109,7 +110,7 @@ def run_compaction(
     plan: CompactPlan,
     file_bytes: int = FILE_BYTES,
 ) -> dict[int, Manifest]:
-    """Write the targets' files; their manifests by place, not published yet."""
+    """Write the targets' files; returns their unpublished manifests by place."""
     by_log: dict[TopicPartition, list[CompactTarget]] = {}
     for target in plan.targets:
         by_log.setdefault(target.log, []).append(target)

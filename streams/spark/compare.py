@@ -1,9 +1,9 @@
-"""Comparing what the stream wrote with what the batch computed, as DataFrames.
+"""Compare what the stream wrote with what the batch computed, as DataFrames.
 
-Every comparison gives one row per subject (a topic or a store): rows on either side, how many differ, and the first
-difference. ``live`` rows have ``topic, partition, offset, key, value, timestamp_ms, headers``; ``made`` rows have
-``subtopology, task, seq`` in place of ``offset``. Places within a partition or a key count from the first row, or from
-the last one where the sides may begin at different rows (``Slack``).
+Every comparison gives one row per subject (a topic or a store): the number of rows on either side, how many differ,
+and the first difference. ``live`` rows have ``topic, partition, offset, key, value, timestamp_ms, headers``; ``made``
+rows have ``subtopology, task, seq`` instead of ``offset``. Places within a partition or a key count from the first
+row, or from the last one if the sides may begin at different rows (``Slack``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _KEYED = ("topic", "partition", "key")
 
 @dataclasses.dataclass(frozen=True)
 class RowDifference:
-    """One subject's comparison. ``first``: the row at the first difference, ``None`` when there is none. Its columns are
-    those of the sort order, then ``live`` and ``made``, structs that are null where that side has no row."""
+    """One subject's comparison. ``first``: the row at the first difference, ``None`` if there is none. Its columns
+    are those of the sort order, then ``live`` and ``made``, structs that are null if that side has no row."""
 
     subject: str
     live_rows: int
@@ -43,13 +43,13 @@ def without_bootstrap_marks(rows: DataFrame) -> DataFrame:
 
 
 def by_partition(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
-    """Row by row in each partition, where one task alone writes it."""
+    """Compare row by row in each partition that only one task writes."""
     return _in_lanes(live, made, ("topic", "partition"), slack)
 
 
 def by_key(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
-    """Row by row for each key in a partition, where one task alone writes the key there; null keys are left out, and keys
-    that several tasks write to one partition."""
+    """Compare row by row for each key in a partition, if only one task writes the key there; skips null keys, and
+    keys that several tasks write to one partition."""
     lanes = single_writer_keys(made)
     return _in_lanes(live.join(lanes, [*_KEYED], "left_semi"), made.join(lanes, [*_KEYED], "left_semi"), _KEYED, slack)
 
@@ -62,14 +62,14 @@ def _in_lanes(live: DataFrame, made: DataFrame, lane: Sequence[str], slack: Slac
 
 
 def single_writer_keys(made: DataFrame) -> DataFrame:
-    """The keys that one task alone writes to a partition: ``topic, partition, key``. Only there is the order of a key's
-    rows known: a task's rows in different partitions have no order in the log."""
+    """The keys that only one task writes to a partition: ``topic, partition, key``. Only for these is the order of a
+    key's rows known: a task's rows in different partitions have no order in the log."""
     writers = F.count_distinct(F.struct("subtopology", "task"))
     return made.where(F.col("key").isNotNull()).groupBy(*_KEYED).agg(writers.alias("w")).where("w = 1").drop("w")
 
 
 def as_bags(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
-    """The same records in any order, over all partitions of a topic. ``live`` and ``made`` count records here."""
+    """Compare records in any order, over all partitions of a topic. ``live`` and ``made`` count records here."""
     keys = ["topic", *_CONTENT]
     left = live.groupBy(*keys).agg(F.count("*").alias("n"), F.min("offset").alias("offset"))
     right = made.groupBy(*keys).agg(
@@ -103,7 +103,7 @@ def as_bags(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifferenc
 
 
 def last_values(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDifference]:
-    """The last record of each key in a partition, where one task alone writes the key there."""
+    """Compare the last record of each key in a partition, if only one task writes the key there."""
     lanes = single_writer_keys(made)
     content = F.struct("value", "timestamp_ms", "headers")
     left = (
@@ -128,8 +128,8 @@ def last_values(live: DataFrame, made: DataFrame, slack: Slack) -> list[RowDiffe
 
 
 def entries(live: DataFrame, made: DataFrame, *, shortened: Sequence[str] = ()) -> list[RowDifference]:
-    """Stores: ``topic`` (the store), ``partition``, ``key`` (the store key) and ``value`` (the stored bytes). Of the
-    ``shortened`` stores the stream's side may lack rows."""
+    """Compare stores: ``topic`` (the store), ``partition``, ``key`` (the store key) and ``value`` (the stored bytes).
+    The stream's side may lack rows of the ``shortened`` stores."""
     on = ("topic", "partition", "key")
     left = live.select(*on, F.struct("value").alias("live"))
     right = made.select(*on, F.struct("value").alias("made"))
@@ -168,7 +168,7 @@ def _findings(both: DataFrame, order: Sequence[str], slack: Slack) -> list[RowDi
         .when(extra, F.lit(not (slack.stream_before or slack.stream_after)))
         .otherwise(~same)
     )
-    # The batch's own order comes first: what it made first is what differed first.
+    # Sort by the batch's own order first: the first row that it made is the first difference.
     first = F.struct(*order, "live", "made")
     return _aggregated(both, different, first, F.count("live"), F.count("made"))
 

@@ -1,4 +1,4 @@
-"""What goes wrong inside a Spark job, in Penstock's words."""
+"""Errors inside a Spark job, as Penstock's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NETWORK = ("TimeoutException", "Failed to construct kafka consumer", "Failed to
 
 @contextmanager
 def translated(job: str) -> Iterator[None]:
-    """Raise what a Spark job failed with: an error of ours as it was in the executor, anything else as
+    """Raise the error that a Spark job failed with: one of ours as it was in the executor, any other as
     ``EnvironmentFault``. ``job`` names it, as in "the compaction"."""
     try:
         yield
@@ -28,7 +28,7 @@ def translated(job: str) -> Iterator[None]:
 
 
 def translate(text: str, job: str) -> PenstockError:
-    """The error that the text of a failed Spark job speaks of."""
+    """The error of ours in the text of a failed Spark job."""
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]

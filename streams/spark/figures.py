@@ -1,8 +1,8 @@
-"""Heavy aggregations over all of a topic, ready made: each takes a DataFrame of records and gives a small one.
+"""Ready-made heavy aggregations over a whole topic: each takes a DataFrame of records and returns a small one.
 
-They are plain DataFrame programs over what ``Application.topic`` gives, and work on any frame with the columns that
-they name: ``key``, ``timestamp``, and those that the caller names. A streaming topology keeps the same figures fresh;
-these make them of history, once, for any range.
+They are plain DataFrame programs over what ``Application.topic`` returns, and work on any frame with the columns that
+they use: ``key``, ``timestamp``, and those that the caller names. A streaming topology keeps the same figures up to
+date; these compute them from history, once, for any range.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 
 def distinct_by_day(frame: DataFrame, of: Column | str = "key") -> DataFrame:
-    """How many different values each day has: ``day``, ``distinct``."""
+    """The number of distinct values of each day: ``day``, ``distinct``."""
     return frame.groupBy(F.to_date("timestamp").alias("day")).agg(F.count_distinct(of).alias("distinct")).orderBy("day")
 
 
@@ -26,8 +26,8 @@ def top_keys(frame: DataFrame, count: int = 20) -> DataFrame:
 
 
 def skew(frame: DataFrame) -> DataFrame:
-    """How evenly the records lie: ``partition``, ``records``, ``keys``, and ``load``, 1 where a partition has as many
-    records as the average one that has any."""
+    """How evenly records are distributed: ``partition``, ``records``, ``keys``, and ``load``, which is 1 if a
+    partition has as many records as the average of those that have any."""
     parts = frame.groupBy("partition").agg(F.count("*").alias("records"), F.count_distinct("key").alias("keys"))
     load = F.col("records") / F.avg("records").over(Window.partitionBy())
     return parts.withColumn("load", load).orderBy(F.desc("records"), "partition")
@@ -80,8 +80,8 @@ def retention(frame: DataFrame, period: str = "week") -> DataFrame:
 
 
 def funnel(frame: DataFrame, steps: Sequence[Column], within: str | None = None) -> DataFrame:
-    """How many keys come how far: ``step`` (from 1), ``keys``, ``share`` of the first step's. A key has taken a step
-    when it has a record of it no earlier than one of the step before; ``within``: all within this interval of the first
+    """How many keys reach each step: ``step`` (from 1), ``keys``, ``share`` of the first step's. A key reaches a step
+    if it has a record of it no earlier than one of the step before; ``within``: all within this interval of the first
     step."""
     reached = frame.where(F.col("key").isNotNull()).select(
         "key", "timestamp", *[s.alias(f"s{i}") for i, s in _from(steps)]

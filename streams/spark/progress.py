@@ -1,4 +1,4 @@
-"""How far a Spark job is, in lines: what the status store of Spark's own pages knows, asked every few seconds."""
+"""The progress of a Spark job, in lines: from the status store of Spark's own pages, read every few seconds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ EVERY_S = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class JobProgress:
-    """One look at a job. ``records`` were read of ``records_total`` (0: not known), ``tasks`` are done of ``tasks_total``;
-    ``size_bytes``: what was read or sorted; ``stage_s``: how long the present stage has run; ``in_stage``: which part of it
-    is done, where something is."""
+    """One reading of a job's progress. ``records`` were read of ``records_total`` (0: unknown), ``tasks`` are done of
+    ``tasks_total``; ``size_bytes``: read or sorted; ``stage_s``: how long the current stage has run; ``in_stage``:
+    the part of it that is done, if known."""
 
     what: str
     records: int
@@ -36,7 +36,7 @@ class JobProgress:
 
     @property
     def left_s(self) -> float | None:
-        """How long the present stage will go on at this pace; ``None`` before anything is known."""
+        """The estimated remaining time of the current stage; ``None`` if unknown."""
         if not 0 < self.in_stage < 1 or not self.stage_s:
             return None
         return self.stage_s * (1 - self.in_stage) / self.in_stage
@@ -56,7 +56,7 @@ class JobProgress:
 def watched(
     spark: SparkSession, what: str, say: Say | None, records_total: int = 0, every_s: float = EVERY_S
 ) -> Iterator[None]:
-    """Say how far the jobs are that this thread starts inside. ``say``: ``None`` says nothing."""
+    """Report the progress of the jobs that this thread starts inside. ``say``: ``None`` reports nothing."""
     if say is None:
         yield
         return
@@ -92,12 +92,12 @@ class _Watch:
             try:
                 found = self.look()
             except Py4JError:
-                continue  # a stage that was just cleared away, or a context that is stopping: the job itself tells
+                continue  # a stage that was just removed, or a context that is stopping: the job itself reports it
             if found is not None:
                 say(str(found))
 
     def look(self) -> JobProgress | None:
-        """How far it is; ``None`` before a job has begun."""
+        """The current progress; ``None`` before a job has started."""
         stages = list(self._stages())
         if not stages:
             return None
@@ -123,7 +123,7 @@ class _Watch:
         )
 
     def _stages(self) -> Iterator[Any]:
-        """Those of the tag's jobs, each one's last attempt, in the order in which they were made."""
+        """The stages of the tag's jobs, the last attempt of each, in the order in which they were created."""
         jobs = self._store.jobsList(None)
         ids: set[int] = set()
         for i in range(jobs.size()):

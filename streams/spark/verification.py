@@ -1,15 +1,15 @@
-"""Verify: what the stream did against what the batch makes of the same range, the same journal and the same repartition
+"""Verify: compare what the stream did with a batch over the same range, the same journal and the same repartition
 topics.
 
 The range is what the application has committed. Outputs and repartition topics are compared record by record: in each
-output partition that one task alone writes, as a sequence; elsewhere as a sequence per key and partition, and all
-together as a bag. From a savepoint on it is what was written behind the offsets that the savepoint names.
-Where an operator emits per commit, the last record per key is compared, since only the commits decide which updates are
-seen. Stores are compared by the last value per key of their changelogs up to the committed offset. Tables that read
-their own topic have nothing of the stream's to compare.
+output partition that only one task writes, as a sequence; elsewhere as a sequence per key and partition, and all
+together as a bag. From a savepoint on, only records after the offsets that the savepoint names are compared. If an
+operator emits per commit, only the last record per key is compared, because commits decide which updates are seen.
+Stores are compared by the last value per key of their changelogs up to the committed offset. Tables that read their
+own topic have no stream output to compare.
 
-Under at-least-once duplicates are possible, so only the stores are compared. Where something differs, the tasks concerned
-run once more, one record at a time, to name the first input record after which stream and batch differ.
+Under at-least-once duplicates are possible, so only the stores are compared. If something differs, the tasks
+concerned run once more, one record at a time, to name the first input record after which stream and batch differ.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def verify(
     progress: Say | None = None,
     session: SparkSettings | None = None,
 ) -> VerifyResult:
-    """Replay what the application has committed, and compare. ``output``: keep the replay there (``None``: a temporary
-    folder, for a Spark on this machine). The other arguments and the errors are those of ``replay``."""
+    """Replay what the application has committed, and compare. ``output``: keep the replay there (``None``: a
+    temporary folder, for a Spark on this machine). The other arguments and the errors are those of ``replay``."""
     began = time.monotonic()
     output, repository = absolute(output), absolute(repository)
     shipped = ship(topology)
@@ -156,7 +156,7 @@ class _Run:
                 if topics:
                     found = {f.subject: f for f in how(self._live(topics), self._made(topics), slack)}
                     out += [self._output(topic, mode, found.get(topic)) for topic in topics]
-        # The sequence per key says more than the bag, where it differs too.
+        # The sequence per key says more than the bag if both differ.
         return sorted(out, key=lambda c: (c.name, c.mode))
 
     def _one_writer_each(self, topic: str) -> bool:

@@ -1,7 +1,7 @@
 """An application's log and state as DataFrames.
 
-What is read is decided when a DataFrame is made: the offsets at which each partition begins and ends. So every action
-on it sees the same records, and two frames made of one savepoint belong together.
+The range is fixed when a DataFrame is created: the offsets at which each partition begins and ends. So every action
+on it sees the same records, and two frames of one savepoint are consistent.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from penstock.streams.spark.shipping import ship, ship_value
 from penstock.streams.topology_loading import load_topology
 
 Point = datetime | Mapping[int, int] | str | None
-"""A place in a topic: a time (the first record of this time or later), an offset for each partition, ``committed`` (of
-a topic that the application reads), ``savepoint:NAME`` (``savepoint:latest``), a time in ISO's form; ``None``: the
-begin or the end."""
+"""A place in a topic: a time (the first record of this time or later), an offset for each partition, ``committed``
+(for a topic that the application reads), ``savepoint:NAME`` (``savepoint:latest``), a time in ISO format; ``None``:
+the beginning or the end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Application:
         return self.frame(spark, self.topic_request(topic, **how))
 
     def changelog(self, spark: SparkSession, store: str, **how: Any) -> DataFrame:
-        """The changes of a store, as far as its changelog has them: its columns and ``offset``; a null value deletes.
+        """The changes of a store that its changelog still has: its columns and ``offset``; a null value deletes.
         ``since=``, ``as_of=``, ``partitions=``, ``columns=`` as for ``topic``."""
         return self.frame(spark, self.changelog_request(store, **how))
 
@@ -85,8 +85,7 @@ class Application:
         return self.frame(spark, self.store_request(store, **how))
 
     def dead_letters(self, spark: SparkSession, topic: str, **how: Any) -> DataFrame:
-        """The records that policies have put aside in a dead-letter topic, as bytes, with the errors in their
-        headers."""
+        """The records that policies sent to a dead letter topic, as bytes, with the errors in their headers."""
         return self.topic(spark, topic, key=bytes, value=bytes, **how)
 
     def journal(self, spark: SparkSession, subtopology: int, **how: Any) -> DataFrame:
@@ -95,12 +94,12 @@ class Application:
         return self.topic(spark, topic, key=bytes, value="json", **how)
 
     def frame(self, spark: SparkSession, wanted: Request) -> DataFrame:
-        """What was decided to be read, as a DataFrame."""
+        """The requested data as a DataFrame."""
         return register(spark).read.format(FORMAT).option(OPTION, packed(wanted)).load()
 
     def write_topic(self, frame: DataFrame, topic: str, *, job: str, key: Any = None, value: Any = None) -> WriteResult:
-        """``writing.write_topic`` with the application's serdes: what a topic of its inputs gets lies where its own
-        producers would have put it."""
+        """``writing.write_topic`` with the application's serdes: rows for one of its inputs go to the partitions that
+        its own producers would choose."""
         return write_topic(
             frame,
             topic,
@@ -113,7 +112,7 @@ class Application:
         )
 
     def savepoint(self, name: str = "latest") -> Savepoint:
-        """A savepoint of the repository: its positions and what it names. Raises ``SettingsError``."""
+        """A savepoint of the repository: its positions and snapshots. Raises ``SettingsError``."""
         if self.repository is None:
             raise SettingsError("a savepoint needs the repository that holds it; give the Application its repository")
         return SavepointRepository(self.repository).load(self.application_id, name)
@@ -230,7 +229,7 @@ class Application:
     def _offsets(
         self, cluster: Cluster, asked: Sequence[TopicPartition], point: Point, name: str
     ) -> dict[TopicPartition, int]:
-        """The offsets that a point means; partitions where it lies behind the end are left out."""
+        """The offsets of a point; partitions whose end is before it are left out."""
         if point is None:
             return {}
         if isinstance(point, Mapping):
@@ -262,7 +261,7 @@ class Application:
 
 
 def _of_snapshot(spec: StoreSpec, manifest: Manifest) -> CompactTarget:
-    """A store partition of which a snapshot holds all that is wanted."""
+    """A store partition whose snapshot holds all that is wanted."""
     facts = ChangelogFacts(
         topic=manifest.topic,
         topic_id=manifest.topic_id,

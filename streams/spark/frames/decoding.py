@@ -1,8 +1,8 @@
 """Keys and values of the log as typed columns, by their serdes.
 
-Bytes, strings, numbers and untyped JSON (as its text) are taken over as buffers; typed JSON becomes a struct of its
-class's fields, windowed keys the inner key and two more columns. What a serde of the user's makes is taken as bytes, where
-it does not say of which type it is.
+Bytes, strings, numbers and untyped JSON (as text) are passed on as buffers. Typed JSON becomes a struct of its
+class's fields; windowed keys become the inner key and two more columns. Values of a user's serde that does not
+declare a type stay bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.state.serdes.window_keys import WindowedSerde
 from penstock.streams.spark.frames.types import TIMESTAMP, typed
 
 Decode = Callable[[pa.Array], list[pa.Array]]
-"""Binary values, ``null`` where there is none, to one array per field."""
+"""Converts binary values (or null) to one array per field."""
 _NUMBERS = {INT.name: (">i8", pa.int64()), INT32.name: (">i4", pa.int32()), FLOAT.name: (">f8", pa.float64())}
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
 class SerdeColumns:
-    """The columns that a serde's bytes become. ``name`` is that of the first; the others are those of a window."""
+    """The columns of a serde's bytes. ``name`` is the first one's name; the others belong to a window."""
 
     def __init__(self, serde: Serde[Any], name: str) -> None:
         self.serde = serde

@@ -1,5 +1,5 @@
-"""Rows of a DataFrame as records of a topic: keys and values written by serdes, checked against their types, and put into
-the partitions that Kafka's producers choose."""
+"""Convert rows of a DataFrame to records of a topic: serdes write keys and values after checking their types, and
+each row goes to the partition that Kafka's producers would choose."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Form:
     now_ms: int
 
     def serdes(self) -> tuple[Serde[Any], Serde[Any]]:
-        """Of keys and values. Raises ``SettingsError`` where they are not known."""
+        """The serdes of keys and values. Raises ``SettingsError`` if they are not known."""
         known = None if self.topology is None else serdes_of(self.topology.load(), self.application_id, self.topic)
         return chosen_serdes(self.topic, known, self.key, self.value)
 
@@ -80,8 +80,8 @@ def encode_rows(form: Form, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _place(key: bytes | None, value: bytes | None, partitions: int) -> int:
-    """The partition that Kafka's producers choose; without a key one that follows from the value, so that a repeated job
-    chooses it again."""
+    """The partition that Kafka's producers choose; without a key, one that follows from the value, so that a repeated
+    job chooses the same."""
     return zlib.crc32(value or b"") % partitions if key is None else partition_for(key, partitions)
 
 
@@ -90,7 +90,7 @@ def _ms(at: datetime | None) -> int | None:
 
 
 def _writer(serde: Serde[Any], column: str) -> Callable[[Any], bytes]:
-    """Writes a cell. What is typed is made of the cell's fields first, which checks them."""
+    """Writes a cell. A typed value is built from the cell's fields first, which checks them."""
     like = serde.declared
 
     def write(cell: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Ranges of topic partitions, read by an executor itself: exact, committed records only."""
+"""Ranges of topic partitions, read by the executor itself: exact, committed records only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_range(
     bootstrap_servers: str, client: Mapping[str, str], group: str, tp: TopicPartition, start: int, stop: int
 ) -> Iterator[Chunk]:
     """The records of ``[start, stop)`` in offset order. ``group`` is only a name: it is never joined. Raises
-    ``EnvironmentFault`` when records of the range are gone, or the brokers do not answer."""
+    ``EnvironmentFault`` if records of the range are gone, or the brokers do not answer."""
     if start >= stop:
         return
     consumer = KafkaConsumer(consumer_config(bootstrap_servers, group, client))

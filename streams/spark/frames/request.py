@@ -1,4 +1,4 @@
-"""What is to be read, decided by the driver and carried to the executors: one value that pickles."""
+"""What to read, decided by the driver and shipped to the executors: one value that can be pickled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReaderConnection:
 
 
 class _Carried:
-    """What travels are the fields; what was made of them is made again where it arrives."""
+    """Ships only the fields; cached values are computed again in the executor."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]  # of dataclasses
@@ -87,7 +87,7 @@ class TopicRequest(_Carried):
 
 @dataclasses.dataclass(frozen=True)
 class ChangelogRequest(_Carried):
-    """Ranges of a store's changelog: each change of it that the log still has. ``only``: these columns."""
+    """Ranges of a store's changelog: each change that the log still has. ``only``: these columns."""
 
     cluster: ReaderConnection
     store: str
@@ -115,7 +115,7 @@ class ChangelogRequest(_Carried):
         return [p for p, (start, stop) in sorted(self.ranges.items()) if start < stop]
 
     def read(self, part: int) -> Iterator[pa.RecordBatch]:
-        """One partition, in offset order. Records without a key mean nothing to a table and are left out."""
+        """One partition, in offset order. Records without a key, which a table ignores, are left out."""
         for chunk in read_chunks(self.cluster, TopicPartition(self.topic, part), *self.ranges[part]):
             rows = zip(chunk.offsets, chunk.keys, chunk.values, chunk.timestamps, strict=True)
             found = [(o, from_changelog(self._spec, k, v, ms), ms) for o, k, v, ms in rows if k is not None]
@@ -126,8 +126,8 @@ class ChangelogRequest(_Carried):
 
 @dataclasses.dataclass(frozen=True)
 class StoreRequest(_Carried):
-    """A store as it stands at an offset of each changelog partition: a snapshot, if there is one, and what the changelog
-    has after it. ``only``: these columns."""
+    """A store at an offset of each changelog partition: a snapshot, if there is one, and the changelog after it.
+    ``only``: these columns."""
 
     cluster: ReaderConnection
     store: str
@@ -155,7 +155,7 @@ class StoreRequest(_Carried):
         return list(range(len(self.targets)))
 
     def read(self, part: int) -> Iterator[pa.RecordBatch]:
-        """One store partition, in the order of its keys. It is put together on disk, so memory holds a batch."""
+        """One store partition, in the order of its keys. It is merged on disk, so memory holds one batch."""
         target, name = self.targets[part], self.store
         with TemporaryDirectory(prefix="penstock-frame-") as folder:
             # Spark accounts for its processes' memory, so no share of the machine's is taken.
@@ -235,7 +235,7 @@ def chosen_serdes(
     key: ShippedValue | None,
     value: ShippedValue | None,
 ) -> tuple[Serde[Any], Serde[Any]]:
-    """What was given, else what is known. Raises ``SettingsError`` where neither says it."""
+    """The given serde, else the known one. Raises ``SettingsError`` if there is neither."""
     given = [None if like is None else serde_of(like.load()) for like in (key, value)]
     found = [serde or (None if known is None else known[i]) for i, serde in enumerate(given)]
     if found[0] is None or found[1] is None:

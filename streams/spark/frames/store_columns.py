@@ -84,7 +84,7 @@ class StoreColumns:
         return pa.RecordBatch.from_arrays([found[name] for name in self.schema.names], schema=self.schema)
 
     def _placed(self, stored: list[bytes]) -> tuple[list[bytes], list[pa.Array]]:
-        """The bytes of each key, and the columns of the places."""
+        """The bytes of each key, and the columns that describe its place."""
         kind, size = self._spec.kind, self._spec.window_size_ms
         if kind == "key_value":
             return stored, []
@@ -122,7 +122,7 @@ def _window(starts: list[int], size_ms: int | None) -> list[pa.Array]:
 
 
 def _versions(group: list[Entry]) -> tuple[list[bytes], list[pa.Array], list[bytes], list[int]]:
-    """The versions that are rows: one that says that the row was gone ends the one before it."""
+    """The versions that are rows: a version that says that the row was gone ends the one before it."""
     keys: list[bytes] = []
     froms: list[int] = []
     tos: list[int | None] = []

@@ -1,4 +1,4 @@
-"""The columns of a topic: its records' keys and values, typed, and where and when each stands."""
+"""The columns of a topic: its records' keys and values, typed, with their time and place."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ _PLACE = [
 
 
 class TopicColumns:
-    """Chunks of a topic as record batches. ``only``: these columns (``None``: all); what is not asked for is not
-    decoded."""
+    """Chunks of a topic as record batches. ``only``: these columns (``None``: all); others are not decoded."""
 
     def __init__(self, key: Serde[Any], value: Serde[Any], only: Collection[str] | None = None) -> None:
         self._key, self._value = SerdeColumns(key, "key"), SerdeColumns(value, "value")
@@ -68,8 +67,7 @@ def _headers(chunk: Chunk) -> pa.Array:
 
 
 def chosen(fields: Sequence[pa.Field], only: Collection[str] | None) -> pa.Schema:
-    """The schema of the fields that are asked for, in their order. Raises ``SettingsError`` for one that there is
-    not."""
+    """The schema of the requested fields, in their order. Raises ``SettingsError`` for an unknown one."""
     names = [f.name for f in fields]
     if only is not None and (unknown := [n for n in only if n not in names]):
         raise SettingsError(f"no column {', '.join(unknown)}; the columns are: {', '.join(names)}")

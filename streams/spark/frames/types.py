@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-"""What Spark's timestamps are."""
+"""The Arrow type of Spark's timestamps."""
 _SIMPLE: dict[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -31,14 +31,14 @@ _MAPS = (dict, Mapping)
 
 @dataclasses.dataclass(frozen=True)
 class Typed:
-    """An Arrow type, and how objects (``None``: null) become an array of it."""
+    """An Arrow type, and how to convert objects (``None``: null) to an array of it."""
 
     type: pa.DataType
     build: Callable[[list[Any]], pa.Array]
 
 
 def typed(tp: Any, within: frozenset[Any] = frozenset()) -> Typed:
-    """The Arrow form of a Python type. ``within``: the classes that are being looked into."""
+    """The Arrow form of a Python type. ``within``: the classes under inspection."""
     if tp in _SIMPLE:
         return _plain(_SIMPLE[tp])
     if tp is datetime.datetime:

@@ -1,10 +1,11 @@
-"""A DataFrame into a topic, exactly once.
+"""Write a DataFrame to a topic, exactly once.
 
-Rows are put where the application's own producers would put them, each partition of the topic in a Spark partition of
-its own, in the order of their timestamps. It is written by one transaction, which also commits a marker: a position of
-the group ``penstock-write-<job>`` whose metadata names the job. A task that is repeated, or a job of the same name that
-is run again, finds the marker and leaves the partition alone; one that died has left nothing that readers of committed
-records see. Partitions become visible one by one. A frame that is written again under one name must give the same rows.
+Rows go to the partitions that the application's own producers would choose, each partition of the topic in a Spark
+partition of its own, in timestamp order. Each is written by one transaction, which also commits a marker: a position
+of the group ``penstock-write-<job>`` whose metadata names the job. A repeated task, or a job of the same name that is
+run again, finds the marker and skips the partition. A task that died has left nothing that readers of committed
+records see. Partitions become visible one by one. A frame that is written again under one name must give the same
+rows.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ _JOB = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 @dataclasses.dataclass(frozen=True)
 class WriteResult:
-    """What a write did. ``rows`` were written by this run; ``skipped``: partitions that an earlier one had written."""
+    """The result of a write. ``rows``: written by this run; ``skipped``: the partitions that an earlier run had
+    written."""
 
     rows: int
     skipped: tuple[int, ...]
@@ -64,7 +66,7 @@ class _Job:
 
     @property
     def group(self) -> str:
-        """Whose positions are the markers."""
+        """The group whose positions are the markers."""
         return f"penstock-write-{self.name}"
 
 
@@ -127,7 +129,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _write(job: _Job, tp: TopicPartition, parts: Iterable[pa.RecordBatch]) -> int | None:
-    """Write one partition by one transaction; how many rows, or ``None`` when it was written before."""
+    """Write one partition in one transaction; returns the number of rows, or ``None`` if it was written before."""
     name = f"{job.group}-{tp.topic}-{tp.partition}"
     producer = KafkaProducer(
         producer_config(
@@ -135,7 +137,8 @@ def _write(job: _Job, tp: TopicPartition, parts: Iterable[pa.RecordBatch]) -> in
         )
     )
     try:
-        # Fences an attempt that may still live, and ends its transaction: what is committed then stays as it is.
+        # Fences an earlier attempt that may still run, and ends its transaction, so that what is committed cannot
+        # change any more.
         producer.init_transactions(_TIMEOUT_S)
         if _marked(job, tp):
             return None

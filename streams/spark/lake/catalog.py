@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){2,}")
 
 
 def with_iceberg(settings: SparkSettings | None) -> SparkSettings:
-    """The settings of a session that has the format."""
+    """The settings of a session with the table format."""
     given = settings or SparkSettings()
     return dataclasses.replace(given, packages=(*given.packages, ICEBERG))
 

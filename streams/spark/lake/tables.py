@@ -1,11 +1,11 @@
 """A topic or a store as an Apache Iceberg table.
 
-A topic is appended: each run reads what follows the last one, and the snapshot that it adds to the table carries the
-next offsets in its own properties. Table and position change in one step, so a run that died is simply made again. A
-store replaces the rows of its table in one step, with the changelog offsets at which it stood.
+A topic is appended: each run reads what follows the last one, and the snapshot that it adds to the table has the next
+offsets in its own properties. Table and position change in one step, so a run that died can simply be repeated. A
+store replaces the rows of its table in one step, with the changelog offsets at which it was read.
 
-Columns that the application's types have gained are added to the table. A second run at the same time would append the
-same records: it is found by the snapshot before its own, taken back, and told.
+New columns of the application's types are added to the table. A concurrent run would append the same records: it is
+detected by the parent of its snapshot, rolled back, and reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEEP = 20
 
 
 class TablePosition(msgspec.Struct, frozen=True):
-    """What a table holds: of which topic, and up to which offsets, by partition."""
+    """The content of a table: its topic, and up to which offsets, by partition."""
 
     topic: str
     topic_id: str
@@ -44,7 +44,7 @@ class TablePosition(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass(frozen=True)
 class LakeResult:
-    """What a run did. ``rows``: that it wrote; ``offsets``: up to which the table holds the log now."""
+    """The result of a run. ``rows``: how many it wrote; ``offsets``: up to which the table holds the log now."""
 
     table: str
     rows: int
@@ -63,12 +63,12 @@ def lake_topic(
     progress: Say | None = None,
     **how: Any,
 ) -> LakeResult:
-    """Append to ``table`` (``catalog.schema.table``) what the topic has beyond it; the table is made when there is
-    none, by days of the records' timestamps. ``how``: ``key=`` and ``value=`` as for ``Application.topic``. ``keep``:
-    how many snapshots of the table stay.
+    """Append to ``table`` (``catalog.schema.table``) the topic's records that it lacks. The table is created if
+    necessary, partitioned by day of the records' timestamps. ``how``: ``key=`` and ``value=`` as for
+    ``Application.topic``. ``keep``: how many snapshots of the table to keep.
 
-    Raises ``SettingsError``, ``IncompatibleError`` where the topic is another one than the table holds, or has lost
-    records that the table lacks, ``EnvironmentFault``.
+    Raises ``SettingsError``; ``IncompatibleError`` if the table holds another topic, or the topic has lost records
+    that the table lacks; ``EnvironmentFault``.
     """
     began = time.monotonic()
     with open_cluster(app.connection, app.application_id) as cluster:
@@ -116,8 +116,7 @@ def lake_store(
     session: SparkSettings | None = None,
     progress: Say | None = None,
 ) -> LakeResult:
-    """Make ``table`` hold the store as of a commit; where it does already, nothing is written. The rest is as for
-    ``lake_topic``."""
+    """Make ``table`` hold the store as of a commit; writes nothing if it already does. Otherwise as ``lake_topic``."""
     began = time.monotonic()
     wanted = app.store_request(store, as_of=as_of)
     facts = wanted.targets[0].facts
@@ -135,19 +134,19 @@ def lake_store(
 
 
 def held_by(spark: SparkSession, table: str) -> TablePosition | None:
-    """What the table says that it holds; ``None`` when it says nothing."""
+    """The table's recorded content; ``None`` if there is none."""
     rows = _lineage(spark, table).where(F.col("summary")[_POSITION].isNotNull()).limit(1).collect()
     return msgspec.json.decode(rows[0]["summary"][_POSITION], type=TablePosition) if rows else None
 
 
 def _lineage(spark: SparkSession, table: str) -> DataFrame:
-    """The snapshots that made the table what it is, the newest first; without those that were taken back."""
+    """The snapshots that make up the table, newest first, without those that were rolled back."""
     ours = spark.table(f"{table}.history").where("is_current_ancestor").select("snapshot_id")
     return spark.table(f"{table}.snapshots").join(ours, "snapshot_id", "left_semi").orderBy(F.desc("committed_at"))
 
 
 def _since(held: TablePosition | None, topic: str, topic_id: str, count: int, table: str) -> dict[int, int] | None:
-    """Where the table's next records begin; ``None``: with the topic's first."""
+    """The offsets of the table's next records; ``None``: the topic's first ones."""
     if held is None:
         return None
     if (held.topic, held.topic_id) != (topic, topic_id):
@@ -210,8 +209,8 @@ def _current(spark: SparkSession, table: str) -> int | None:
 
 
 def _check_alone(spark: SparkSession, table: str, before: int, run: str) -> int:
-    """How many rows were appended. Raises ``RetriableError``, the append taken back, when another run appended since
-    the position was read; ``IncompatibleError`` where it can no longer be taken back."""
+    """The number of appended rows. Raises ``RetriableError``, after rolling back the append, if another run appended
+    since the position was read; ``IncompatibleError`` if it can no longer be rolled back."""
     mine = _of_run(spark, table, run)
     if (mine["parent_id"] or 0) == before:
         return _added(mine)
@@ -228,9 +227,9 @@ def _check_alone(spark: SparkSession, table: str, before: int, run: str) -> int:
 
 
 def _expire(spark: SparkSession, table: str, keep: int) -> None:
-    """Remove all but the newest snapshots of the table, with the files that only they had."""
+    """Remove all but the newest snapshots of the table, with the files that only they reference."""
     newest = _lineage(spark, table).limit(keep + 1).collect()
-    # The position stays where a snapshot has it: after another tool's work ours may be an older one.
+    # The snapshot with the position must stay: after another tool's work it may be an older one.
     if len(newest) <= keep or _POSITION not in newest[0]["summary"]:
         return
     catalog, name = table.split(".", 1)
@@ -241,4 +240,4 @@ def _expire(spark: SparkSession, table: str, keep: int) -> None:
 
 
 _TOMORROW = "2999-01-01 00:00:00"
-"""Older than this is every snapshot: their number alone decides."""
+"""Every snapshot is older than this: only their number decides."""

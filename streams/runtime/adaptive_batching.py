@@ -1,20 +1,21 @@
 """How many records a turn of the run loop takes: few while it keeps up, many while it is behind.
 
-The answer does not depend on it; speed and latency do. A turn has costs that do not grow with its records (a poll, an
-engine's walk, a send), so a backlog is drained in large turns. Records wait for the end of their turn, and commits and the
-other tasks wait with them, so a turn is bounded in time, whatever a record costs; a slow function makes turns of few
-records. The number doubles while there is more than it takes, halves when less than half of it was there, and falls to what
-fits when turns take too long.
+The answer does not depend on it; speed and latency do. A turn has fixed costs (a poll, a walk of the engine, a send),
+so a backlog is drained in large turns. Records wait for the end of their turn, and so do commits and the other tasks,
+so a turn is bounded in time, whatever a record costs; slow functions make turns with few records. The number doubles
+while more records are available, halves if fewer than half of them were, and drops to what fits if turns take too
+long.
 
-The cheapest of the last few turns tells what a record costs. One slow turn is mostly the machine's doing: another
-process had the processor. Believed at once, a pause of 26 ms in a turn of 20 records left turns of 7; their fixed costs then
-used up the processor, a backlog grew, and latencies of seconds came from a hiccup that nobody would have noticed.
+The cheapest of the last few turns shows what a record costs. A single slow turn is mostly the machine's doing:
+another process had the processor. If it were believed at once, a pause of 26 ms in a turn of 20 records would leave
+turns of 7, whose fixed costs use up the processor, so that a backlog grows and a hiccup turns into latencies of
+seconds.
 
-Records that are Python objects, and what is made of them, are scattered over memory: in large turns they leave the
-processor's caches before they are used, and pages go back to the system and come again. Reading an event of 280 bytes with
-the plain client cost the run loop 1.7 µs in polls of 20,000 and 1.1 in polls of 4,000. Of what comes after it in row
-functions a join of JSON cost a third less, a count per key a tenth more, the others about the same. Columns are packed and
-gain from large turns.
+Python objects, and what is made of them, are scattered over memory: in large turns they leave the processor's caches
+before they are used, and pages are returned to the system and requested again. Reading an event of 280 bytes with the
+plain client cost the run loop 1.7 µs in polls of 20,000 and 1.1 in polls of 4,000. Of the row functions after it, a
+join of JSON cost a third less, a count per key a tenth more, the others about the same. Columns are packed and gain
+from large turns.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.record_sizes import size_of
 
 TURN_MAX_BYTES = 8 << 20
-"""What a turn takes is held in memory some times over: as read, as decoded, as written."""
+"""A bound, because a turn's records are in memory several times: as read, as decoded, as written."""
 
 TURN_MAX_ROWS = 4_000
-"""What a turn takes at most of records that are Python objects."""
+"""The most records of a turn if they are Python objects."""
 
 REMEMBERED_TURNS = 4
 """The cheapest of this many turns gives the cost of a record."""
 
 GRAVE_S = 0.5
-"""A turn that took longer is believed at once: another like it would hold up commits and the group."""
+"""A turn that took longer counts at once: another one like it would delay commits and the group."""
 
 
 class AdaptiveBatchSize:

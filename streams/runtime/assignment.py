@@ -1,7 +1,7 @@
-"""Which tasks a worker has: from the partitions that it is given to tasks that run, and back.
+"""Which tasks a worker has: from assigned partitions to running tasks, and back.
 
-A task starts when all of its inputs are there and its stores are restored (by ``Restoring``, off the loop's thread);
-until then its partitions are assigned but paused.
+A task starts when all of its inputs are assigned and its stores are restored (by ``Restoring``, off the loop's
+thread); until then its partitions are assigned but paused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Start = Mapping[str, tuple[int, CommitMetadata]]
 
 
 class Restoring(Protocol):
-    """Gives tasks their stores, later. ``penstock.streams.worker.restorer.Restorer`` is the real one."""
+    """Provides tasks with their stores, asynchronously. ``penstock.streams.worker.restorer.Restorer`` is the real
+    one."""
 
     def submit(self, task: TaskId, stores: Sequence[StoreSpec], reached: CommittedPositions) -> None: ...
 
@@ -70,9 +71,9 @@ class Assignment:
         self._states: dict[TaskId, TaskStores] = {}
         self._starts: dict[TaskId, dict[str, tuple[int, CommitMetadata]]] = {}
         self._set_aside: set[TaskId] = set()
-        """Tasks that have not run since their stores were found damaged when they were to."""
+        """Tasks that have not run since their stores turned out to be damaged at the start."""
         self._held: dict[TopicPartition, int] = {}
-        """Ends seen of partitions whose task is still being restored."""
+        """Known ends of partitions whose task is still being restored."""
 
     # -- lookups -------------------------------------------------------------------------------------------------
 
@@ -96,7 +97,8 @@ class Assignment:
     # -- coming --------------------------------------------------------------------------------------------------
 
     def take(self, partitions: Sequence[TopicPartition]) -> None:
-        """Start what these partitions make whole: read on from the committed positions, restore, then run."""
+        """Start the tasks whose inputs these partitions complete: read from the committed positions, restore, then
+        run."""
         by_task: dict[TaskId, list[TopicPartition]] = {}
         for tp in partitions:
             by_task.setdefault(self.id_of(tp), []).append(tp)
@@ -117,7 +119,7 @@ class Assignment:
             if sub.stores or not whole:
                 self.consumer.pause(mine)
             if not whole:
-                continue  # the broker's protocol may give the rest in another assignment
+                continue  # the broker's protocol may assign the rest later
             if sub.stores:
                 self._restoring.submit(task_id, sub.stores, _reached(start))
             else:
@@ -135,7 +137,7 @@ class Assignment:
             )
 
     def take_restored(self) -> None:
-        """Run the tasks whose stores have come. Raises what made a restore fail."""
+        """Run the tasks whose stores are ready. Raises the error that made a restore fail."""
         for task_id, result in self._restoring.finished():
             if isinstance(result, BaseException):
                 raise result
@@ -177,7 +179,7 @@ class Assignment:
         self._events.emit(TaskRunning(task_id, {t: offset for t, (offset, _) in self._starts[task_id].items()}))
 
     def _share_cache(self) -> None:
-        """The bound of cached entries is one for all tasks that have stores, in equal parts."""
+        """The bound of cached entries is shared equally by all tasks that have stores."""
         sharing = [task for task in self.tasks.values() if task.stores]
         for task in sharing:
             task.cache_max_bytes = task.options.state_cache_max_bytes // len(sharing)
@@ -185,8 +187,8 @@ class Assignment:
     # -- going ---------------------------------------------------------------------------------------------------
 
     def leave(self, partitions: Iterable[TopicPartition]) -> set[TaskId]:
-        """Close the tasks of these partitions, without a commit, and forget what is known of them. Raises
-        ``TaskMigratedError`` when a task loses only a part of its inputs."""
+        """Close the tasks of these partitions without a commit, and drop their state here. Raises
+        ``TaskMigratedError`` if a task loses only a part of its inputs."""
         going = set(partitions)
         leaving = {self.id_of(tp) for tp in going}
         for task_id in leaving:
@@ -219,7 +221,7 @@ class Assignment:
         self.take([TopicPartition(t, task.id.partition) for t in task.topics])
 
     def close(self) -> None:
-        """Close all tasks and give up those that wait. One that cannot be closed keeps no other from it."""
+        """Close all tasks and cancel those that wait. One that cannot be closed does not keep the others open."""
         with ExitStack() as closing:
             for task_id in self._starts:
                 closing.callback(self._restoring.cancel, task_id)

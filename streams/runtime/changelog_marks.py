@@ -1,10 +1,10 @@
-"""How far the changelogs of windows are needed no more, so that a worker can delete what lies before.
+"""Up to which offset changelogs of windows are no longer needed, so that a worker can delete the records before it.
 
-Brokers judge age by the records' own time against the clock on the wall, and would delete the state of windows that are
-open, where events are older than that: a backlog, a replay, a stream that was stopped. So these changelogs are kept for
-ever, and their task says what may go. Now and then it marks where a changelog ends and the highest key of the store. Once
-all of the store's keys are above that one, each of its entries was written behind the mark, and no restore needs what lies
-before. That holds for keys of any order; it happens where they begin with a time, and expire. Pure.
+Brokers judge age by the records' own time against the wall clock. If events are older than that (a backlog, a replay,
+a stream that was stopped), they would delete the state of open windows. So these changelogs are kept forever, and
+their task decides what may be deleted. From time to time it marks where a changelog ends and the highest key of the
+store. Once all of the store's keys are above that one, each of its entries was written after the mark, and no restore
+needs the records before it. That holds for keys of any order; it happens if they begin with a time, and expire. Pure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from penstock.streams.task.task import Task
 from penstock.topologies.graph.topology import Topology
 
 MARKS_MAX = 64
-"""Of one store; of more, every other one goes, which only puts deletions off."""
+"""The most marks of one store; beyond it every other one is dropped, which only delays deletions."""
 
 
 def marked_topics(topology: Topology, application_id: str) -> frozenset[str]:
-    """The changelogs that are kept for ever but for this."""
+    """The changelogs that are otherwise kept forever."""
     return frozenset(changelog_topic(application_id, s) for s in topology.stores if _is_marked(s))
 
 
@@ -31,15 +31,15 @@ def _is_marked(spec: StoreSpec) -> bool:
 
 
 class ChangelogMarks:
-    """The marks of the tasks of one worker. They need not outlive it: deletions come later then."""
+    """The marks of the tasks of one worker. If they are lost with it, deletions only come later."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
         self._marks: dict[tuple[TaskId, str], list[tuple[int, bytes]]] = {}
 
     def unneeded(self, tasks: Iterable[Task]) -> dict[TopicPartition, int]:
-        """Before which offset each changelog of these tasks may be deleted, as of their last commit, which is in their
-        stores. The marks of other tasks are forgotten."""
+        """The offset before which each changelog of these tasks may be deleted, as of their last commit, which is in
+        their stores. Drops the marks of other tasks."""
         out: dict[TopicPartition, int] = {}
         kept: dict[tuple[TaskId, str], list[tuple[int, bytes]]] = {}
         for task in tasks:
@@ -55,7 +55,7 @@ class ChangelogMarks:
 
 
 def _look(backend: StateBackend, store: str, end: int, marks: list[tuple[int, bytes]]) -> int | None:
-    """Take another mark, and use up those that the store has left behind."""
+    """Add a mark, and remove those that the store has passed."""
     lowest = next((key for key, _ in backend.range(store, None, None)), None)
     if lowest is None:
         marks.clear()
@@ -65,7 +65,7 @@ def _look(backend: StateBackend, store: str, end: int, marks: list[tuple[int, by
     if not marks or end > marks[-1][0]:
         highest = next(key for key, _ in backend.range(store, None, None, reverse=True))
         while marks and marks[-1][1] >= highest:
-            marks.pop()  # nothing that was written since is above it: the new mark says more
+            marks.pop()  # nothing written since is above it: the new mark is better
         if len(marks) >= MARKS_MAX:
             del marks[::2]
         marks.append((end, highest))

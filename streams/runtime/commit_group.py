@@ -1,10 +1,12 @@
-"""A unit: one producer and the tasks whose work it commits together, and what is done when a commit goes wrong.
+"""A commit group: one producer and the tasks whose work it commits together, and what to do if a commit fails.
 
-``AbortableError`` and ``ProducerRetiredError`` abort and go on from the committed offsets, at most ``ABORTS_MAX`` times in
-a row; ``RetriableError`` of a commit is tried again (exactly-once: after an abort), for as long as it takes. So is an abort
-that the log does not answer, and nothing else is done by that producer meanwhile. ``silence`` tells of both.
+After ``AbortableError`` and ``ProducerRetiredError`` it aborts and continues from the committed offsets, at most
+``ABORTS_MAX`` times in a row. After ``RetriableError`` a commit is retried (under exactly-once after an abort), for
+as long as it takes. So is an abort that the log does not answer, and that producer does nothing else meanwhile.
+``silence`` shows both.
 
-A task whose stores are found damaged is reopened after such an abort: its stores are quarantined and restored.
+If a task's stores turn out to be damaged, the task is reopened after such an abort: its stores are quarantined and
+restored.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from penstock.streams.task.task import Task
 
 ABORTS_MAX = 3
 QUIET_S = 10.0
-"""So long after a commit that was not answered there may be nothing to commit, before the log counts as answering again."""
+"""After a commit that was not answered there may be nothing to commit; after this time the log counts as answering
+again."""
 
 
 class Clock(Protocol):
@@ -44,8 +47,8 @@ class Clock(Protocol):
 
 
 class CommitGroup:
-    """See the module. ``reopen`` is given each task whose stores lack a commit that did take place, or are damaged.
-    ``broken``: an abort waits to be done, and nothing may be processed or committed."""
+    """See the module. ``reopen`` is called with each task whose stores are damaged or lack a commit that took place.
+    ``broken``: an abort is pending, and nothing may be processed or committed."""
 
     def __init__(
         self, committer: Committer, clock: Clock, reopen: Callable[[Task], None], events: EventSink = NO_EVENTS
@@ -70,12 +73,12 @@ class CommitGroup:
 
     @property
     def silence(self) -> RetriableError | None:
-        """Why the last commit or abort could not be done and is tried again; ``None``: the log answers."""
+        """Why the last commit or abort failed and is retried; ``None``: the log answers."""
         return next(iter(self._unanswered.values()), None)
 
     @property
     def delay(self) -> Fact | None:
-        """What to report of ``silence``; ``None``: the abort that it led to was reported."""
+        """The fact that reports ``silence``; ``None``: the abort that it led to was reported."""
         if (cause := self._unanswered.get("abort")) is not None:
             return AbortDelayed(cause)
         if (cause := self._unanswered.get("commit")) is not None:
@@ -105,7 +108,7 @@ class CommitGroup:
         self.reopen_stale()
 
     def commit_now(self) -> bool:
-        """Commit; returns whether there was anything to commit, and raises whatever keeps it from that."""
+        """Commit; returns whether there was anything to commit. Raises the error that prevents it."""
         now_ms, self._begun_s = self._clock.now_ms(), self._clock.monotonic_s()
         if self.committer.guarantee == "at_most_once":
             busy = [task for task in self.tasks.values() if task.uncommitted_records]
@@ -115,7 +118,7 @@ class CommitGroup:
             if busy:
                 self._report(busy, records)
             return True
-        for task in self._damaged():  # the error may have been kept by a function of the user's
+        for task in self._damaged():  # a user's function may have swallowed the error
             raise StateCorruptedError(f"task {task.id}: {task.backend.damaged}")
         if not self.committer.commit(list(self.tasks.values()), now_ms):
             return False
@@ -136,7 +139,7 @@ class CommitGroup:
         return True
 
     def prove(self, young_ms: int) -> None:
-        """See ``Committer.prove``. While the log does not answer, what was proved last stands."""
+        """See ``Committer.prove``. While the log does not answer, the last proof stands."""
         if self.broken:
             return
         try:
@@ -167,8 +170,8 @@ class CommitGroup:
                 self._reopen_task(task, "its stores lack a commit that took place")
 
     def abort(self, cause: PenstockError) -> None:
-        """Everything of this producer since the last commit is undone and done again. Raises the cause when that is no
-        cure."""
+        """Roll back everything of this producer since the last commit, to repeat it. Raises the cause if that does
+        not help."""
         if isinstance(cause, StateCorruptedError) and not self._damaged():
             raise cause  # of what the log holds
         still_silent = isinstance(cause, RetriableError) and "commit" in self._unanswered
@@ -191,7 +194,7 @@ class CommitGroup:
         self.recover()
 
     def recover(self) -> None:
-        """Do the abort that waits, now or, while the log does not answer, at the next turn."""
+        """Perform the pending abort, now or, if the log does not answer, at the next turn."""
         if not self._broken:
             return
         damaged = self._damaged()

@@ -13,7 +13,7 @@ from penstock.streams.ports.log import LogProducer, ProducerRetiredError
 from penstock.streams.runtime.fixed_fence import FencedPositions
 
 LEAST_WAIT_S = 0.05
-"""For an answer, where the time is over: one that is there already is taken."""
+"""The wait for an answer if the time is over: one that has already arrived is taken."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +26,8 @@ class CommitTimeouts:
 
 
 class CommitProducer:
-    """See the module. ``on_begun`` is called when a transaction was begun, ``on_open`` after a producer was opened: it
-    raises if the tasks are not to be had. ``yields`` and ``positions``: see ``Committer``."""
+    """See the module. ``on_begun`` is called when a transaction has begun, ``on_open`` after a producer was opened:
+    it raises if the tasks are not available. ``yields`` and ``positions``: see ``Committer``."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class CommitProducer:
 
     @contextmanager
     def within(self, limit_s: float, clock_s: Callable[[], float]) -> Iterator[None]:
-        """What is asked of the producer inside waits for no longer than this altogether, and then counts as not answered. A
-        transactional request waits for a third of what is left, since one that fails is followed by an abort and perhaps by
-        the end of an older transaction."""
+        """Inside, all requests to the producer together wait for at most this time, and then count as not answered. A
+        transactional request waits for a third of what is left, because a failed one is followed by an abort and
+        perhaps by the end of an older transaction."""
         until_s = clock_s() + limit_s
         self._left_s = lambda: until_s - clock_s()
         try:
@@ -97,7 +97,7 @@ class CommitProducer:
                 raise
 
     def retire(self, cause: PenstockError | None = None) -> None:
-        """Give the producer up; what it has open ends by fencing or by its time-out. ``cause``: reported if there is one."""
+        """Retire the producer; its open transaction ends by fencing or timeout. ``cause``: reported if given."""
         if self.client is not None:
             self.client.close()
             if cause is not None:
@@ -108,8 +108,8 @@ class CommitProducer:
         self.in_transaction = False
 
     def ready(self) -> LogProducer:
-        """The producer, opened, with a transaction open under exactly-once. Raises ``ProducerRetiredError`` where it was
-        retired and gives way."""
+        """Return the producer, opened, with a transaction open under exactly-once. Raises ``ProducerRetiredError`` if
+        it was retired and must not be replaced."""
         if self.client is None and self._yields:
             raise ProducerRetiredError("the producer of these fixed partitions was retired; see who owns them first")
         self.open()
@@ -119,7 +119,7 @@ class CommitProducer:
                 self.client.begin()
             except ProducerRetiredError as exc:
                 if self._yields:
-                    raise  # the abort sees first who owns the partition
+                    raise  # the abort first checks who owns the partition
                 # retired after its last commit, with nothing sent since: nothing is lost with it
                 self.retire(exc)
                 self.open()

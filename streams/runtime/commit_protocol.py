@@ -68,7 +68,7 @@ Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 
 
 STALE_MAX = 2
-"""So often in a row the group may outrun a commit before this counts as no member."""
+"""After this many commits in a row that were outrun by the group, the worker counts as no longer a member."""
 
 
 class Committer:
@@ -161,8 +161,7 @@ class Committer:
     # -- during the interval -------------------------------------------------------------------------------------
 
     def send_outputs(self, task: Task) -> None:
-        """Hand the task's outputs to the producer. What it does not take stays with the task: a commit that is tried again
-        sends it then."""
+        """Hand the task's outputs to the producer. Refused ones stay with the task: a retried commit sends them."""
         outputs = task.take_outputs()
         try:
             while outputs:
@@ -173,8 +172,8 @@ class Committer:
             raise
 
     def check_ownership(self) -> None:
-        """Ask the group, if it has not said lately that this worker is a member: see ``MembershipLease``. Raises
-        ``TaskMigratedError`` when it is none, ``RetriableError`` when nobody answers."""
+        """Ask the group, unless it has confirmed recently that this worker is a member: see ``MembershipLease``.
+        Raises ``TaskMigratedError`` if it is not, ``RetriableError`` if nobody answers."""
         if self._lease is not None and self._lease.over:
             self._ask()
 
@@ -211,7 +210,7 @@ class Committer:
         try:
             return self._commit_busy(busy, works, now_ms)
         except (RetriableError, TaskMigratedError) as exc:
-            # it did not take place: it is tried again with what comes meanwhile, or the tasks are given up
+            # it did not take place: it is retried with newer work, or the tasks are given up
             if self.guarantee != "exactly_once" or isinstance(exc, TaskMigratedError):
                 for task, work in works:
                     task.abandon_commit(work)
@@ -241,7 +240,7 @@ class Committer:
                 self._stale += self._restart_tasks(busy)
                 return False
         self._in_doubt.clear()
-        self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks who commits
+        self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks ownership
         self._on_step("committed")
         self.on_committed(busy)
         damage: StateCorruptedError | None = None
@@ -249,7 +248,7 @@ class Committer:
             try:
                 task.committed(work, {name: self._position_of(task, name, now_ms) for name in work.pending})
             except StateCorruptedError as exc:
-                damage = exc  # the others are written all the same: the log has their commit
+                damage = exc  # write the others anyway: the log has their commit
         if damage is not None:
             raise damage
         self._on_step("stores_written")
@@ -290,8 +289,8 @@ class Committer:
         self._producer.in_transaction = False
 
     def _commit_positions(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit positions as a member, which renews the lease. The client would do it for its membership of now, or for
-        none if it has lost that: it must be the one that the tasks were assigned with."""
+        """Commit positions as a member, which renews the lease. The client would use its current membership, or none
+        if it has lost it; it must be the one with which the tasks were assigned."""
         if not offsets:
             return
         if self._lease is None:
@@ -311,14 +310,14 @@ class Committer:
 
     @property
     def waits_for_log(self) -> bool:
-        """Whether a commit begun now would first wait for records that were sent long before it. Under exactly-once it
-        does not matter: nobody sees them before the commit."""
+        """Whether a commit now would first wait for acknowledgements of earlier records. Under exactly-once this does
+        not matter: nobody sees the records before the commit."""
         if (client := self._producer.client) is None or self.guarantee != "at_least_once":
             return False
         try:
             return client.unacknowledged() > 0
         except PenstockError:
-            return False  # the commit raises it where it is dealt with
+            return False  # the commit raises it and handles it
 
     def prove(self, tasks: Sequence[Task], now_ms: int, young_ms: int = 0) -> None:
         """Ask the log whether these tasks are still this producer's, unless that was proved less than ``young_ms`` ago:
@@ -343,7 +342,7 @@ class Committer:
             self._proved_ms = now_ms
 
     def forget_proof(self) -> None:
-        """Tasks came that may have been another's when ownership was proved last."""
+        """Tasks were added that another worker may have owned at the last proof."""
         self._proved_ms = None
         if self._lease is not None:
             self._lease.end()
@@ -354,11 +353,11 @@ class Committer:
             self._foreign_writes.look(task, self.consumer, now_s)
 
     def refresh(self, task: Task) -> None:
-        """Between commits: give the positions of idle stores a new wall time, so that their age stays provable: that of the
-        last proof that the task was this producer's. Nobody else wrote to its changelogs before that."""
+        """Between commits: renew the wall time of the positions of idle stores, so that their age stays provable: the
+        time of the last proof of ownership. Nobody else wrote to the changelogs before that."""
         if task.uncommitted_records or self._proved_ms is None:
             return
-        # A table on its own topic stands at a committed position, which needs no age; the feed may be past it already.
+        # A table on its own topic is at a committed position, which needs no age; the feed may already be past it.
         known = [n for n in task.stores if n in task.changelog_ends]
         if known:
             proved_ms = self._proved_ms
@@ -369,8 +368,8 @@ class Committer:
         self._commit_positions({tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()})
 
     def finish_ahead(self, tasks: Sequence[Task], now_ms: int = 0) -> None:
-        """At-most-once: process what is buffered, whose positions are committed, and send what it made; there is nothing
-        else to commit."""
+        """At-most-once: process what is buffered, whose positions are committed, and send the outputs; there is
+        nothing else to commit."""
         for task in tasks:
             while task.process(now_ms):
                 self.send_outputs(task)
@@ -397,9 +396,9 @@ class Committer:
         return happened
 
     def _found_out(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
-        """Fence the producer, then read what is committed. With fixed partitions it is read first, which waits until the
-        transaction has ended by itself: a producer that is opened before would fence the worker that has taken the
-        partition over."""
+        """Fence the producer, then read what is committed. With fixed partitions it is read first, which waits until
+        the transaction has ended by itself: opening a producer before that would fence the worker that has taken over
+        the partition."""
         if not self._yields:
             self.open()
             return self._committed_are(offsets)
@@ -431,12 +430,13 @@ class Committer:
                 failure = exc
         self.retire(failure)
         if failure is not None and not self._yields:
-            self.open()  # ends the transaction, for which the next owner would wait
+            self.open()  # ends the transaction; the next owner would wait for it
         return self._restart_tasks(tasks, damaged)
 
     def _restart_tasks(self, tasks: Sequence[Task], damaged: Sequence[Task] = ()) -> list[Task]:
-        """Go on from the committed positions, if they are still those of these tasks. A worker that gives way looks before
-        it opens a producer, and again after that, since the newer one may have committed in between."""
+        """Continue from the committed positions, if they are still those of these tasks. A worker with fixed
+        partitions checks before it opens a producer, and again after that, because a newer worker may have committed
+        in between."""
         if not tasks and not damaged:
             self._in_doubt.clear()
             return []
@@ -478,7 +478,7 @@ class Committer:
                 client.abort(self._producer.timeouts.transaction_s)
             except TaskMigratedError:
                 pass  # reported when the commit met it
-            except PenstockError as exc:  # closing anyway; the transaction's time-out ends it
+            except PenstockError as exc:  # closing anyway; the timeout ends the transaction
                 failure = exc
         self.retire(failure)
 

@@ -1,4 +1,4 @@
-"""Commits that were asked for and whose answer is lost, until the log was asked what became of them. Pure."""
+"""Commits whose answer was lost, until the log shows their outcome. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.streams.task.task import Task
 
 
 class CommitsInDoubt:
-    """The positions of each, in the order in which they were asked for."""
+    """The positions of each, in the order of the requests."""
 
     def __init__(self) -> None:
         self._asked: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
@@ -23,11 +23,11 @@ class CommitsInDoubt:
         self._asked.append(offsets)
 
     def clear(self) -> None:
-        """The log has told what is committed."""
+        """The log has shown what is committed."""
         self._asked.clear()
 
     def have(self, task: Task, start: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
-        """Whether the positions of a task that were read back are those of such a commit, which took place then."""
+        """Whether a task's positions, as read back, are those of such a commit, which has then taken place."""
         found = {tp: start[tp.topic] for tp in input_partitions(task)}
         return any(
             all(

@@ -1,15 +1,16 @@
-"""Records that keep the broker's log cleaner away from what a commit has not confirmed yet. Pure.
+"""Records that keep the broker's log cleaner away from what no commit has confirmed yet. Pure.
 
-Under at-least-once a changelog may hold records behind the last commit: of a commit that its worker did not live to see, or
-of a worker that was frozen. A restore ends before them. But the cleaner knows nothing of commits: once such a record lies in
-a segment that it cleans, it removes the older record of the same key, which was committed, and a restore lacks the key.
+Under at-least-once a changelog may hold records after the last commit: of a commit that its worker did not survive,
+or of a worker that was frozen. A restore ends before them. But the cleaner knows nothing about commits: if such a
+record lies in a segment that it cleans, it removes the older, committed record of the same key, and a restore lacks
+the key.
 
-So these topics have ``min.compaction.lag.ms``: the cleaner stops at the first segment with a record that is younger, and the
-next owner's first commit answers what it finds behind the last one (``penstock.streams.runtime.foreign_writes``). Brokers
-judge by the records' own time, and old events would hold off nothing. So where the first record of a commit is old, a
-deletion of a key that nobody has goes ahead of it, with the time on the clock.
+So these topics have ``min.compaction.lag.ms``: the cleaner stops at the first segment with a younger record, and the
+next owner's first commit replaces what it finds after the last one (``penstock.streams.runtime.foreign_writes``).
+Brokers judge by the records' own time, so old events would not stop the cleaner. If the first record of a commit is
+old, a deletion of a key that does not exist is written before it, with the current time.
 
-The cleaner is held off for ``TAIL_KEPT_MS``. Within that time after a crash, a worker must have committed again.
+The cleaner is stopped for ``TAIL_KEPT_MS``. Within that time after a crash, a worker must have committed again.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""What the brokers refuse to a worker with fixed partitions that is no longer their owner.
+"""How the brokers refuse a worker with fixed partitions that is no longer the owner.
 
-Such a worker is in no group that could have generations, so each of its partitions has a transactional id,
-``<application.id>-p<partition>``, whose epoch is the generation: the last to open it is the owner, and the commits of all
-before are refused. Under exactly-once that is the producer's own. Under the other guarantees the positions alone are
-committed in transactions (``FencedPositions``), which cost a few requests for each commit.
+Such a worker is in no group that could have generations. So each of its partitions has a transactional id,
+``<application.id>-p<partition>``, whose epoch is the generation: the last worker to open it is the owner, and commits
+of earlier ones are refused. Under exactly-once that id is the producer's own. Under the other guarantees only the
+positions are committed in transactions (``FencedPositions``), which costs a few requests per commit.
 
-A worker of the application's group opens those ids too when it is given partitions that were once run fixed
-(``FixedFence``), so that a fixed worker that was frozen or cut off meanwhile is refused. Such partitions are known by a
-mark: a position committed in the group of the fixed workers. The other way round a group worker is refused by its
-generation. A fixed worker looks for members of the group only after it has opened its ids: who joins later opens them again.
+A worker of the application's group opens those ids too when it gets partitions that were once run fixed
+(``FixedFence``), so that a fixed worker that was frozen or cut off meanwhile is refused. Such partitions have a mark:
+a position committed in the group of the fixed workers. The other way round, a group worker is refused by its
+generation. A fixed worker looks for members of the group only after it has opened its ids: a worker that joins later
+opens them again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from penstock.streams.ports.log import (
 
 RUN_FIXED = "run fixed"
 FENCED = "fenced"
-"""What a mark says: fixed workers have run the partition, since then the group has fenced them."""
+"""The values of a mark: fixed workers have run the partition; since then the group has fenced them."""
 
 
 def fixed_id(application_id: str, partition: int) -> str:
@@ -38,7 +39,7 @@ def fixed_id(application_id: str, partition: int) -> str:
 
 
 class FencedPositions:
-    """Commits positions of one fixed partition, as long as nobody has opened its id since."""
+    """Commits positions of one fixed partition, until another worker opens its id."""
 
     def __init__(self, open_producer: Callable[[], LogProducer], group: str, timeout_s: float) -> None:
         self._open_producer = open_producer
@@ -47,7 +48,7 @@ class FencedPositions:
         self._producer: LogProducer | None = None
 
     def open(self) -> None:
-        """Become the owner; waits for a commit of the one before to end."""
+        """Become the owner; waits for the former owner's commit to end."""
         if self._producer is None:
             producer = self._open_producer()
             try:
@@ -85,7 +86,7 @@ class FencedPositions:
             self.close()
 
     def close(self) -> None:
-        """Give the producer up; what it has open ends by its time-out."""
+        """Close the producer; its open transaction ends by its timeout."""
         if self._producer is not None:
             self._producer.close()
         self._producer = None
@@ -97,9 +98,9 @@ def mark_fixed(consumer: LogConsumer, partitions: Sequence[TopicPartition]) -> N
 
 
 class FixedFence:
-    """For a worker of the group: refuses commits of workers that ran its partitions fixed. ``partitions``: all inputs of the
-    application; ``open_consumer`` makes a consumer of the group of fixed workers; ``open_producer`` a producer with the id
-    of a fixed partition."""
+    """For a worker of the group: refuses commits of workers that ran its partitions fixed. ``partitions``: all inputs
+    of the application; ``open_consumer`` creates a consumer in the group of fixed workers; ``open_producer`` a
+    producer with the id of a fixed partition."""
 
     def __init__(
         self,
@@ -115,8 +116,8 @@ class FixedFence:
         self._marked: set[TopicPartition] = set()
 
     def on_joined(self, given: Sequence[TopicPartition], afresh: bool) -> None:
-        """These partitions were given, and their positions not read yet. ``afresh``: this worker was not a member before.
-        While the group has members no fixed worker starts, so that marks are looked for only then."""
+        """These partitions were assigned, and their positions are not read yet. ``afresh``: this worker was not a
+        member before. While the group has members no fixed worker starts, so marks are checked only then."""
         if afresh:
             self._marked = self._read_marks()
         due = {tp.partition for tp in given} & {tp.partition for tp in self._marked}
@@ -132,7 +133,9 @@ class FixedFence:
         self._marked -= done
         consumer = self._open_consumer()
         try:
-            with suppress(PenstockError):  # a fixed worker is still a member there: fenced again by the next to join
+            with suppress(
+                PenstockError
+            ):  # a fixed worker is still a member there: the next one to join fences it again
                 consumer.commit({tp: OffsetAndMetadata(0, FENCED) for tp in sorted(done)})
         finally:
             consumer.close()

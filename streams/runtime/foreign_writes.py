@@ -1,23 +1,23 @@
-"""Records that another worker has written into a task's changelog, and what makes them harmless.
+"""Records that another worker has written to a task's changelog, and how they are made harmless.
 
-Only at-least-once needs this. A worker that was frozen with records in its client's queue sends them when it wakes up, and
-no broker can tell that they are stale: they lie behind the next owner's, and a changelog is folded by the last value of each
-key. A generation in the records would not help: the broker's compaction keeps the last record, whatever it says.
+Only at-least-once needs this. A worker that was frozen with records in its client's queue sends them when it wakes
+up. No broker can know that they are stale: they come after the next owner's, and the last value of each key in a
+changelog wins. A generation in the records would not help: the broker's compaction keeps the last record in any case.
 
-So the owner keeps this promise at every commit: *folded up to the end that the commit names, the changelog gives the
-stores*. It knows where its last commit ended and how many records it has sent since, so that one number tells whether there
-are others in between. Their keys are read, and where the last value is not its own it writes its own once more, behind them,
-before it commits. It asks the group first, since it may itself be the one that is late; and a commit is refused to a worker
-that is no longer the owner. A restore under at-least-once stops at the committed end. What lies behind it the next owner
-answers at its first commit, and changelogs are looked at now and then where no commit is due. Until then the cleaner must
-leave both alone: see ``penstock.streams.runtime.compaction_guard``.
+So the owner keeps this promise at every commit: *up to the end that the commit names, the changelog gives the
+stores*. It knows where its last commit ended and how many records it has sent since, so one number shows whether
+there are others in between. It reads their keys, and if a last value is not its own, it writes its own again after
+it, before it commits. It asks the group first, because it may itself be the stale one; and the log refuses a commit
+of a worker that is no longer the owner. A restore under at-least-once stops at the committed end. The next owner's
+first commit replaces what follows it, and changelogs are checked from time to time if no commit is due. Until then
+the cleaner must leave both alone: see ``penstock.streams.runtime.compaction_guard``.
 
-The same number tells, under every guarantee, that a changelog has lost records which were committed: its end went back, as
-after an unclean election or when the topic was recreated. Nothing is committed then, for no restore could give the state
-again, and the worker ends with ``IncompatibleError``.
+The same number shows, under every guarantee, that a changelog has lost committed records: its end went back, as after
+an unclean election or when the topic was recreated. Then nothing is committed, because no restore could give the
+state again, and the worker stops with ``IncompatibleError``.
 
-A version that another worker has written into a versioned store and that the owner does not have stays in the log: there is
-no record that takes a version back.
+A version that another worker has written to a versioned store and that the owner does not have stays in the log: no
+record can remove a version.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ READ_RECORDS = 10_000
 READ_TURN_S = 0.2
 READ_LIMIT_S = 30.0
 SHORT_S = 30.0
-"""So long a changelog may seem to end before the last commit: to readers of committed records it ends where a transaction is
-open, and a worker that was frozen may have left one there."""
+"""How long a changelog may seem to end before the last commit: readers of committed records see its end at an open
+transaction, and a worker that was frozen may have left one there."""
 ROUNDS_MAX = 10
-"""So often others may write between two looks before the commit is given up for now."""
+"""After this many rounds in which others wrote again, the commit is given up for now."""
 
 
 class ForeignWrites:
@@ -66,12 +66,12 @@ class ForeignWrites:
         self._events = events
         self._epochs = epochs
         self._short: dict[tuple[TaskId, str], tuple[int, float]] = {}
-        """Changelogs that were seen to end too early: where they should end, and since when that was seen."""
+        """Changelogs that end too early: where they should end, and since when that was seen."""
         self._open_reader = open_reader
         self._ask = ask
         self._send = send
         self._seen: dict[TaskId, dict[str, int]] = {}
-        """Where changelogs were seen to end that nothing was written to, by store."""
+        """The seen ends of changelogs to which this worker wrote nothing, by store."""
 
     def look(self, task: Task, consumer: LogConsumer, now_s: float) -> None:
         """Between commits: if others have written to the changelogs of idle stores, have the next commit answer them. Raises
@@ -146,7 +146,7 @@ def changelog_of(task: Task, spec: StoreSpec) -> TopicPartition:
 
 
 def require_whole(task: Task, work: CommitWork, ends: Mapping[TopicPartition, int]) -> None:
-    """Raises ``IncompatibleError`` where this commit's records were written before the end of the last one's."""
+    """Raises ``IncompatibleError`` if this commit's records were written before the end of the last one's."""
     for spec, count in _sent(work).values():
         known, tp = task.changelog_end(spec.name), changelog_of(task, spec)
         if known is not None and ends[tp] - count < known:
@@ -172,8 +172,8 @@ def _lost(tp: TopicPartition, end: int, known: int) -> IncompatibleError:
 def with_foreign_writes(
     task: Task, work: CommitWork, ends: Mapping[TopicPartition, int], watched: Mapping[str, int]
 ) -> list[tuple[StoreSpec, int, int]]:
-    """The stores whose changelogs hold records of others since the last commit, with the range to look at. ``ends``: where
-    each changelog ended after this commit's records; ``watched``: where others were seen to end, by store."""
+    """The stores whose changelogs hold records of others since the last commit, with the range to read. ``ends``:
+    where each changelog ended after this commit's records; ``watched``: the ends seen between commits, by store."""
     sent = _sent(work)
     found = []
     for spec, count in sent.values():
@@ -216,7 +216,8 @@ def read_range(reader: LogConsumer, tp: TopicPartition, start: int, end: int) ->
 def answer(
     task: Task, spec: StoreSpec, work: CommitWork, records: tuple[list[Any], list[Any], list[int]]
 ) -> Output | None:
-    """The records that give each key of these the task's own value where their last one is another; ``None``: none is."""
+    """The records that restore the task's own value for each of these keys whose last value is another; ``None``:
+    there are none."""
     keys, values, times = records
     latest_ms = max(times, default=0)
     last = dict(from_changelog_columns(spec, keys, values, times))
@@ -235,7 +236,7 @@ def answer(
 def own_values(
     backend: StateBackend, spec: StoreSpec, work: CommitWork, keys: Iterable[bytes]
 ) -> dict[bytes, bytes | None]:
-    """What the store holds of these keys after this commit."""
+    """The store's values of these keys after this commit."""
     wanted = list(keys)
     own = dict(zip(wanted, backend.get_many(spec.name, wanted), strict=True))
     pending = work.pending.get(spec.name)

@@ -1,6 +1,6 @@
-"""Makes idle stores reach the disk, so that a crash of the machine repeats little of the changelog: one task at a time,
-since records wait while a large one is written. Before that it proves that the task is still this worker's, and looks for
-what others wrote to its changelogs."""
+"""Flushes idle stores to disk, so that after a crash of the machine little of the changelog must be read again: one
+task at a time, because records wait while a large store is written. Before that it proves that this worker still owns
+the task, and looks for foreign writes to its changelogs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.streams.runtime.commit_group import CommitGroup
 from penstock.streams.task.task import Task
 
 FLUSH_APART_MAX_S = 1.0
-"""Between the flushes of two tasks, or less where an interval has many of them."""
+"""The time between the flushes of two tasks, or less if an interval has many of them."""
 
 
 class IdleFlushing:
@@ -56,7 +56,7 @@ class IdleFlushing:
 
 
 def _look(group: CommitGroup, task: Task, now_s: float) -> None:
-    """What cannot be asked now is asked in the next round."""
+    """If nobody answers now, it is asked again in the next round."""
     try:
         group.committer.look_for_foreign_writes(task, now_s)
     except IncompatibleError:

@@ -1,7 +1,7 @@
-"""How far the tasks of a worker are behind the ends of their inputs, and when to say so.
+"""How far the tasks of a worker are behind the ends of their inputs, and when to report it.
 
-A task has caught up once it has processed every record that the log was last known to hold; that knowledge is some seconds
-old, so a worker that keeps up with a steady stream counts as caught up. Pure.
+A task has caught up once it has processed every record up to the last known end. That end is some seconds old, so a
+worker that keeps up with a steady stream counts as caught up. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LagWatch:
     def __init__(self, events: EventSink) -> None:
         self._events = events
         self._caught_up_s: dict[TaskId, float] = {}
-        """When each task that has caught up was last seen to have."""
+        """When each task that has caught up was last seen at the ends."""
         self._behind: set[TaskId] = set()
         """Those that had caught up and were reported since."""
 

@@ -1,8 +1,8 @@
-"""What the parts of a worker may take, so that its process stays about within a number of bytes.
+"""The memory of the parts of a worker, so that its process stays at about a given number of bytes.
 
-A process of Python and its libraries takes some 80 MB before the first record, and a batch on its way, the clients' own
-structures and what allocators hold back take more than any limit here counts. What is left is divided in fixed parts, up to
-what a part can use; what nobody can use goes to the memory in which a key is found fastest: committed entries with the
+A process of Python and its libraries takes some 80 MB before the first record. A batch in progress, the clients' own
+structures and what allocators hold back take more than any limit here counts. The rest is divided into fixed parts,
+up to what a part can use. What remains goes to the memory in which a key is found fastest: committed entries with the
 compiled part, decoded ones without it.
 """
 
@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 OUTSIDE_BYTES = 120 << 20
-"""Taken where no limit counts it: the peak of a join with a million rows was 177 MB with parts of 50 MB in all."""
+"""Memory that no limit counts: the peak of a join with a million rows was 177 MB with parts of 50 MB in all."""
 LEAST_BYTES = OUTSIDE_BYTES + (56 << 20)
 """Below it the parts are too small to work with."""
 _HELD_BACK = 8
-"""So small a part of the rest is nobody's: what is counted takes more than its bytes. With a table of 10 GB under 1 GB and
-no such reserve the peak was 1,008 MB."""
+"""This fraction of the rest stays unused, because what is counted takes more than its bytes. With a table of 10 GB
+under 1 GB and no such reserve the peak was 1,008 MB."""
 
 _SIXTEENTHS = 16
 _RECORD_BYTES = 1_200
-"""What a record of a batch takes on its way, as read, decoded, joined and written: 15,000 more of 70 bytes, which become
-170, took 36 MB, half of it freed before the next."""
+"""The memory of a record of a batch in progress, as read, decoded, joined and written: 15,000 more of 70 bytes, which
+became 170, took 36 MB, half of it freed before the next batch."""
 
 
 class MemoryParts(NamedTuple):
@@ -35,15 +35,15 @@ class MemoryParts(NamedTuple):
     sent_bytes: int
     batch_records: int
     buffered_bytes: int
-    """Of each input partition; taken only where one topic has to wait for another, so it is not counted."""
+    """Of each input partition; used only if one topic has to wait for another, so it is not counted."""
 
 
 RECEIVED_MAX_BYTES = 16 << 20
-"""What a consumer's queue takes without a limit."""
+"""The memory of a consumer's queue without a limit."""
 SENT_MAX_BYTES = 32 << 20
-"""What a producer's queue takes without a limit."""
+"""The memory of a producer's queue without a limit."""
 BUFFERED_MAX_BYTES = 32 << 20
-"""What the records of an input partition that wait for their turn take without a limit."""
+"""The memory of the buffered records of an input partition without a limit."""
 
 
 def memory_parts(memory_max_bytes: int, *, compiled: bool, write_buffer_bytes: int, batch_records: int) -> MemoryParts:

@@ -1,9 +1,9 @@
-"""Whether the metadata of a commit will fit, asked before the first one: a commit that is too large ends a worker in the
-middle of its work, and at each start again. Pure.
+"""Check before the first commit that the metadata of every commit will fit: one that is too large would stop a worker
+in the middle of its work, and again after each start. Pure.
 
-What is committed with a position grows with the operators, stores and upstream tasks of its sub-topology. Their names and
-numbers are known when a worker starts; what they will say is not, so every time and offset is taken as long as it gets, and
-as different from the others as it can be.
+The metadata of a position grows with the operators, stores and upstream tasks of its sub-topology. Their names and
+numbers are known when a worker starts; the values are not, so every time and offset is assumed to be as long, and as
+different from the others, as possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EPOCHS = 10_000
 
 
 def check_metadata_size(topology: Topology, application_id: str, layout: TopicLayout) -> None:
-    """Raises ``TopologyError`` where the metadata of some commit could be larger than brokers keep."""
+    """Raises ``TopologyError`` if the metadata of some commit could be larger than brokers accept."""
     for sub in topology.subtopologies:
         worst = worst_metadata(topology, sub, application_id, layout)
         for name in sub.sources:
@@ -46,7 +46,7 @@ def check_metadata_size(topology: Topology, application_id: str, layout: TopicLa
 
 
 def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, layout: TopicLayout) -> CommitMetadata:
-    """The largest that a task of this sub-topology may have to commit."""
+    """The largest metadata that a task of this sub-topology may have to commit."""
     numbers = _numbers()
     sources = [topology.source(n) for n in sub.sources]
     worst = CommitMetadata(
@@ -91,7 +91,7 @@ def _time(numbers: Iterator[int]) -> int:
 
 
 def _numbers() -> Iterator[int]:
-    """As irregular as times are, and the same at each start."""
+    """As irregular as real times, and the same at each start."""
     state = b""
     while True:
         state = hashlib.sha256(state).digest()

@@ -1,5 +1,5 @@
-"""What a worker measures, as named values with labels, for whatever collects them. Looked at, not recorded: nothing of it
-costs anything until they are read."""
+"""What a worker measures, as named values with labels. The values are computed when they are read, so they cost
+nothing until then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.topologies.operator_api.operator import NO_TIME
 
 KEY_CHARS_MAX = 100
 USERS = "user."
-"""How the counters of users' own functions begin, behind the name of the operator."""
+"""The prefix of the counters of users' functions, after the name of the operator."""
 
 
 def metrics_of(tasks: Iterable[Task], ends: Mapping[TopicPartition, int] | None = None) -> list[Metric]:

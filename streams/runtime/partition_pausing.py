@@ -40,6 +40,6 @@ class PartitionPausing:
         self._paused = (self._paused - buffered.keys()) | full
 
     def forget(self, left: Callable[[TopicPartition], bool]) -> None:
-        """These partitions are not this worker's any more."""
+        """These partitions no longer belong to this worker."""
         self._paused = {tp for tp in self._paused if not left(tp)}
         self._since_s = {tp: since_s for tp, since_s in self._since_s.items() if tp in self._paused}

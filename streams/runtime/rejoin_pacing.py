@@ -1,9 +1,9 @@
-"""When a worker that lost its place begins again: at once the first time, later each further time, and not for ever.
+"""When a worker that lost its membership rejoins: at once the first time, later each further time, and not forever.
 
-A worker loses its place when it was fenced, or is a member no longer. One process in the place of another ends with that;
-two that have the same identity take it from each other again and again. So the pauses double, and ``REJOINS_MAX`` losses,
-none of them ``STABLE_S`` after the one before, end the run with the reason. Brokers that do not answer are waited for as
-long as it takes. Pure.
+A worker loses its membership when it is fenced or excluded from the group. If another process has taken its place,
+that is the end of it; but two processes with the same identity fence each other again and again. So the pauses
+double, and ``REJOINS_MAX`` losses, each less than ``STABLE_S`` after the one before, end the run with the reason. If
+brokers do not answer, it waits for as long as it takes. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_MAX_S = 30.0
 
 
 class RejoinPacing:
-    """See the module. ``events`` gets what happens."""
+    """See the module. ``events`` receives the facts."""
 
     def __init__(self, application_id: str, events: EventSink) -> None:
         self._application_id = application_id
@@ -33,11 +33,12 @@ class RejoinPacing:
 
     @property
     def due_s(self) -> float | None:
-        """When to join again; ``None``: it is joined."""
+        """When to rejoin; ``None``: it is a member."""
         return self._due_s
 
     def lost(self, cause: PenstockError, now_s: float) -> None:
-        """The place was lost, or could not be taken. Raises ``TaskMigratedError`` when it was lost too often."""
+        """The membership was lost, or the group could not be joined. Raises ``TaskMigratedError`` if that happened
+        too often."""
         if not isinstance(cause, TaskMigratedError):
             before = self._silence.waiting
             pause_s = self._silence.failed(cause, now_s, Rejoining(cause, 0.0, self.losses))
@@ -57,7 +58,7 @@ class RejoinPacing:
         self._events.emit(Rejoining(cause, pause_s, self.losses))
 
     def asked(self) -> None:
-        """The group was asked to take this worker; what it says comes later."""
+        """The worker has asked to join; the group's answer comes later."""
         self._due_s = None
 
     def settled(self, now_s: float) -> None:

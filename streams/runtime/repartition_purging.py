@@ -1,12 +1,12 @@
-"""Deleting what the application has read of its own repartition topics, which brokers would keep for ever.
+"""Delete what the application has consumed of its own repartition topics, which brokers would keep forever.
 
-As Kafka Streams does: every interval, up to the committed positions, one request at a time, whose failure is reported and
-tried again and stops nobody. Only the topics that the topology writes for itself are touched.
+As in Kafka Streams: every interval, up to the committed positions, one request at a time; a failure is reported and
+retried, and does not stop the worker. Only the application's own internal topics are touched.
 
-A replay or a comparison from the start reads these records again, which is why nobody purges unasked; recomputing them
-(``penstock replay --recompute``) does without.
+A replay or a comparison from the start reads these records again, so nothing is deleted by default; ``penstock replay
+--recompute`` does not need them.
 
-Pure: what decides when is the caller's clock, what deletes is a port.
+Pure: the caller has the clock, and a port deletes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.topologies.graph.topology import Topology
 
 
 def purgeable_topics(topology: Topology, application_id: str) -> frozenset[str]:
-    """The internal topics; not one that a store is restored from."""
+    """The internal topics, except those that a store is restored from."""
     restored_from = {s.source_topic for s in topology.stores}
     sources = [topology.source(n) for sub in topology.subtopologies for n in sub.sources]
     names = {s.topic_name(application_id) for s in sources if s.internal}
@@ -27,7 +27,8 @@ def purgeable_topics(topology: Topology, application_id: str) -> frozenset[str]:
 
 
 class Purger:
-    """``delete`` begins to delete the records before offsets; ``report`` gets each partition where that failed."""
+    """``delete`` starts deleting the records before offsets; ``report`` is called with each partition for which that
+    failed."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Purger:
         self._purged: dict[TopicPartition, int] = {}
 
     def turn(self, now_s: float, committed: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """To be called again and again. ``committed``: positions that are known to be committed."""
+        """Start or finish a deletion. Call it regularly. ``committed``: positions that are known to be committed."""
         if self._deletion is not None and not self._finished(self._deletion):
             return
         if self._last_s is None:

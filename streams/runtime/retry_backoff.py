@@ -1,7 +1,8 @@
-"""How long to wait for what does not answer, and what to report meanwhile. Pure: it waits for nothing itself.
+"""How long to wait before a retry, and what to report meanwhile. Pure: it does not wait itself.
 
-Pauses double from ``PAUSE_S`` to ``PAUSE_MAX_S``. One fact when the wait begins, one each ``REPORT_AGAIN_S`` while it goes
-on, and one when it is over: an outage is three lines of the log, however many attempts it took.
+Pauses double from ``PAUSE_S`` to ``PAUSE_MAX_S``. One fact is reported when the wait begins, one every
+``REPORT_AGAIN_S`` while it lasts, and one when it is over: an outage is three log lines, however many attempts it
+took.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ REPORT_AGAIN_S = 60.0
 
 
 class RetryBackoff:
-    """See the module. ``doing``: what is tried, such as ``committing``. ``over(waited_s)``: the fact that ends the wait."""
+    """See the module. ``doing``: the request, such as ``committing``. ``over(waited_s)``: the fact that ends the
+    wait."""
 
     def __init__(self, doing: str, events: EventSink, over: Callable[[float], Fact] | None = None) -> None:
         self._doing = doing
@@ -46,7 +48,7 @@ class RetryBackoff:
         return pause_s
 
     def succeeded(self, now_s: float) -> None:
-        """It works, or works again."""
+        """The request was answered."""
         if self._since_s is not None:
             self._events.emit(self._over(now_s - self._since_s))
         self._since_s, self._next_s = None, PAUSE_S

@@ -66,20 +66,21 @@ from penstock.topologies.graph.topology import Topology
 IDLE_POLL_S = 0.1
 
 REVOKE_SESSION_PARTS = 3
-"""The last commit before partitions are given up takes this part of a session at most: the whole group waits for it, and a
-member that takes longer than the session is none any more."""
+"""The last commit before partitions are given up takes at most this part of a session: the whole group waits for it,
+and a member that takes longer than the session is excluded."""
 
 SILENT_CLOSE_S = 1.0
-"""For the abort of what is open, when a worker ends whose log does not answer; then a time-out does it."""
+"""The time for aborting an open transaction when a worker stops and the log does not answer; otherwise its timeout
+ends it."""
 
 COMMIT_AHEAD_TRIES = 3
-"""At-most-once: so often positions are committed before the worker joins again. Nothing of their records was done yet."""
+"""At-most-once: how often positions are committed before the worker rejoins. Their records were not processed yet."""
 
 PATIENT_POLL_S = 0.001
-"""While a commit waits for acknowledgements: they come within a few milliseconds."""
+"""The poll while a commit waits for acknowledgements: they arrive within a few milliseconds."""
 
 LATE_INTERVALS, LATE_S = 2, 1.0
-"""A commit is late when this many intervals and seconds have passed since the one before it."""
+"""A commit is late if this many intervals and seconds have passed since the one before it."""
 
 
 OpenCommitter = Callable[["Runtime", int | None], Committer]
@@ -184,11 +185,11 @@ class Runtime:
         return [TopicPartition(t, p) for t, n in counts.items() for p in range(n) if fixed is None or p in fixed]
 
     def stop(self) -> None:
-        """Commit, leave the group and release everything. Tasks that are another worker's already are not committed: it
-        does their last records again."""
+        """Commit, leave the group and release everything. Tasks that another worker already owns are not committed:
+        it repeats their last records."""
         try:
             for group in self._groups.values():
-                if group.silence is None:  # else the log is away: what is not committed is done again
+                if group.silence is None:  # else the log does not answer: uncommitted work is repeated
                     group.commit()
         except TaskMigratedError as exc:
             self._events.emit(Fenced(exc))
@@ -196,7 +197,8 @@ class Runtime:
             self.close()
 
     def close(self) -> None:
-        """Release everything without a commit, as after a crash, but politely; what raises keeps nothing else from it."""
+        """Release everything without a commit, as after a crash, but in order; an error does not keep the rest from
+        being released."""
         with ExitStack() as closing:
             closing.callback(self.consumer.close)
             closing.callback(self._assignment.close)
@@ -292,7 +294,7 @@ class Runtime:
                 task.add(chunk, chunk.offsets[-1] + 1, now_ms)
                 self._events.measure(RecordsConsumed(chunk.topic, len(chunk), size_of(chunk)))
             elif self._assignment.awaits(tp):
-                self.consumer.seek(tp, chunk.offsets[0])  # came before its task was ready: read it again then
+                self.consumer.seek(tp, chunk.offsets[0])  # arrived before its task was ready: it is read again then
                 again.add(tp)
         for tp, end in fetched.ends.items():
             if tp not in again:
@@ -317,7 +319,7 @@ class Runtime:
                         raise
 
     def _waiting(self) -> int:
-        """Records that are buffered."""
+        """The buffered records."""
         return sum(map(_buffered, self.tasks.values()))
 
     def _process(self) -> int:
@@ -327,7 +329,7 @@ class Runtime:
             if any(map(_buffered, group.tasks.values())) and not group.owns():
                 continue
             for task_id, task in list(group.tasks.items()):
-                # A slow batch must not keep the transaction of the one before it open.
+                # A slow batch must not keep the previous batch's transaction open.
                 if self._commit_due():
                     self._commit_all()
                 if group.broken:
@@ -363,7 +365,7 @@ class Runtime:
         return not any(group.committer.waits_for_log for group in self._groups.values())
 
     def _commit_all(self) -> None:
-        """The interval counts from begin to begin, but half of it at least is left for work between two commits."""
+        """The interval counts from start to start, but at least half of it is left for work between two commits."""
         begun_s, busy = self._clock.monotonic_s(), self.uncommitted
         for group in self._groups.values():
             group.commit()
@@ -375,7 +377,7 @@ class Runtime:
         self._last_commit_s = max(begun_s, now_s - interval_s / 2)
 
     def _deletable(self) -> dict[TopicPartition, int]:
-        """Before which offset the application's own topics may be deleted."""
+        """The offsets before which the application's own topics may be deleted."""
         settled = [g for g in self._groups.values() if not g.broken and g.silence is None]
         unneeded = self._marks.unneeded(task for group in settled for task in group.tasks.values())
         return unneeded | {tp: at for task in self.tasks.values() for tp, at in task.committed_positions.items()}
@@ -420,7 +422,7 @@ class Runtime:
         self._lag.forget(task_id)
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commit while still a member, then close. What cannot be committed now is done again by the next owner, and by
+        """Commit while still a member, then close. What cannot be committed now is repeated by the next owner, and by
         this member for the tasks that stay."""
         self._events.emit(TasksRevoked(self._ids_of(partitions)))
         with ExitStack() as bounded:
@@ -466,8 +468,7 @@ class Runtime:
         self._pausing.forget(lambda tp: self._assignment.id_of(tp) in leaving)
 
     def _rejoin(self, cause: PenstockError) -> None:
-        """Fenced, no longer a member, or without an answer in the middle of something: discard everything, and join again
-        when it is due."""
+        """Fenced, no longer a member, or a rebalance was not answered: discard everything, and rejoin when it is due."""
         due_before = self.rejoining.due_s
         self.rejoining.lost(cause, self._clock.monotonic_s())
         if due_before is None:
@@ -478,10 +479,10 @@ class Runtime:
                 group.committer.consumer = self.consumer
 
     def _join_again(self) -> bool:
-        """Join, if it is due; whether it was. What keeps it from that counts as another loss."""
+        """Rejoin if it is due; returns whether it was. An error counts as another loss."""
         left_s = (self.rejoining.due_s or 0.0) - self._clock.monotonic_s()
         if left_s > 0:
-            self.consumer.poll(1, min(left_s, IDLE_POLL_S))  # of no partition: it only waits
+            self.consumer.poll(1, min(left_s, IDLE_POLL_S))  # without partitions: it only waits
             return False
         self.start()
         self.rejoining.asked()
@@ -492,5 +493,5 @@ class Runtime:
 
 
 def _buffered(task: Task) -> int:
-    """How many records wait to be processed."""
+    """The number of buffered records."""
     return sum(map(task.feed.buffered, task.topics))

@@ -1,4 +1,4 @@
-"""Where the inputs of a task go on."""
+"""Where the inputs of a task continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def input_partitions(task: Task) -> list[TopicPartition]:
 def start_positions(
     consumer: LogConsumer, partitions: Sequence[TopicPartition]
 ) -> dict[str, tuple[int, CommitMetadata]]:
-    """Where a task's inputs go on: their committed positions, or the first record still there where there is none."""
+    """Where a task's inputs continue: at their committed positions, or at the first existing record if there is none."""
     found = consumer.committed(partitions)
     out: dict[str, tuple[int, CommitMetadata]] = {}
     for tp in partitions:

@@ -1,7 +1,7 @@
-"""Before a worker runs: what the topology needs of the cluster, checked and created.
+"""Before a worker runs: check and create what the topology needs in the cluster.
 
-Refused with what to do: topics that do not exist, inputs of one sub-topology with unequal partition counts, stores that
-a guarantee cannot keep. Pure but for the admin port.
+Refuses, with what to do: missing topics, inputs of one sub-topology with unequal partition counts, and stores that a
+guarantee cannot keep. Pure except for the admin port.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def needs_journal(topology: Topology, sub: Subtopology) -> bool:
 
 
 def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:
-    """Refuse what the guarantee cannot keep. Raises ``TopologyError``."""
+    """Refuse topologies that the guarantee does not support. Raises ``TopologyError``."""
     unlogged = [s.name for s in topology.stores if not s.changelog and s.source_topic is None]
     if guarantee == "exactly_once" and unlogged:
         raise TopologyError(
@@ -242,7 +242,7 @@ def fingerprint(topology: Topology, layout: TopicLayout) -> str:
 
 
 def check_application_id(application_id: str) -> str:
-    """It becomes part of topic names, folder names and ids."""
+    """The id becomes part of topic names, folder names and ids."""
     allowed = all(c.isascii() and (c.isalnum() or c in "._-") for c in application_id)
     if not application_id or not allowed or len(application_id) > 100:
         raise SettingsError(

@@ -1,7 +1,7 @@
 """Whether the topics of an application are still those that it began with.
 
-A topic that is deleted and made again has the same name and other records: offsets mean nothing in it. So the ids that the
-cluster gave are compared now and then while a worker runs, without waiting for the answer.
+A topic that was deleted and created again has the same name and other records: offsets mean nothing in it. So the
+topics' ids are compared from time to time while a worker runs, without waiting for the answer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from penstock.state.errors import IncompatibleError
 
 INTERVAL_S = 5.0
 Asked = Callable[[], Mapping[str, str] | None]
-"""A question under way: ``None`` while it is, then the ids of the topics that exist; empty when nobody answered."""
+"""A pending request: ``None`` until it is answered, then the ids of existing topics; empty if nobody answered."""
 
 
 class TopicWatch:
-    """``ids``: by topic, as of the start; ``ask`` begins to ask for those of topics."""
+    """``ids``: by topic, as of the start; ``ask`` requests those of topics."""
 
     def __init__(
         self, ids: Mapping[str, str], ask: Callable[[Sequence[str]], Asked], interval_s: float = INTERVAL_S
@@ -29,8 +29,8 @@ class TopicWatch:
         self._absent: set[str] = set()
 
     def turn(self, now_s: float) -> None:
-        """To be called again and again. Raises ``IncompatibleError`` when a topic is another one, or is twice not there: a
-        broker that has just started may not know all of them."""
+        """Check the ids. Call it regularly. Raises ``IncompatibleError`` if a topic is another one, or is missing
+        twice: a broker that has just started may not know all of them."""
         if self._asked is not None:
             found = self._asked()
             if found is not None:

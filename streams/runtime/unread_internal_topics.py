@@ -28,7 +28,7 @@ from penstock.topologies.operator_api.internal_names import INTERNAL_SUFFIXES
 from penstock.topologies.operators.records.source_sink import SourceSpec
 
 POLLS_MAX: Final = 300
-"""So often the log is asked without an answer."""
+"""The number of polls without an answer."""
 _POLL_RECORDS: Final = 1_000
 _POLL_S: Final = 0.2
 

@@ -31,8 +31,8 @@ from penstock.topologies.operators.columnar.input_modes import counting_mode, fo
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AggregateSpec(OperatorSpec):
-    """Keeps ``fold`` of the records of each key in its store. The edge behind it carries upserts. In port n has the n-th
-    adder."""
+    """Keeps ``fold`` of the records of each key in its store. The edge after it carries upserts. In port n has the
+    n-th adder."""
 
     fold: Fold
     emits: Emits = "upsert"
@@ -46,7 +46,7 @@ class AggregateSpec(OperatorSpec):
         return self.columns_mode(None, None)
 
     def columns_mode(self, reason: str | None, late: RequiredColumns | None) -> InputMode:
-        """How it takes records: ``reason``: why one by one, whatever it folds; ``late``: what is needed of late ones."""
+        """How it takes records. ``reason``: why one by one, whatever it folds; ``late``: what is needed of late ones."""
         folds = bool(self.fold.parts) and not self.fold.partials
         if reason is None and folds and self.emission == "every_update":
             reason = "it emits every update"
@@ -59,7 +59,7 @@ class AggregateSpec(OperatorSpec):
         if port > 0:  # late records, as they came
             return given
         counts = input_mode.rows is None and not self.fold.parts
-        # what is held until a commit is kept in columns where a store can tally, which those of windows cannot
+        # results held until a commit are kept in columns if the store can tally, which window stores cannot
         shown = self.emission == "every_update" or (self.emission == "per_commit" and tallies(self.store))
         return EdgeLayout(keys=True, values=True) if counts and shown else ROW_LAYOUT
 
@@ -87,8 +87,8 @@ def build_operator(request: Aggregation) -> BuiltOperator:
 
 
 class AggregateOperator(Operator):
-    """The running form. It keeps the state, and decides what is emitted when; how records get into entries is for the
-    strategies of ``folds``."""
+    """The running form. It keeps the state, and decides what is emitted when; the strategies in ``folds`` apply
+    records to entries."""
 
     def __init__(self, ctx: OperatorContext, spec: AggregateSpec) -> None:
         super().__init__(ctx)
@@ -97,10 +97,10 @@ class AggregateOperator(Operator):
         self._sends_olds = spec.sends_olds
         self._may_skip = not spec.fold.partials
         self._emits: Emission | None = spec.emission if ctx.has_consumers else None
-        """When changes are emitted; ``None``: never, as nobody wants them."""
+        """When changes are emitted; ``None``: never, because there are no consumers."""
         self._changed: dict[bytes, Any] = {}
         self._olds: dict[bytes, Any] | None = {} if spec.sends_olds else None
-        """Of the keys that changed since the last commit, what was emitted last."""
+        """The last emitted value of each key that changed since the last commit."""
         self.fold_in(spec, ctx.state(spec.store.name))
 
     def fold_in(self, spec: AggregateSpec, state: KeyValueStoreView) -> None:
@@ -192,7 +192,7 @@ class AggregateOperator(Operator):
     # -- emission ------------------------------------------------------------------------------------------------
 
     def shown(self, batch: Batch) -> Batch:
-        """The batch with results in place of aggregates."""
+        """The batch with results instead of aggregates."""
         result = self._result
         if result is None:
             return batch
@@ -224,7 +224,7 @@ class AggregateOperator(Operator):
         values: list[Any] = []
         timestamps: list[int] = []
         for store_key in self._changed:
-            # what was changed since the last commit is an entry, though its window may have expired since
+            # what changed since the last commit is an entry, even if its window has expired since
             found = self._state.unpack(self._state.entries[store_key], store_key)
             values.append(None if found is None else found[0])
             timestamps.append(self._state.dirty[store_key] if found is None else found[1])

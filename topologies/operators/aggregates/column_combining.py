@@ -14,7 +14,7 @@ from penstock.topologies.operators.columnar.grouping import entries_of
 from penstock.topologies.windows import WindowSpan
 
 _SPANS_MAX = 8
-"""Batches that reach over more spans go row by row."""
+"""Batches that cover more spans are processed row by row."""
 
 
 class SpanCounts(NamedTuple):

@@ -48,17 +48,18 @@ from penstock.topologies.operators.columnar.input_modes import counting_mode, wh
 from penstock.topologies.windows import ALL_TIME, END_OF_TIME_MS, SpanWindows, WindowSpan
 
 HELD_MAX: Final = 100_000
-"""Partials that are held at most, so that many keys need no more memory than few."""
+"""The most partials that are held, so that many keys need no more memory than few."""
 FOLDED_MAX: Final = 200_000
-"""Records that are folded at most before partials are sent, where a partial may grow with its records."""
+"""The most records that are folded before partials are sent, if a partial may grow with its records."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CombineSpec(OperatorSpec):
-    """Sends partials of ``fold`` towards ``topic`` instead of records. ``windows``: those of the aggregation, if any;
+    """Sends partials of ``fold`` to ``topic`` instead of records. ``windows``: those of the aggregation, if any;
     ``by_watermark``: the watermark closes them, else stream time. Serdes: of keys, of records, of partials.
 
-    Keys leave as they are where ``keeps_keys``, else as their bytes."""
+    Keys are sent as they are if ``keeps_keys``, else as their bytes.
+    """
 
     topic: str
     fold: Fold
@@ -89,7 +90,7 @@ class CombineSpec(OperatorSpec):
         return WatermarkCombineOperator(ctx, self) if self.uses_watermark else CombineOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
-        """What partials are kept by, besides the key."""
+        """The span that distinguishes partials, besides the key."""
         return {} if self.windows is None else {"window": self.windows.describe()}
 
 
@@ -134,7 +135,7 @@ class CombineOperator(Operator):
             self.send(batch.order[-1])
 
     def _counted(self, batch: ColumnBatch, partials: CountPartials) -> bool:
-        """Count a batch's columns, if that can be done: nothing has to be sent between its records then."""
+        """Count a batch's columns, if nothing must be sent between its records."""
         latest_ms = int(batch.times.max())
         span = self._span_of(int(batch.times.min()))
         if latest_ms < span.high:
@@ -156,8 +157,8 @@ class CombineOperator(Operator):
         return True
 
     def _grouping_keys(self, batch: Batch) -> tuple[list[Any], Batch]:
-        """What to group by, equal exactly where the keys' bytes are, and the batch of the rows whose key can be
-        written, with their keys as the aggregation would have read them."""
+        """The group keys, equal exactly if the keys' bytes are, and the batch of the rows whose key can be written,
+        with their keys as the aggregation would have read them."""
         keys, serde = batch.keys, self._key_serde
         if self._keeps_keys and set(map(type, keys)) == {serde.exact}:  # and so none is null
             if serde.exact is bytes:
@@ -173,7 +174,7 @@ class CombineOperator(Operator):
         return (batch.keys if self._keeps_keys else written), batch
 
     def take(self, keys: list[Any], batch: Batch) -> None:
-        """Take records in, by runs that have the same windows; send first what they would make late."""
+        """Add records, by runs with the same windows; first send what they would make late."""
         earliest, latest = _bounds(batch)
         if not self._span.low <= earliest < self._span.high:
             self._span = self._span_of(earliest)
@@ -191,7 +192,7 @@ class CombineOperator(Operator):
         self._take_run(keys[start:], batch.slice(start, len(times)))
 
     def _take_run(self, keys: list[Any], batch: Batch) -> None:
-        """Records of the present span, which close no window of their own."""
+        """Records of the current span, which close no window of their own."""
         low, high, closes_ms = self._span
         if self._closed_by_records and self.limit_ms < high and _bounds(batch)[1] >= self.limit_ms:
             times = batch.timestamps

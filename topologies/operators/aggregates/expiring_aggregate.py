@@ -19,7 +19,7 @@ from penstock.topologies.operators.base.row_operator import RowOperator
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExpiringAggregateSpec(OperatorSpec):
-    """As ``Aggregate`` without windows. ``stores``: the aggregates and their timers."""
+    """As ``AggregateSpec`` without windows. ``stores``: the aggregates and their timers."""
 
     fold: Fold
     ttl_ms: int

@@ -1,4 +1,4 @@
-"""How records become aggregates, as a value that every aggregation understands, whatever its windows."""
+"""How records become aggregates, as a value that every aggregation understands, with any windows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ Adder = Callable[[Any, Any, Any], Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fold:
-    """``adders[port](key, value, aggregate)`` for every record, from ``init()``; without ``init`` a key's first value is
-    its first aggregate. A ``None`` result deletes.
+    """``adders[port](key, value, aggregate)`` for every record, from ``init()``; without ``init`` a key's first value
+    is its first aggregate. A ``None`` result deletes.
 
-    ``timed``: adders are given ``(value, timestamp_ms)`` in place of the value. ``counts``: the aggregate is the number of
-    records. ``partials``: the records are aggregates of other records, which the adder merges; ``sums``: they are numbers of
-    records, which it adds up. ``merger(key, a, b)`` makes one aggregate of two sessions'. ``merge(a, b)``: of those of two
-    disjoint sets of records, so that windows may share the aggregates of their parts; ``inverse(a, b)`` takes b's records
-    out of a again. ``result`` makes what is emitted of an aggregate; ``None``: the aggregate itself. ``parts``: the
-    aggregate expressions that the adder folds, if the aggregate is the tuple of their accumulators.
+    ``timed``: adders get ``(value, timestamp_ms)`` instead of the value. ``counts``: the aggregate is the number of
+    records. ``partials``: the records are aggregates of other records, which the adder merges; ``sums``: they are
+    numbers of records, which it adds up. ``merger(key, a, b)`` merges the aggregates of two sessions. ``merge(a, b)``
+    merges those of two disjoint sets of records, so that windows may share the aggregates of their parts;
+    ``inverse(a, b)`` removes b's records from a. ``result`` computes what is emitted from an aggregate; ``None``: the
+    aggregate itself. ``parts``: the aggregate expressions that the adder folds, if the aggregate is the tuple of
+    their accumulators.
     """
 
     adders: tuple[Adder, ...]
@@ -71,12 +72,11 @@ COUNTING = Fold(adders=(_counted,), init=int, counts=True, merger=lambda key, a,
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Aggregation:
-    """What the DSL asks of an aggregation. ``key``, ``value``, ``shown_serde``: serdes of the record's key, of the
-    aggregates, and of what is emitted of them.
-    ``record``: that of the records' values (``None``: of several streams). ``retention_ms``: the user's, at least the
-    windows' horizon where that is known. ``late``: late records are wanted at
-    an out port ``late`` next to ``out``. ``by_watermark``: a source has a watermark strategy, so that the watermark
-    closes windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for that time are deleted."""
+    """The DSL's request for an aggregation. ``key``, ``value``, ``shown_serde``: serdes of the record's key, of the
+    aggregates, and of what is emitted. ``record``: the serde of the records' values (``None``: of several streams).
+    ``retention_ms``: the user's, at least the windows' horizon if that is known. ``late``: late records are wanted at
+    an out port ``late`` next to ``out``. ``by_watermark``: a source has a watermark strategy, so the watermark closes
+    windows, not the operator's own stream time. ``ttl_ms``: aggregates without records for that time are deleted."""
 
     name: str
     key: Serde[Any]

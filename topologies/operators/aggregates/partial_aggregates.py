@@ -45,7 +45,7 @@ class Taken(NamedTuple):
 
 
 class PartialAggregates:
-    """What is held. ``folded``: how many records went into partials that may grow with them."""
+    """The held partials. ``folded``: how many records went into partials that may grow with them."""
 
     folded = 0
 
@@ -59,11 +59,11 @@ class PartialAggregates:
         return batch
 
     def add(self, span: int, keys: list[Any], batch: Batch) -> None:
-        """Take in records of one span, in task order. ``keys``: hashable, one for each."""
+        """Add records of one span, in task order. ``keys``: hashable, one for each."""
         raise AssertionError(type(self).__name__)
 
     def taken(self) -> Taken:
-        """All that is held, which is held no longer; spans and keys in the order in which they first had a record."""
+        """Return all partials and forget them; spans and keys in the order in which they first had a record."""
         raise AssertionError(type(self).__name__)
 
 
@@ -83,13 +83,13 @@ class CountPartials(PartialAggregates):
         counted.add(numbers, batch.times)
 
     def add_counts(self, span: int, keys: Sequence[Any], counts: Ints | list[int], times: Ints | list[int]) -> None:
-        """The same of records that are counted already. ``keys``: distinct; ``times``: the highest timestamp of each."""
+        """Add records that are counted already. ``keys``: distinct; ``times``: the highest timestamp of each."""
         counted = self._spans.setdefault(span, _Counted())
         numbers = np.fromiter(map(counted.index.__getitem__, keys), np.intp, len(keys))
         counted.add_distinct(numbers, np.asarray(counts), np.asarray(times))
 
     def add_column(self, span: int, keys: Column | None, times: Ints) -> bool:
-        """The same of records as columns, if that can be done; nothing was done if not."""
+        """Add records as columns, if possible. ``False``: nothing was done."""
         return False
 
     def taken(self) -> Taken:
@@ -187,7 +187,7 @@ class _Counted:
         else:
             self.counts[:size] += np.bincount(numbers, minlength=size)
         if times[0] >= self._highest and bool((times[1:] >= times[:-1]).all()):
-            self.latest[numbers] = times  # of several for one number the last one stays
+            self.latest[numbers] = times  # of several times for one number the last one stays
             self._highest = int(times[-1])
         else:
             np.maximum.at(self.latest, numbers, times)
@@ -211,8 +211,8 @@ class _Counted:
 
 
 class FoldPartials(PartialAggregates):
-    """Aggregates of any fold. Values are what the aggregation would have read behind the topic, and what is held is what
-    its store would have given back: an adder meets the same objects, whatever serdes make of what they are given."""
+    """Aggregates of any fold. Values are as the aggregation after the topic would have read them, and held aggregates
+    are as its store would have returned them: an adder gets the same objects, whatever the serdes change."""
 
     def __init__(self, ctx: OperatorContext, fold: Fold, record_serde: Serde[Any], partial_serde: Serde[Any]) -> None:
         self._ctx = ctx
@@ -266,7 +266,7 @@ class FoldPartials(PartialAggregates):
         self.folded += len(keys)
 
     def _storing(self) -> Callable[[Any], Any] | None:
-        """What makes of an aggregate what is held; ``None``: it is held as it is."""
+        """Converts an aggregate to what is held; ``None``: it is held as it is."""
         if self._plain:
             return None
         write, read, exact = self._partial_serde.serialize, self._partial_serde.deserialize, self._exact

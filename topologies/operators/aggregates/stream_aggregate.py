@@ -1,9 +1,9 @@
 """Aggregates of a whole stream: every task keeps a partial of its own, and one task merges them.
 
-A partial replaces the former one of its task, so nothing is counted twice whatever is sent again, and the total is exact
-once the last partials have arrived; until then it lacks what has not. Totals are upserts.
+A partial replaces the former one of its task, so nothing is counted twice if it is sent again. The total is exact
+once the last partials have arrived; until then it lacks the missing ones. Totals are upserts.
 
-Stores order windows by the bytes of their starts: those that began before 1970 come last, and are over before any other.
+Stores order windows by the bytes of their starts: those that began before 1970 come last, although they close first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALL = STRING.serialize(ALL)
 _RUNNING = 0
 """The window start of partials without windows."""
 _BEFORE_EPOCH = b"\x80"
-"""From here on keys are of windows that began before 1970."""
+"""Keys from here on belong to windows that began before 1970."""
 _AFTER_TASKS = b"\xff" * (TASK.size + 1)
 
 
@@ -108,7 +108,7 @@ class _PartialOperator(RowOperator):
             self._expire(watermark_ms + 1)
 
     def _expire(self, time_ms: int) -> None:
-        """Forget the windows that take no more records; their last partial was sent, or is about to be."""
+        """Drop the windows that accept no more records; their last partial was sent, or is about to be."""
         windows = self._windows
         assert windows is not None
         assert windows.length_ms is not None

@@ -103,7 +103,7 @@ def decode_column(
     """The decoded column (nulls kept), and the batch of the rows that could be decoded."""
     decode = serde.deserialize
     out: list[Any] = []
-    if _refuses_null(decode):  # so that nothing has to look for nulls
+    if _refuses_null(decode):  # so that the search for nulls can be skipped
         with suppress(Exception):
             out.extend(map(decode, column))  # type: ignore[arg-type]  # a null raises
             if len(out) == len(column):
@@ -132,10 +132,10 @@ def decode_column(
 
 
 def _refuses_null(decode: Callable[[bytes], Any]) -> bool:
-    """Whether it is known to raise for ``None``; other functions might accept it."""
+    """Whether the function is known to raise for ``None``; other functions might accept it."""
     return decode is bytes.decode or type(getattr(decode, "__self__", None)) is msgspec.json.Decoder
 
 
 def unreadable(serde: Serde[Any], what: str, data: bytes | None, error: Exception) -> SerdeError:
-    """What to raise, or to report, of bytes that a serde cannot read."""
+    """The error to raise or report for bytes that a serde cannot read."""
     return SerdeError(f"serde {serde.name} cannot read the {what} {data!r:.200} ({type(error).__name__}: {error})")

@@ -1,11 +1,11 @@
-"""The as-of join of two streams: each left record meets one right record of its key, the one nearest in time.
+"""The as-of join of two streams: each left record is joined with the right record of its key that is nearest in time.
 
-``backward``: the latest right record at or before the left one's time; ``forward``: the first at or after it; ``nearest``:
-whichever is closer, the earlier at equal distance; in each case at most ``tolerance_ms`` away. Of several at one time the
-last to arrive counts. A left record waits until no such right record can still come: on stream time (the highest of both
-sides) for ``grace_ms`` after the last timestamp that counts, on watermarks for the watermark. Results leave by the left
-records' timestamps, then arrival, with those timestamps. Left records that come after their wait is over are met at once
-with what is there.
+``backward``: the latest right record at or before the left one's time; ``forward``: the first at or after it;
+``nearest``: whichever is closer, the earlier one if both are equally close. It must be at most ``tolerance_ms`` away.
+Of several with one timestamp the last to arrive counts. A left record waits until no such right record can arrive any
+more: on stream time (the highest of both sides) for ``grace_ms`` after the last timestamp that counts, on watermarks
+for the watermark. Results are emitted in the order of the left records' timestamps, then arrival, with those
+timestamps. A left record that arrives when its wait is already over is joined at once with what is there.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _AsOfJoinOperator(RowOperator):
         return self.watermark_ms if self._join.uses_watermark else self.stream_time_ms
 
     def _over(self, ts: int) -> bool:
-        """Whether every right record that may count for a left one at ``ts`` has come."""
+        """Whether every right record that may count for a left one at ``ts`` has arrived."""
         if self._join.uses_watermark:
             return self.watermark_ms >= ts + self._join.ahead_ms
         return self.stream_time_ms >= ts + self._join.ahead_ms + self._join.grace_ms

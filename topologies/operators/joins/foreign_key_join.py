@@ -7,13 +7,13 @@ protocol):
   forget.
 * ``ForeignKeyResponseSpec`` (right tasks): keeps the subscriptions by foreign key; answers each one with the right
   row, and all of a foreign key when its row changes.
-* ``ForeignKeyJoinSpec`` (left tasks): joins an answer with the left row, unless the row has changed since it asked:
-  then another answer is on its way.
+* ``ForeignKeyJoinSpec`` (left tasks): joins an answer with the left row, unless the row has changed since the
+  request: then another answer will follow.
 
-Every change of a left row gets an answer, also where there can be nothing to find. Kafka Streams omits answers of inner
+Every change of a left row gets an answer, even if there can be no right row. Kafka Streams omits answers of inner
 joins if it assumes that there is no result; but an answer that would have deleted a result may have been out of date
-when it came, and the result would stay. Answers for one left value come from one right task in its order, so that the
-last one tells the right row as it is. The result's timestamp is the higher of the two rows'.
+when it arrived, and the result would stay. Answers for one left value come from one right task in its order, so the
+last one has the current right row. The result's timestamp is the higher of the two rows'.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class _ForeignKeyJoinOperator(RowOperator):
         self.emit_row(key, result, ts)
 
     def _changes(self, marks: KeyValueStoreView, key: Any, present: bool, ts: int) -> bool:
-        """Whether there is a result now or was one; notes which."""
+        """Whether there is, or was, a result; updates the marks."""
         store_key = marks.spec.key_serde.serialize(key)
         before = marks.get(store_key) is not None
         if before != present:

@@ -31,7 +31,7 @@ _INT = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """What a left row asks of a right one. ``key``: the left key's bytes; ``partition``: the left task's."""
+    """A left row's request to a right one. ``key``: the left key's bytes; ``partition``: the left task's."""
 
     hash: bytes | None
     instruction: int
@@ -49,7 +49,7 @@ class Response(NamedTuple):
 
 
 def hash_of(value: bytes) -> bytes:
-    """What stands for a left value."""
+    """The hash that represents a left value."""
     return hashlib.blake2b(value, digest_size=_HASH_BYTES).digest()
 
 

@@ -1,9 +1,10 @@
-"""The inner join of any number of streams: all ways to take one record of each, of equal key, within one span of time.
+"""The inner join of any number of streams: every combination of one record per stream with equal keys within one span
+of time.
 
-A result leaves with the record that completes it, at the latest of their timestamps; results of one record stand in the
-order of the streams, by time, then arrival. On stream time (the highest of all sides) a record is kept for ``within_ms`` +
-``grace_ms``; on watermarks until the watermark is ``within_ms`` past it, and one behind the watermark is late and dropped.
-Null keys and values are dropped and counted.
+A result is emitted with the record that completes it, at the latest of their timestamps. Results of one record are in
+the order of the streams, by time, then arrival. On stream time (the highest of all sides) a record is kept for
+``within_ms`` + ``grace_ms``. On watermarks it is kept until the watermark is ``within_ms`` past it; a record behind
+the watermark is late and dropped. Null keys and values are dropped and counted.
 """
 
 from __future__ import annotations

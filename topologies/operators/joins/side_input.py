@@ -1,7 +1,7 @@
-"""Side inputs: a function of a record and of a whole table that every task holds.
+"""Side inputs: a function of a record and of a whole table that every task has.
 
-The table is a global one (``penstock.topologies.dsl.global_ktable``); a record sees its rows as they stand when it is
-processed, as a map, a list, a single value, or those of the window that the record's time falls into.
+The table is a global one (``penstock.topologies.dsl.global_ktable``). A record sees its rows as they are when it is
+processed: as a map, a list, a single value, or the rows of the window that contains the record's time.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from penstock.topologies.operators.base.row_operator import RowOperator
 
 
 class SideView(Generic[K, V]):
-    """A table's rows, read only. Order: that of the keys' bytes."""
+    """A table's rows, read only, in the order of the keys' bytes."""
 
     def __init__(self, state: KeyValueStoreView) -> None:
         self._state = state
         self._keys = state.spec.key_serde
         self.timestamp_ms = 0
-        """Event time of the record that looks."""
+        """The event time of the current record."""
 
     def get(self, key: K, default: T | None = None) -> V | T | None:
-        """As a map: the value of one row."""
+        """The table as a map: the value of one row."""
         found = self._state.get(self._keys.serialize(key))
         return default if found is None else found[0]
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """As a map: keys and values."""
+        """The table as a map: all keys and values."""
         read = self._keys.deserialize
         for key, value, _ in self._state.range():
             yield read(key), value
@@ -44,7 +44,7 @@ class SideView(Generic[K, V]):
         return [value for _, value, _ in self._state.range()]
 
     def single(self) -> V:
-        """As a value: that of the only row. Raises ``ProcessingError`` when there are none or several."""
+        """The table as a single value: that of its only row. Raises ``ProcessingError`` if there are none or several."""
         values = self.values()
         if len(values) != 1:
             raise ProcessingError(
@@ -54,8 +54,8 @@ class SideView(Generic[K, V]):
         return values[0]
 
     def window(self) -> dict[Any, V]:
-        """Of a table with windowed keys: the rows, by inner key, of the windows that the record's time falls into (the
-        latest window's where several hold the key)."""
+        """For a table with windowed keys: the rows, by inner key, of the windows that contain the record's time (of
+        the latest window if several have the key)."""
         found: dict[Any, Any] = {}
         held: dict[Any, int] = {}
         for key, value in self.items():

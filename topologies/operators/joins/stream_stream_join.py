@@ -1,22 +1,24 @@
 """The join of two streams within a window of time: Kafka Streams' KStream–KStream join, and Flink's interval join.
 
-A left and a right record of equal key meet when ``left - before <= right <= left + after``, both ends included. Every
-pair gives one result, at the later one's timestamp. Each side is kept in a buffer for as long as partners may come.
+A left and a right record with equal keys match if ``left - before <= right <= left + after``, both ends included.
+Every pair gives one result, at the later timestamp. Each side is buffered for as long as partners may arrive.
 
 On stream time (Kafka Streams): the operator's stream time is the highest timestamp of either side. A left record
-without a partner is emitted with ``None`` once its timestamp + after + grace (a right one's: + before + grace) lies
-below stream time, with the record that moved it and before that one's own results, by timestamp, right side first, then
-key; one whose time for partners is over when it arrives is emitted at once. Late records still meet what is kept.
-(Kafka Streams looks for records without a partner once a second of the clock at most, so that they may come later.)
+without a partner is emitted with ``None`` once its timestamp + after + grace (a right one's: + before + grace) is
+below stream time. It is emitted with the record that advanced stream time and before that record's own results, by
+timestamp, right side first, then key. If its time for partners is over on arrival, it is emitted at once. Late
+records are still joined with what is buffered. (Kafka Streams looks for records without a partner at most once a
+second of wall-clock time, so they may come later there.)
 
-On watermarks (Flink): a record below the watermark is late and dropped; records without a partner are emitted when the
-watermark has passed the last timestamp that a partner could have. Grace plays no part: the strategy's delay is that.
+On watermarks (Flink): a record below the watermark is late and dropped; records without a partner are emitted when
+the watermark has passed the last timestamp that a partner could have. Grace is not used: the strategy's delay takes
+its place.
 
-A restored buffer lacks what its changelog has dropped by age, as it may of records whose times lie long before the
+A restored buffer lacks what its changelog has dropped by age, which can happen if records are much older than the
 broker's clock: what would have been emitted alone is then counted as ``expired``.
 
-Null values are dropped, null keys too by an inner join; where its side is to be kept, a record with a null key is emitted
-at once without a partner. Neither moves stream time.
+Null values are dropped, null keys too by an inner join. If its side is kept, a record with a null key is emitted at
+once without a partner. Neither advances stream time.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ ResultTime = Literal["latest", "left", "right"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamStreamJoinSpec(OperatorSpec):
-    """``joiner(left, right)``. ``keeps``: which sides are emitted with ``None`` for the other when they meet nobody.
-    ``condition(left, right)``: a pair that fails it is not joined. ``eager``: those without a partner so far are
-    emitted at once, and again with each partner that comes. Stores: left buffer, right buffer, and, if a side is kept,
-    the records without a partner so far. The out port ``late`` has the records that were dropped for their lateness."""
+    """``joiner(left, right)``. ``keeps``: which sides are emitted with ``None`` for the other if they find no
+    partner. ``condition(left, right)``: a pair that fails it is not joined. ``eager``: records without a partner so
+    far are emitted at once, and again with each partner that arrives. Stores: left buffer, right buffer, and, if a
+    side is kept, the records without a partner so far. The out port ``late`` has the records that were dropped as
+    late."""
 
     joiner: Callable[[Any, Any], Any]
     before_ms: int
@@ -134,7 +137,7 @@ class _StreamStreamJoinOperator(RowOperator):
             self.ctx.dropped("null_key")
 
     def _partners(self, port: int, key: bytes, value: Any, ts: int) -> list[SegmentedEntry]:
-        """The other side's records that this one meets, by time, then arrival."""
+        """The other side's records that match this one, by time, then arrival."""
         spec = self._spec
         before, after = (spec.before_ms, spec.after_ms) if port == LEFT else (spec.after_ms, spec.before_ms)
         if ts + after < 0:
@@ -183,7 +186,8 @@ class _StreamStreamJoinOperator(RowOperator):
             port = _SIDE_BYTE.index(side_byte)
             found = self._buffers[port].get(key, ts, sequence)
             if found is None:
-                # A buffer outlives the wait for partners, but its changelog may expire before that of what waits.
+                # A buffer lives longer than the wait for partners, but its changelog may expire before that of the
+                # waiting records.
                 self.ctx.dropped("expired")
                 continue
             user_key = self._keys[port].deserialize(key)
@@ -200,7 +204,8 @@ class _StreamStreamJoinOperator(RowOperator):
     # -- time ----------------------------------------------------------------------------------------------------
 
     def before(self, key: Any, value: Any, ts: int) -> None:
-        """Stream time may move: emit those whose time for partners is over, drop what can find no partner any more."""
+        """Stream time may advance: emit the records whose time for partners is over, and drop what can find no
+        partner any more."""
         if key is None or value is None or self._spec.uses_watermark:
             return
         if ts > self.stream_time_ms:

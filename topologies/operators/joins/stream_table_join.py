@@ -1,8 +1,8 @@
-"""The stream–table join: each stream record meets the table's row as it stands when the record is processed.
+"""The stream–table join: each stream record is joined with the table's row as it is when the record is processed.
 
-Only the stream triggers; a table update emits nothing (Kafka Streams, KStream–KTable). A null stream value is dropped;
-a null stream key is dropped by an inner join and meets nothing in a left one. The result has the stream record's
-timestamp and headers.
+Only the stream triggers; a table update emits nothing (Kafka Streams, KStream–KTable). A null stream value is
+dropped; a null stream key is dropped by an inner join and finds no row in a left one. The result has the stream
+record's timestamp and headers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _StreamTableJoinOperator(Operator):
             self._joined = JoinedFields(sides, spec.joiner, self._rows, left=spec.left, immutable=self._state.immutable)
         passes_rows = isinstance(self._joined, JoinedFields) and self._joined.whole_rows
         self._fields: RowFields | None = None
-        """Of a joiner that reads fields of rows."""
+        """For a joiner that reads fields of rows."""
         if spec.key_fn is None and isinstance(spec.joiner, ExpressionFunction):
             of_rows = {"": spec.joiner.expression} if alone is not None else {} if sides is None else sides.right
             self._fields = row_fields(spec.store.value_serde, spec.joiner.scope, of_rows)
@@ -87,12 +87,12 @@ class _StreamTableJoinOperator(Operator):
 
     def prefetch(self, port: int, batch: Batch) -> None:
         if self._spec.key_fn is not None:
-            return  # its errors belong to process
+            return  # process handles its errors
         with suppress(SerdeError):  # process meets it at its row
             self._state.load(k for k in self._key_serde.serialize_all(batch.keys) if k is not None)
 
     def prefetch_columns(self, port: int, batch: ColumnBatch) -> bool:
-        # rows that are passed on, or of which fields are read, are not decoded
+        # rows that are passed on, or whose fields are read, are not decoded
         if self._spec.key_fn is not None or self._texts is not None or self._fields is not None:
             return True
         return meet(batch, self._state, self._key_serde, left=True) is not None
@@ -168,7 +168,7 @@ class _StreamTableJoinOperator(Operator):
         return self._joined.with_rows(batch.pick(places), rows.take(places))
 
     def _by_fields(self, batch: ColumnBatch, fields: RowFields) -> Batch | None:
-        """The joined records, if the fields of their rows are to be read where they are stored."""
+        """The joined records, if the fields of their rows can be read where they are stored."""
         keys = key_bytes(batch.key_column, self._key_serde)
         if keys is None or (keys.nulls is not None and keys.nulls.any()) or not mostly_different(batch.key_column):
             return None
@@ -189,7 +189,7 @@ class _StreamTableJoinOperator(Operator):
         return met.replace(values=columns[""])
 
     def _wanted(self, batch: Batch, key_fn: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:
-        """The keys, as bytes, of the rows that the records want; an inner join drops those that want none."""
+        """The keys, as bytes, of the rows that the records need; an inner join drops records that need none."""
         write = self._key_serde.serialize
 
         def wanted(key: Any, value: Any) -> bytes | None:

@@ -1,11 +1,11 @@
-"""The join of a stream with a versioned table: each record meets the row as it was at the record's time.
+"""The join of a stream with a versioned table: each record is joined with the row as it was at the record's time.
 
-The in port ``table`` takes the table's changes, which emit nothing here: they say how far the table's stream time is. A
-record that is older than that less the history meets the newest version of its key, if that held already at the record's
-time: a row that never changed is always found. Replaced versions that lie further back than the history are gone: an inner
-join drops such a record and counts it as ``expired``, a left join meets nothing. With ``grace`` the stream waits in
-``penstock.topologies.operators.base.grace_buffer`` before it comes here, so that late updates are seen. (Kafka
-Streams, KIP-914 and KIP-923; Flink's temporal join.)
+The in port ``table`` takes the table's changes, which emit nothing here: they advance the table's stream time. A
+record that is older than that minus the history is joined with the newest version of its key, if that was already
+valid at the record's time: a row that never changed is always found. Replaced versions that are older than the
+history are gone: an inner join drops such a record and counts it as ``expired``, a left join finds no row. With
+``grace`` the stream waits in ``penstock.topologies.operators.base.grace_buffer`` before it arrives here, so that late
+updates are seen. (Kafka Streams, KIP-914 and KIP-923; Flink's temporal join.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The stream–table join with a table that keeps no rows of its own: they are computed when a stream record meets them.
+"""The stream–table join with a table that keeps no rows of its own: rows are computed when a stream record needs
+them.
 
-As ``penstock.topologies.operators.joins.stream_table_join`` otherwise.
+Otherwise as ``penstock.topologies.operators.joins.stream_table_join``.
 """
 
 from __future__ import annotations

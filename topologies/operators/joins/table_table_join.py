@@ -1,8 +1,8 @@
 """Joins of two tables by their key: the result is a table, and either side's change updates it.
 
-The other side's row is read where it lies, through its view; no side is copied. Semantics are those of Kafka Streams: the
-result's timestamp is the higher of the two rows'; a deletion deletes the result, or leaves what the kept side gives.
-Unlike there, a deletion is emitted if a single record removes both sides at once.
+The other side's row is read where it is stored, through its view; no side is copied. Semantics are those of Kafka
+Streams: the result's timestamp is the higher of the two rows'; a deletion deletes the result, or leaves the kept
+side's result. Unlike there, a deletion is emitted if a single record removes both sides at once.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """The pattern operator: one matcher per key, over partial matches in a changelogged store.
 
-Events are taken in event time: each waits until the watermark has reached it, and those of a key that are then due are
-taken by timestamp, ``order_by`` and arrival. A record that is not later than the watermark is late: it goes to the port
-``late``, is counted, and changes nothing. With ``in_arrival_order`` records are taken as they come; then a key's time is
-that of the current record, and none is late.
+Events are processed in event time: each waits until the watermark has reached it; then the due events of a key are
+taken by timestamp, ``order_by`` and arrival. A record that is not later than the watermark is late: it goes to the
+port ``late``, is counted, and changes nothing. With ``in_arrival_order`` records are taken as they arrive; then a
+key's time is that of the current record, and none is late.
 
-What is over by time (a partial match that can no longer end in time, or what a ``not_followed_by`` at the end waited for) is
-found when the watermark reaches that time, or at the key's next event if that comes first. Partial matches that are over
-go to the port ``timeouts``, under the time at which they were; matches go to ``matches``, under the time of their last
-event. One alarm per key, set to the first of these times, is kept in a timer store.
+What ends by time (a partial match that can no longer be completed in time, or what a ``not_followed_by`` at the end
+waited for) is found when the watermark reaches that time, or at the key's next event if that comes first. Expired
+partial matches go to the port ``timeouts``, with the time at which they expired; matches go to ``matches``, with the
+time of their last event. One alarm per key, set to the first of these times, is kept in a timer store.
 
-State: what the partial matches of a key hold, the events that wait, and the alarms; all of it ends with ``within``.
+State: the partial matches of each key and their events, the waiting events, and the alarms; all of it ends with
+``within``.
 """
 
 from __future__ import annotations
@@ -218,8 +219,8 @@ class _MatchPatternOperator(RowOperator):
         return match.events if self._select is None else self._select(match.events)
 
     def _armed(self, name: bytes, state: KeyState) -> KeyState:
-        """The state with its alarm no later than the first of its partial matches ends. One that comes too early finds
-        nothing, and is set again."""
+        """The state with its alarm no later than the first end of its partial matches. An alarm that comes too early
+        finds nothing and is set again."""
         end = self._matcher.next_end_ms(state)
         if end is None or (state.alarm_ms is not None and state.alarm_ms <= end):
             return state

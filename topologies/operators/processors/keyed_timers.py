@@ -1,7 +1,7 @@
 """Timers of processors: each has a name and a key, fires once, and is kept in changelogged stores until then.
 
-An ``event`` timer fires when the watermark has come to its time: no record up to it is expected. A ``processing`` timer
-fires at the first reading of the clock at or behind its time. Timers fire by time, then key, then name.
+An ``event`` timer fires when the watermark has reached its time: no record up to it is expected. A ``processing``
+timer fires at the first reading of the clock at or after its time. Timers fire by time, then key, then name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class KeyedTimers:
         self._firing: tuple[Domain, int] | None = None
 
     def set(self, name: str, key: Any, time_ms: int, domain: Domain) -> None:
-        """Set or move a timer. While one fires, another of its domain must be due later: it would fire for ever."""
+        """Set or move a timer. While one fires, another of its domain must be due later: otherwise it would fire
+        forever."""
         if self._firing is not None and self._firing[0] == domain and time_ms <= self._firing[1]:
             raise ValueError(
                 f"timer {name!r} is set to {time_ms} ms while one of {self._firing[1]} ms fires; set it to a later time"
@@ -80,7 +81,7 @@ class KeyedTimers:
         return self._queues[domain].next_ms
 
     def due(self, domain: Domain, until_ms: int) -> Iterator[Timer]:
-        """Take what is due, in order; timers set meanwhile have their turn."""
+        """Take the due timers, in order; timers set meanwhile are included."""
         try:
             for time_ms, payload in self._queues[domain].in_turn(until_ms):
                 found = self._times.get(_TAGS[domain] + payload)

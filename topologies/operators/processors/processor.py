@@ -48,9 +48,9 @@ _STEP_MAX_MS = 3_600_000
 
 
 class Processor(Generic[KIn, VIn, KOut, VOut]):
-    """What a user subclasses, as ``Processor[KIn, VIn, KOut, VOut]``: the types of what it takes, and of what it forwards.
-    ``stores`` and ``out_ports`` are declared on the class; the constructor takes nothing
-    unless ``ProcessorSpec`` is given a factory."""
+    """The base class of users' processors: ``Processor[KIn, VIn, KOut, VOut]`` has the types of its input and of what
+    it forwards. ``stores`` and ``out_ports`` are declared on the class; the constructor takes no arguments unless
+    ``ProcessorSpec`` gets a factory."""
 
     stores: ClassVar[tuple[StoreSpec, ...]] = ()
     out_ports: ClassVar[tuple[str, ...]] = ("out",)
@@ -75,9 +75,9 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
         raise TypeError(f"{type(self).__name__} sets timers and has no on_timer")
 
     def process_batch(self, batch: Batch, ctx: ProcessorContext[KOut, VOut]) -> None:
-        """A run of records; by default ``process`` for each. Hand on with ``forward_batch``, which keeps each record's
-        place in the order. When it raises, the task stops under every policy: which of the records were done is not
-        known."""
+        """Process a run of records; by default ``process`` for each. Use ``forward_batch``, which keeps each record's
+        place in the order. If it raises, the task stops under every policy: it is unknown which of the records were
+        done."""
         raise TypeError(f"{type(self).__name__} overrides neither process nor process_batch")
 
 
@@ -92,7 +92,7 @@ class _Timer:
 
 
 class ProcessorContext(Generic[KOut, VOut]):
-    """What a processor may reach. Time, stores and outputs come from here alone: no clock, no randomness."""
+    """What a processor may use. Time, stores and outputs come only from here: no clock, no randomness."""
 
     def __init__(self, ctx: OperatorContext, spec: ProcessorSpec) -> None:
         self._ctx = ctx
@@ -142,8 +142,8 @@ class ProcessorContext(Generic[KOut, VOut]):
     def store(self, store: str) -> Any: ...
 
     def store(self, store: StoreSpec[S] | str) -> Any:
-        """One of the declared stores, by its spec or its name: a ``KeyValueStore``, a ``WindowStore`` … Type checkers know
-        the keys and values of one that is asked for by its spec."""
+        """One of the declared stores, by its spec or its name: a ``KeyValueStore``, a ``WindowStore`` … Type checkers
+        know the keys and values if it is requested by its spec."""
         name = store if isinstance(store, str) else store.name
         if name not in self._stores:
             raise TopologyError(
@@ -161,7 +161,7 @@ class ProcessorContext(Generic[KOut, VOut]):
         headers: Headers | None = None,
         port: str = "out",
     ) -> None:
-        """Hand a record on; time and headers are those of the current record unless given."""
+        """Forward a record; time and headers are those of the current record unless given."""
         if port not in self._ports:
             raise TopologyError(f"{self._ctx.name} has no out port {port!r}; it has: {', '.join(self._ports)}")
         if self.in_batch:
@@ -173,7 +173,7 @@ class ProcessorContext(Generic[KOut, VOut]):
         self._out.append((self._ports.index(port), key, value, ts, self._order, hs))
 
     def forward_batch(self, batch: Batch, port: str = "out") -> None:
-        """Hand a run of records on, from ``process_batch``; its ``order`` is that of the records it was made of."""
+        """Forward a run of records, from ``process_batch``; its ``order`` is that of the records it was made from."""
         self.send()
         self._ctx.emit(batch, self._ports.index(port))
 
@@ -187,9 +187,9 @@ class ProcessorContext(Generic[KOut, VOut]):
         timers.append(_Timer(interval_ms, callback))
 
     def set_timer(self, name: str, time_ms: int, domain: Domain = "event", *, key: Any = _AT_HAND) -> None:
-        """Have ``on_timer`` called once for this key (that of the current record or timer unless given): when the
-        watermark, or the clock, has come to ``time_ms``. A timer of the same name and key is moved. One for a time that
-        is behind fires right after the current record, or at the next reading of the clock."""
+        """Call ``on_timer`` once for this key (by default that of the current record or timer) when the watermark, or
+        the clock, has reached ``time_ms``. A timer with the same name and key is moved. If the time has already
+        passed, it fires right after the current record, or at the next reading of the clock."""
         self._timers_of(domain).set(name, self._timer_key(key), time_ms, domain)
 
     def delete_timer(self, name: str, domain: Domain = "event", *, key: Any = _AT_HAND) -> None:
@@ -213,11 +213,11 @@ class ProcessorContext(Generic[KOut, VOut]):
         self._ctx.count(name, amount)
 
     def commit(self) -> None:
-        """Ask for a commit right after this batch."""
+        """Request a commit right after this batch."""
         self._ctx.request_commit()
 
     def shutdown(self) -> None:
-        """Ask the worker to commit and stop after this batch."""
+        """Request that the worker commits and stops after this batch."""
         self._ctx.request_shutdown()
 
     # -- for the running form ------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ class ProcessorContext(Generic[KOut, VOut]):
             store.timestamp_ms = timestamp_ms
 
     def send(self) -> None:
-        """Emit what was forwarded, in its order."""
+        """Emit the forwarded records, in order."""
         out, self._out = self._out, []
         start = 0
         for i in range(1, len(out) + 1):
@@ -245,7 +245,7 @@ class ProcessorContext(Generic[KOut, VOut]):
                 start = i
 
     def drop_forwarded(self, count: int) -> None:
-        """Forget what was forwarded beyond the first ``count`` records (its record failed)."""
+        """Drop all forwarded records after the first ``count`` (their record failed)."""
         del self._out[count:]
 
     @property
@@ -310,7 +310,7 @@ def as_key_serde(like: Any) -> Serde[Any]:
 
 
 class _Expiring(NamedTuple):
-    """A store of the processor's own that loses what is old, in steps that follow from stream time."""
+    """A store of the processor's own that drops old entries, in steps that follow from stream time."""
 
     store: WindowStore[Any, Any] | KeyWindowStore[Any, Any] | SessionStore[Any, Any]
     retention_ms: int
@@ -385,7 +385,7 @@ class _ProcessorOperator(Operator):
             self.ctx.failed(batch, i, exc)
 
     def _process_batch(self, batch: Batch) -> None:
-        """Whole runs, cut where a timer falls due or a store loses something."""
+        """Whole runs, cut where a timer is due or a store drops entries."""
         context, stride = self._context, self.ctx.time.stride
         start = 0
         while start < len(batch):

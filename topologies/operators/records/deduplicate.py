@@ -1,10 +1,10 @@
 """Deduplication: the first record of each key within a horizon of event time.
 
-A record is dropped when a record of its key that was processed before it, kept or dropped, is less than ``within_ms``
-away from it in event time, to either side. What is remembered of a key are the spans that its records cover: chains in
-which neighbours are less than ``within_ms`` apart. A span is forgotten when stream time has gone on by more than
-``within_ms + grace_ms`` since its last record came, so a duplicate that is late by more than the grace passes, and the
-store holds only keys of that horizon.
+A record is dropped if a record of its key that was processed before it, kept or dropped, is less than ``within_ms``
+away from it in event time, on either side. The state of a key is the list of spans that its records cover: chains in
+which neighbours are less than ``within_ms`` apart. A span is dropped when stream time has advanced by more than
+``within_ms + grace_ms`` since its last record arrived. So a duplicate that is late by more than the grace passes, and
+the store holds only keys of that horizon.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DeduplicateSpec(OperatorSpec):
 
     within_ms: int
     grace_ms: int
-    order_sensitive: bool = True  # what is forgotten depends on stream time, which other keys move
+    order_sensitive: bool = True  # what is dropped depends on stream time, which other keys advance
 
     def open(self, ctx: OperatorContext) -> Operator:
         """Build the operator of one task."""

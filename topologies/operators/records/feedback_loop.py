@@ -1,4 +1,4 @@
-"""Counting how often a record has gone around a feedback loop, and ending its journey at the bound."""
+"""Count how often a record has gone around a feedback loop, and end it at the bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ITERATION_HEADER = "penstock.iteration"
 
 
 def iteration_of(headers: Headers) -> int:
-    """How often the record with these headers has gone around; 0 on its first way."""
+    """How often the record with these headers has gone around; 0 the first time."""
     for name, value in headers:
         if name == ITERATION_HEADER and value is not None:
             return int(value)
@@ -22,8 +22,8 @@ def iteration_of(headers: Headers) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FeedbackSpec(OperatorSpec):
-    """Sends records around once more, their header counted up; those that have gone around ``most`` times leave by the
-    out port ``exhausted`` instead, counted."""
+    """Sends records around once more, with the header incremented; those that have gone around ``most`` times go to
+    the out port ``exhausted`` instead, and are counted."""
 
     most: int
     out_ports: tuple[str, ...] = ("out", "exhausted")

@@ -1,9 +1,10 @@
-"""Shedding load: while event time lags behind the clock by more than a bound, only a sample of the records goes on.
+"""Load shedding: while event time lags behind the clock by more than a bound, only a sample of the records is passed
+on.
 
-The rate is halved at a reading of the clock that finds the lag above the bound, and doubled at one that finds it below
-half of it, at most once per ``settle_ms``. Which records are kept follows from a hash of where each stands in the log, so
-that a lower rate keeps a subset of what a higher one would have kept, and a replay, which reads the clock in the journal,
-keeps the same. Each record bears the rate at which it was kept in a header; what is dropped is counted.
+The rate is halved at a reading of the clock that finds the lag above the bound, and doubled at one that finds it
+below half of it, at most once per ``settle_ms``. Which records are kept follows from a hash of their place in the
+log, so a lower rate keeps a subset of what a higher one would keep, and a replay, which reads the clock in the
+journal, keeps the same. Each record carries its rate in a header; dropped ones are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HASHES = 1 << 64
 
 
 def rate_of(headers: Headers) -> float:
-    """The share of the stream of which a record with these headers is a sample; 1 where nothing was shed."""
+    """The sampling rate of a record with these headers; 1 if nothing was shed."""
     for name, value in headers:
         if name == RATE_HEADER and value is not None:
             return float(value)

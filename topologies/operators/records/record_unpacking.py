@@ -22,7 +22,7 @@ def read_in_columns(key_serde: Serde[Any], value_serde: Serde[Any]) -> bool:
 
 
 class Unpacker:
-    """Takes them out, under their records' order. ``in_columns``: as columns, where the serdes allow it."""
+    """Unpacks the rows, with their records' order. ``in_columns``: as columns, if the serdes allow it."""
 
     def __init__(
         self, ctx: OperatorContext, key_serde: Serde[Any], value_serde: Serde[Any], *, in_columns: bool
@@ -67,7 +67,7 @@ class Unpacker:
 
 
 def _longs(packed: list[PackedRecord]) -> NumberColumn | None:
-    """The values as numbers; ``None`` where one has not the length of a long."""
+    """The values as numbers; ``None`` if one does not have the length of a long."""
     arrays = []
     for p in packed:
         low, high = int(p.values.offsets[0]), int(p.values.offsets[-1])

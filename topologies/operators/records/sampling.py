@@ -29,7 +29,7 @@ _START = struct.Struct(">q")
 _MASK = (1 << 64) - 1
 
 Reservoir: TypeAlias = "tuple[int, tuple[tuple[int, bytes], ...]]"
-"""How many records were seen, and those that are kept, with their numbers, by slot."""
+"""The number of records seen, and the kept ones with their numbers, by slot."""
 
 _DECODER = msgspec.msgpack.Decoder(tuple[int, tuple[tuple[int, bytes], ...]])
 RESERVOIR: Serde[Reservoir] = Serde(

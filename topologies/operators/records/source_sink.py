@@ -1,4 +1,4 @@
-"""Sources and sinks: where records enter a sub-topology and leave it. The task moves the bytes; these name topics,
+"""Sources and sinks: where records enter and leave a sub-topology. The task moves the bytes; these name topics,
 serdes and partitioning, and a table source keeps its rows."""
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from penstock.topologies.operators.records.record_unpacking import Unpacker, rea
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceSpec(OperatorSpec):
-    """Reads a topic. ``internal``: a repartition topic of this application, whose real name has the application id in
-    front. ``partitions``: what the repartition topic asks for (``None``: as many as the other inputs).
-    ``timestamp``: makes the event time of a record (milliseconds) from it; ``None``: the log's.
-    ``watermark``: how far event time has come, as this source says it. ``carries_watermarks``: whether that of the tasks
-    that write an internal topic comes with it; not where the topic answers what its readers have sent. ``loop_rounds``: it
-    is a feedback topic, in which records go around at most so often. ``bootstrap``: when
-    a task starts, it is read to its end before the other inputs. ``priority``: while an input of a higher one has records,
-    the others wait. ``packed``: each of its records holds many (``penstock.topologies.columnar.packing``).
-    ``partials_of``: its records are partial aggregates, made of what this says."""
+    """Reads a topic. ``internal``: a repartition topic of this application, whose real name begins with the
+    application id. ``partitions``: the repartition topic's number of partitions (``None``: as many as the other
+    inputs). ``timestamp``: computes the event time of a record (milliseconds); ``None``: the log's. ``watermark``:
+    this source's watermark strategy. ``carries_watermarks``: the tasks that write an internal topic send their
+    watermark in it; not if the topic answers what its readers have sent. ``loop_rounds``: a feedback topic, in which
+    records go around at most this often. ``bootstrap``: when a task starts, it reads this to its end before the other
+    inputs. ``priority``: while an input with a higher one has records, the others wait. ``packed``: each of its
+    records holds many (``penstock.topologies.columnar.packing``). ``partials_of``: its records are partial aggregates
+    of this kind."""
 
     topic: str
     key_serde: Serde[Any] = BYTES
@@ -65,7 +65,7 @@ class SourceSpec(OperatorSpec):
 
     @property
     def waits_for_writers(self) -> bool:
-        """Whether its end, as a bootstrap input, is where the tasks that write it say that they have caught up."""
+        """Whether its end, as a bootstrap input, is where the tasks that write it announce that they have caught up."""
         return self.bootstrap and self.internal
 
     @property
@@ -100,7 +100,7 @@ class SourceSpec(OperatorSpec):
         return EdgeLayout(self.key_serde in PLAIN, plain or columns, plain, None if plain else input_mode.needs.fields)
 
     def open(self, ctx: OperatorContext) -> Operator:
-        """Decodes the log's bytes, which the task gives it as they are."""
+        """Decodes the log's bytes, which it gets unchanged from the task."""
         return _SourceOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
@@ -168,8 +168,8 @@ class TableSourceSpec(SourceSpec):
 
 
 class _TableSourceOperator(Operator):
-    """Rows are decoded when they come, so that bad bytes are found at their own offset and not at a later read; the
-    bytes kept are the log's."""
+    """Rows are decoded on arrival, so that bad bytes are found at their own offset and not at a later read; the store
+    keeps the log's bytes."""
 
     def __init__(self, ctx: OperatorContext, spec: TableSourceSpec) -> None:
         super().__init__(ctx)
@@ -232,8 +232,8 @@ class Split:
 
 
 Route = Literal["key", "broadcast", "shuffle"] | Split | Callable[[Any, Any, int], int]
-"""To which partition of a repartition topic a record goes: by its key; to all of them; to one that follows from the whole
-record; by sub-keys; or to ``fn(key, value, partitions)``."""
+"""How the partition of a record in a repartition topic is chosen: by its key; all partitions; computed from the whole
+record; by sub-keys; or ``fn(key, value, partitions)``."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Operators without state. Functions named ``fn`` see ``(key, value)``, those of the ``values`` forms the value alone.
-Output timestamps and headers are the input record's (Kafka Streams), so that what a function makes of a retraction takes
-back what it made of the record."""
+"""Operators without state. Functions named ``fn`` get ``(key, value)``, those of the ``values`` forms only the value.
+Output timestamps and headers are the input record's (Kafka Streams), so what a function returns for a retraction
+retracts what it returned for the record."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class _MapOperator(Operator):
 
 
 def _as_pair(result: Any) -> tuple[Any, Any]:
-    """A tuple or list of two; of a dict, a set or a text with two members nobody meant the members."""
+    """A tuple or list of two. A dict, a set or a string with two members is refused: nobody means its members."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(f"the function must return a (key, value) pair, not {result!r:.100}")
     return result[0], result[1]
@@ -237,7 +237,7 @@ class _FlatMapOperator(Operator):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PeekSpec(OperatorSpec):
-    """Calls ``fn(key, value)`` for its effect and hands the record on. Under exactly-once the effect may happen again
+    """Calls ``fn(key, value)`` for its effect and passes the record on. Under exactly-once the effect may repeat
     after an abort or a restart."""
 
     fn: Callable[[Any, Any], Any]
@@ -265,8 +265,8 @@ class _PeekOperator(Operator):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BranchSpec(OperatorSpec):
-    """Sends each record to the out port of the first predicate ``fn(key, value)`` that is true; one that meets none
-    goes to the last port when there is one more port than predicates, and is dropped otherwise."""
+    """Sends each record to the out port of the first predicate ``fn(key, value)`` that is true. A record without one
+    goes to the last port if there is one more port than predicates, and is dropped otherwise."""
 
     predicates: tuple[Callable[[Any, Any], Any], ...]
     accepts: frozenset[EdgeKind] = ANY_KIND
@@ -335,7 +335,7 @@ class _MergeOperator(Operator):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapBatchSpec(OperatorSpec):
-    """The hot path open to users: ``fn(batch)`` gets whole runs of records and returns a ``Batch`` or ``None``. Its
+    """The hot path for users: ``fn(batch)`` gets whole runs of records and returns a ``Batch`` or ``None``. Its
     answer must not depend on where runs are cut; ``order`` and ``timestamps`` come from the records that it keeps
     (``where``, ``pick``, ``replace`` do that). An exception counts against the run's first record."""
 
@@ -362,7 +362,7 @@ class _MapBatchOperator(Operator):
             if len(batch) == 1:
                 self.ctx.failed(batch, 0, exc)
                 return
-            # one record at a time, so that the policy meets the record that is to blame
+            # one record at a time, so that the policy applies to the record that failed
             for i in range(len(batch)):
                 self.process(port, batch.slice(i, i + 1))
             return

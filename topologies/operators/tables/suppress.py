@@ -1,17 +1,20 @@
-"""Holding back a table's changes: until a time has passed, until windows close, or until the buffer is full.
+"""Suppress: hold back a table's changes until a time has passed, until windows close, or until the buffer is full.
 
-Of each key the newest change is kept, at the place of the first one that was held back: ordered by buffer time, then key
-bytes. The buffer time is the change's timestamp (time limit) or the window's end (window close). Every change moves T
-(stream time; for windows under watermarks or in processing time that time), then those leave whose buffer time + the
-limit, or + the grace, T has reached. What leaves keeps its own timestamp and headers. All this is Kafka Streams'.
+For each key the newest change is kept, at the place of the first one that was held back: ordered by buffer time, then
+key bytes. The buffer time is the change's timestamp (time limit) or the window's end (window close). Every change
+advances T (stream time; for windows under watermarks or in processing time that time). Then changes are emitted whose
+buffer time + limit (or + grace) T has reached. They keep their own timestamp and headers. All this is Kafka Streams'
+behaviour.
 
-* Until windows close: each window's key leaves once, at T >= end + grace (+ gap for sessions). Deletions are not
-  emitted, as the row never was. Sessions and sliding windows take records up to T = that time itself, so that one that
-  gets a record at exactly that time leaves again; with ``emission="on_close"`` it would not.
-* A buffer with more than ``max_records`` keys or ``max_bytes`` lets its oldest leave early, or stops the application. A
-  key counts 28 bytes, its own, those of the value, of the one emitted last if old values are needed, and of headers.
+* Until windows close: each window's key is emitted once, at T >= end + grace (+ gap for sessions). Deletions are not
+  emitted, because the row never existed downstream. Sessions and sliding windows accept records up to T = that time
+  itself, so one that gets a record at exactly that time is emitted again; with ``emission="on_close"`` it would not
+  be.
+* A buffer with more than ``max_records`` keys or ``max_bytes`` emits its oldest change early, or stops the
+  application. A key counts 28 bytes, its own bytes, those of the value, of the last emitted value if old values are
+  needed, and of headers.
 
-The store holds one entry per key that is held back, under the key; the order among them is made of it when a task starts.
+The store holds one entry per held key, under the key; the order among them is rebuilt when a task starts.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ ENTRY_BYTES = 28
 
 @dataclasses.dataclass(frozen=True)
 class Until:
-    """When changes leave: ``limit_ms`` after their buffer time. ``closes``: it is the window's end, and the limit its
-    grace (``None``: that of the windows)."""
+    """When changes are emitted: ``limit_ms`` after their buffer time. ``closes``: the buffer time is the window's
+    end, and the limit its grace (``None``: that of the windows)."""
 
     limit_ms: int | None
     closes: bool = False
@@ -52,13 +55,13 @@ def until_time_limit(limit: int | str) -> Until:
 
 
 def until_window_closes(*, grace: int | str | None = None) -> Until:
-    """Let only the last change of each window go, once the window has closed. ``grace``: how long after its end it does
-    (for sessions: gap + grace); only for tables whose windows this topology does not make."""
+    """Emit only the last change of each window, once the window has closed. ``grace``: how long after its end it
+    closes (for sessions: gap + grace); only for tables whose windows this topology does not create."""
     return Until(None if grace is None else duration_ms(grace), closes=True)
 
 
 class Buffered(NamedTuple):
-    """A change that is held back. ``emitted``: the value that was let through last, if old values are needed."""
+    """A change that is held back. ``emitted``: the last emitted value, if old values are needed."""
 
     time_ms: int
     timestamp_ms: int
@@ -136,7 +139,7 @@ class _SuppressOperator(RowOperator):
     # -- time ----------------------------------------------------------------------------------------------------
 
     def _move(self, now_ms: int) -> None:
-        """T is ``now_ms``, or was further already: let go what is due."""
+        """Advance T to ``now_ms``, unless it is already later, and emit what is due."""
         self.stream_time_ms = max(self.stream_time_ms, now_ms)
         due_ms = self.stream_time_ms - self._spec.limit_ms
         while self._order_of and self._order_of[0][0] <= due_ms:

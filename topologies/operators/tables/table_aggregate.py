@@ -1,14 +1,14 @@
-"""Aggregations of a table's rows under another key: each change of a row is taken out of its old group and put into its
-new one.
+"""Aggregations of a table's rows under another key: each change of a row is removed from its old group and added to
+its new one.
 
-``RegroupSpec`` turns a change of a row into changes of groups, which travel through a repartition topic;
-``TableAggregateSpec`` applies them: first the old value is subtracted, then the new one is added. A row whose group is
-the same before and after is one change, so that no consumer sees the state between. The order between two groups is not
-defined.
+``RegroupSpec`` turns a change of a row into changes of groups, which go through a repartition topic;
+``TableAggregateSpec`` applies them: first the old value is subtracted, then the new one is added. If a row's group is
+the same before and after, that is one change, so that no consumer sees the state in between. The order between two
+groups is not defined.
 
-What is taken out of a group must have been put into it. So a row for which the grouping function raises, under a policy that
-skips it, belongs to no group: its former value is taken out, and the row is counted, or sent to the dead letter topic, once.
-An adder or subtractor that raises stops the task under every policy.
+Only what was added to a group may be removed from it. So a row for which the grouping function raises, under a policy
+that skips it, belongs to no group: its former value is removed, and the row is counted, or sent to the dead letter
+topic, once. An adder or subtractor that raises stops the task under every policy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Operators on a table's changes that look at one row at a time: filter, map, and keeping rows in a store.
+"""Operators on a table's changes that work on one row at a time: filter, map, and keeping rows in a store.
 
-A change is a new value (``None``: the row is gone) and, where the input carries it, the old one. Semantics are those of
-Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes. Without
-old values it cannot know whether there was such a row, and sends a tombstone each time; with them it knows, and is silent.
-The DSL asks for old values where the input's rows are kept already, as those of an aggregation are.
+A change is a new value (``None``: the row is gone) and, if the input carries it, the old one. Semantics are those of
+Kafka Streams: a filtered table has a row where the predicate holds, so a change to a value that it refuses deletes.
+Without old values it cannot know whether there was such a row, and sends a tombstone each time; with them it knows,
+and sends none. The DSL requests old values if the input's rows are kept already, as those of an aggregation are.
 """
 
 from __future__ import annotations
@@ -91,12 +91,14 @@ class _TableMapOperator(Operator):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaterializeSpec(OperatorSpec):
     """Writes the last value per key to a store: a null value deletes, null keys are dropped and counted. Passes every
-    change on; with ``sends_olds`` with the old value from its store. Then, and with ``quiet`` or a ttl, not where there
-    was no row and still is none. Without a store it only passes them on: a placeholder until a store is needed.
+    change on; with ``sends_olds`` including the old value from its store. Then, and with ``quiet`` or a ttl, it
+    passes nothing on if there was no row and still is none. Without a store it only passes changes on: a placeholder
+    until a store is needed.
 
     ``ttl_ms``: rows live for this time (``penstock.topologies.operators.base.row_expiry``); the second store holds
-    their timers. Updates that would be gone already are dropped and counted as late. ``silent``: they go without a
-    tombstone, as windows do whose retention has passed."""
+    their timers. Updates that would already be expired are dropped and counted as late. ``silent``: rows expire
+    without a tombstone, as windows do whose retention has passed.
+    """
 
     quiet: bool = False
     ttl_ms: int | None = None

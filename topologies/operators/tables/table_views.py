@@ -119,7 +119,7 @@ class _StoredSegments:
         self._write = state.spec.key_serde.serialize
 
     def load(self, keys: Iterable[Any]) -> None:
-        """They are found by ranges."""
+        """The keys are found by ranges."""
 
     def get(self, key: Any) -> TableRow | None:
         time_ms = key.end_ms if self._sessions else key.start_ms

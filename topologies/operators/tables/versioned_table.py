@@ -1,16 +1,16 @@
 """Versioned tables: every row with its history, readable as of a time.
 
-A version holds from its timestamp until that of the next (``[valid from, valid to)``); a null value is a version too: the
-row is gone. An update that is older than the table's stream time less the history is dropped and counted; one that is
-older than the latest version of its key is stored but not passed on, since the row of now does not change. Reads as of a
-time before stream time less the history find the newest version of a key, if it held then already, and nothing else: a row
-that is not replaced never expires. (Kafka Streams, KIP-889 and KIP-914.)
+A version is valid from its timestamp until that of the next (``[valid from, valid to)``); a null value is a version
+too: the row is gone. An update that is older than the table's stream time minus the history is dropped and counted.
+One that is older than the latest version of its key is stored but not passed on, because the current row does not
+change. Reads as of a time before stream time minus the history find the newest version of a key, if it was already
+valid then, and nothing else: a row that is not replaced never expires. (Kafka Streams, KIP-889 and KIP-914.)
 
-Versions that no read can reach any more are removed: those that were replaced that long ago, and the tombstones of rows that
-have been gone for that long. Every update removes those of its own key, and looks at a few entries further on in the store,
-going round it from where the first update was, so that keys without updates are found too: work per record is bounded, and
-what is to be removed is never more than a part of a store that is updated as often as it has entries. No read can tell
-whether a version was removed already; which of them still exist does not affect results, and depends on restarts too.
+Versions that no read can reach any more are removed: those that were replaced that long ago, and the tombstones of
+rows that have been gone for that long. Every update removes those of its own key, and checks a few more entries of
+the store in a round, so that keys without updates are covered too. So work per record is bounded, and the versions to
+be removed are never more than a part of a store that is updated as often as it has entries. No read can tell whether
+a version was already removed; which of them still exist does not affect results, and depends on restarts too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.topologies.operators.records.source_sink import TableSourceSpec
 _FROM = struct.Struct(">q")
 _LAST_MS = (1 << 63) - 1
 _SWEPT = 2
-"""Entries that are looked at for each update: more than the one that it adds, so that the round keeps up."""
+"""Entries that are checked for each update: more than the one that it adds, so that the round keeps up."""
 
 
 class Versions:
@@ -41,7 +41,7 @@ class Versions:
         self._state = state
         self._history_ms = state.spec.retention_ms or 0
         self._next: bytes | None = None
-        """Where the round through the store goes on; ``None``: at its beginning."""
+        """Where the round through the store continues; ``None``: at its beginning."""
         self._begun = False
 
     def as_of(self, key: bytes, time_ms: int) -> tuple[Any, int] | None:

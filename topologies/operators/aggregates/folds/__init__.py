@@ -1,1 +1,1 @@
-"""How records get into the entries of a store. ``choice`` picks a strategy when an aggregation is opened."""
+"""How records are applied to the entries of a store. ``choice`` picks a strategy when an aggregation is opened."""

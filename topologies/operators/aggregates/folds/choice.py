@@ -21,7 +21,7 @@ def row_fold(state: KeyValueStoreView, fold: Fold, *, updates: bool, olds: bool)
     """How records are folded one by one. ``updates``: each new aggregate is wanted; ``olds``: and the one before it."""
     if olds or not state.immutable:
         return DecodingRows(state, fold, olds=olds)
-    # then the last count per key is all that anyone sees, and no function of the user's is called
+    # then only the last count per key is visible, and no user function is called
     if (fold.counts or fold.sums) and not updates and state.exact is int:
         return CountRows(state, sums=fold.sums)
     return ImmutableRows(state, fold)
@@ -51,7 +51,7 @@ def column_fold(
 def tally_fold(
     columns: ColumnFold | None, state: KeyValueStoreView, key_serde: Serde[Any], *, sums: bool
 ) -> TallyColumns | None:
-    """How columns are counted in the store itself, where ``columns`` would count them and no update is shown."""
+    """The strategy that counts columns in the store itself, if ``columns`` would count them and no update is shown."""
     if not isinstance(columns, CountColumns) or not isinstance(state, CountStoreView):
         return None
     return None if columns.shows else TallyColumns(state, key_serde, sums=sums)

@@ -27,7 +27,7 @@ _HIGHEST = (1 << 63) - 1
 
 
 class CountRows:
-    """Counts records of which nobody sees more than the last count per key. ``sums``: values are numbers of records."""
+    """Counts records if only the last count per key is visible. ``sums``: values are numbers of records."""
 
     runs_functions = False
 
@@ -97,8 +97,8 @@ class TallyColumns:
         return keys is not None and self._state.count(keys.data, keys.offsets, batch.times, counts)
 
     def flush(self, show: Callable[[Batch], None]) -> dict[bytes, Any]:
-        """Show what is in the tally, once. Returns the keys, by store key, of what was in it and has been moved to entries
-        since: they are to be shown from there, before what has changed after them."""
+        """Emit the content of the tally, once. Returns the keys, by store key, that were in it and have been moved to
+        entries since: they must be emitted from there, before what has changed after them."""
         state = self._state
         if state.shown:
             return {}
@@ -146,8 +146,8 @@ def counted_updates(batch: ColumnBatch, found: Entries, before: list[Any], out_k
 
 
 def _counts_up_to(before: list[int], numbers: Ints, so_far: Ints) -> Column:
-    """The count of each record's key up to it. Where one may have more than 64 bits they are the numbers that rows have:
-    whether a sink can write those is for its serde to say."""
+    """The count of each record's key up to it. If one may exceed 64 bits they are Python ints, as in rows: the sink's
+    serde decides whether it can write them."""
     if max(before, default=0) <= _HIGHEST - len(numbers):
         return NumberColumn(np.array(before, np.int64)[numbers] + so_far)
     return CodedColumn.of([before[n] + more for n, more in zip(numbers.tolist(), so_far.tolist(), strict=True)])

@@ -11,7 +11,7 @@ from penstock.topologies.operators.aggregates.folds.strategy import Changes, Fai
 
 
 class ImmutableRows:
-    """Of aggregates that nobody can change in place: entries hold them as they are."""
+    """For aggregates that cannot be changed in place: entries hold them as they are."""
 
     runs_functions = True
 
@@ -50,7 +50,8 @@ class ImmutableRows:
 
 
 class DecodingRows:
-    """Of any aggregates: each record decodes its own copy. And with the aggregates before it, if they are wanted."""
+    """For any aggregates: each record decodes its own copy. Also returns the aggregates before it, if they are
+    wanted."""
 
     runs_functions = True
 
@@ -90,7 +91,7 @@ class DecodingRows:
 
 
 def values_of(fold: Fold, batch: Batch) -> list[Any]:
-    """What adders are given of the records."""
+    """The adders' arguments for the records."""
     return list(zip(batch.values, batch.timestamps, strict=True)) if fold.timed else batch.values
 
 

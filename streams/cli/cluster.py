@@ -16,7 +16,9 @@ def register(subparsers: Any) -> None:
     """Add the three commands."""
     up = subparsers.add_parser("up", help="start a Kafka cluster on this machine")
     up.add_argument("--brokers", type=int, default=1, metavar="N", help="how many (default: 1)")
-    up.add_argument("--port", type=int, metavar="N", help="of the first broker; the others follow (default: free ones)")
+    up.add_argument(
+        "--port", type=int, metavar="N", help="port of the first broker; the others follow (default: free ports)"
+    )
     up.add_argument("--data", type=Path, metavar="DIR", help="keep the data here (default: a temporary folder)")
     up.add_argument("--heap", default="512m", metavar="SIZE", help="Java heap of each broker (default: 512m)")
     up.add_argument(
@@ -27,7 +29,7 @@ def register(subparsers: Any) -> None:
     down = subparsers.add_parser("down", help="stop it; temporary data are removed")
     down.set_defaults(run=run, action=_down)
     status = subparsers.add_parser(
-        "status", help="say whether it runs, and where", epilog=f"Exit code {EXIT_NOT_RUNNING}: it does not run."
+        "status", help="show whether it runs, and where", epilog=f"Exit code {EXIT_NOT_RUNNING}: it is not running."
     )
     status.set_defaults(run=run, action=_status)
     for parser in (up, down, status):
@@ -90,7 +92,7 @@ def _status(args: argparse.Namespace) -> int:
         state = f"runs as process {broker.process.pid}" if broker in running else "has ended"
         print(f"broker {broker.node_id} at {broker.bootstrap_server} {state}")
     if status.state == "dead":
-        print(f"Clear it away with: penstock down{_named(args.name)}")
+        print(f"Clean up with: penstock down{_named(args.name)}")
     return 0 if status.state == "running" else EXIT_NOT_RUNNING
 
 

@@ -18,36 +18,36 @@ def register(subparsers: Any) -> None:
     from penstock.streams.cli.schedule import add_every
     from penstock.streams.cli.spark_options import add_common
 
-    parser = subparsers.add_parser("compact", help="make snapshots of an application's stores from their changelogs")
+    parser = subparsers.add_parser("compact", help="create snapshots of an application's stores from their changelogs")
     add_common(parser)
     parser.add_argument("--repository", metavar="URL", help="folder or fsspec URL; default: the setting snapshots")
-    parser.add_argument("--store", action="append", dest="stores", metavar="NAME", help="only this one (repeatable)")
+    parser.add_argument("--store", action="append", dest="stores", metavar="NAME", help="only this store (repeatable)")
     parser.add_argument(
         "--at",
         default="committed",
         choices=["committed", "end"],
         help="the application's committed positions (makes a savepoint too), or the changelogs' ends (default: committed)",
     )
-    parser.add_argument("--full", action="store_true", help="read whole changelogs, not only what follows a snapshot")
+    parser.add_argument("--full", action="store_true", help="read whole changelogs, not only the part after a snapshot")
     parser.add_argument(
         "--keep",
         type=above_zero,
         default=3,
         metavar="N",
-        help="snapshots of each store partition that stay (default: 3)",
+        help="snapshots of each store partition to keep (default: 3)",
     )
     parser.add_argument(
         "--keep-savepoints",
         type=above_zero,
         default=3,
         metavar="N",
-        help="savepoints that stay with their snapshots, besides pinned ones (default: 3)",
+        help="savepoints to keep with their snapshots, besides pinned ones (default: 3)",
     )
     add_every(parser)
     parser.add_argument(
         "--wait",
         action="store_true",
-        help="where another compaction of this application runs: wait for its end (default: leave it to that one)",
+        help="if another compaction of this application is running, wait for its end (default: skip this run)",
     )
     parser.set_defaults(run=run)
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     given = inputs_of(args)
     repository = absolute(args.repository or given.snapshots)
     if repository is None:
-        raise SettingsError("no repository is named; give --repository, or the setting snapshots")
+        raise SettingsError("there is no repository; give --repository, or the setting snapshots")
     lease = CompactionLease(repository, given.application_id)
 
     def once() -> int:

@@ -32,8 +32,8 @@ def register(subparsers: Any) -> None:
     """Add the three commands."""
     groups = subparsers.add_parser("groups", help="list the consumer groups")
     groups.set_defaults(shown=_groups)
-    lag = subparsers.add_parser("lag", help="say how far a group has come, and how far there is to go")
-    lag.add_argument("group", metavar="GROUP", help="a group; an application's is called as its id")
+    lag = subparsers.add_parser("lag", help="show how far a group has come, and how far it has to go")
+    lag.add_argument("group", metavar="GROUP", help="a group; an application's group has its id as name")
     lag.set_defaults(shown=_lag)
     apps = subparsers.add_parser("apps", help="list the applications that have topics of their own")
     apps.set_defaults(shown=_apps)

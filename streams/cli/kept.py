@@ -25,7 +25,7 @@ def register(subparsers: Any) -> None:
 def _add_pins(parser: argparse.ArgumentParser, what: str) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--pin", metavar="NAME", help=f"keep {what} until it is unpinned")
-    either.add_argument("--unpin", metavar="NAME", help=f"let {what} be removed again when it is old")
+    either.add_argument("--unpin", metavar="NAME", help=f"allow {what} to be removed again when it is old")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def show_savepoints(args: argparse.Namespace) -> int:
     settings = settings_of(args.config, application_id=args.application_id)
     repository = args.repository or settings.snapshots
     if repository is None:
-        raise SettingsError("no repository is named; give --repository, or the setting snapshots")
+        raise SettingsError("there is no repository; give --repository, or the setting snapshots")
     saved, app = SavepointRepository(repository), settings.application_id
     if args.pin or args.unpin:
         saved.pin(app, args.pin or args.unpin, pinned=bool(args.pin))

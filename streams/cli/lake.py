@@ -18,8 +18,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser("lake", help="append a topic to an Iceberg table, or replace one by a store")
     add_common(parser)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--topic", metavar="TOPIC", help="append what the table lacks of it")
-    what.add_argument("--store", metavar="STORE", help="make the table hold what the store holds")
+    what.add_argument("--topic", metavar="TOPIC", help="append the topic's records that the table lacks")
+    what.add_argument("--store", metavar="STORE", help="make the table hold the store's rows")
     parser.add_argument("--table", required=True, metavar="CATALOG.SCHEMA.TABLE", help="made when there is none")
     parser.add_argument(
         "--warehouse",
@@ -30,13 +30,13 @@ def register(subparsers: Any) -> None:
         "--as-of",
         default="committed",
         metavar="committed|end|savepoint:NAME",
-        help="where the store stands (default: committed)",
+        help="as of which position (default: committed)",
     )
     parser.add_argument("--repository", metavar="URL", help="snapshots and savepoints; default: the setting snapshots")
-    parser.add_argument("--key", metavar="SERDE", help="of the topic, where the topology does not know it")
+    parser.add_argument("--key", metavar="SERDE", help="serde of the topic, if the topology does not know it")
     parser.add_argument("--value", metavar="SERDE", help="likewise")
     parser.add_argument(
-        "--keep", type=above_zero, default=20, metavar="N", help="snapshots of the table that stay (default: 20)"
+        "--keep", type=above_zero, default=20, metavar="N", help="snapshots of the table to keep (default: 20)"
     )
     add_every(parser)
     parser.set_defaults(run=run)

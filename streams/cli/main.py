@@ -27,14 +27,14 @@ class Command(NamedTuple):
 
 _CLI = "penstock.streams.cli"
 COMMANDS = (
-    Command("new", f"{_CLI}.new", "make a folder with a topology, its test and its settings"),
+    Command("new", f"{_CLI}.new", "create a folder with a topology, its test and its settings"),
     Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine"),
     Command("down", f"{_CLI}.cluster", "stop it"),
-    Command("status", f"{_CLI}.cluster", "say whether it runs, and where"),
+    Command("status", f"{_CLI}.cluster", "show whether it runs, and where"),
     Command("topics", f"{_CLI}.topics", "create, list, describe and delete topics"),
     Command("apps", f"{_CLI}.groups", "list the applications that have topics of their own"),
     Command("groups", f"{_CLI}.groups", "list the consumer groups"),
-    Command("lag", f"{_CLI}.groups", "say how far a group has come, and how far there is to go"),
+    Command("lag", f"{_CLI}.groups", "show how far a group has come, and how far it has to go"),
     Command("reset", f"{_CLI}.reset", "have an application begin again, with empty stores"),
     Command("produce", f"{_CLI}.produce", "write lines of standard input to a topic"),
     Command("consume", f"{_CLI}.consume", "print the records of a topic"),
@@ -43,7 +43,7 @@ COMMANDS = (
     Command("describe", f"{_CLI}.describe", "print a topology as text, as a Mermaid chart, or (--plan) how it runs"),
     Command("worker", f"{_CLI}.worker", "run a topology against Kafka"),
     Command("replay", f"{_CLI}.replay", "run a topology as a Spark batch over [from, to) of the log"),
-    Command("compact", f"{_CLI}.compact", "make snapshots of an application's stores from their changelogs"),
+    Command("compact", f"{_CLI}.compact", "create snapshots of an application's stores from their changelogs"),
     Command("verify", f"{_CLI}.verify", "compare what workers wrote with what Spark computes"),
     Command("lake", f"{_CLI}.lake", "write a topic or a store to an Apache Iceberg table"),
     Command("savepoints", f"{_CLI}.kept", "list, pin and unpin the savepoints that compact has made"),

@@ -61,7 +61,7 @@ FILES = {"{name}.py": _TOPOLOGY, "test_{name}.py": _TEST, "penstock.toml": _SETT
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("new", help="make a folder with a topology, its test and its settings")
+    parser = subparsers.add_parser("new", help="create a folder with a topology, its test and its settings")
     parser.add_argument("name", metavar="NAME", help="of the folder, the module and the application: a-z, 0-9 and _")
     parser.set_defaults(run=run)
 
@@ -85,7 +85,7 @@ def make_project(parent: Path, name: str) -> Path:
     try:
         folder.mkdir()
     except FileExistsError as exc:
-        raise UserError(f"{folder} is there already; choose another name, or remove it") from exc
+        raise UserError(f"{folder} already exists; choose another name, or remove it") from exc
     for file, text in FILES.items():
         (folder / file.format(name=name)).write_text(text.format(name=name))
     return folder

@@ -29,8 +29,8 @@ def register(subparsers: Any) -> None:
     """Add the command."""
     parser = subparsers.add_parser("produce", help="write lines of standard input to a topic")
     parser.add_argument("topic", help="it must exist")
-    parser.add_argument("--key-separator", metavar="TEXT", help="what stands before it is the key (default: no keys)")
-    parser.add_argument("--null-marker", metavar="TEXT", help="a key or value that is this text is null")
+    parser.add_argument("--key-separator", metavar="TEXT", help="separates the key from the value (default: no keys)")
+    parser.add_argument("--null-marker", metavar="TEXT", help="a key or value equal to this text is null")
     parser.add_argument(
         "--json",
         action="store_true",

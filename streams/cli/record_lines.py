@@ -103,13 +103,13 @@ def add_start_options(parser: argparse.ArgumentParser) -> None:
     from penstock.streams.cli.client_options import above_zero
 
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--from-beginning", action="store_true", help="not only records that come from now on")
+    where.add_argument("--from-beginning", action="store_true", help="start with the first record, not with new ones")
     where.add_argument("--last", type=above_zero, metavar="N", help="begin N offsets before each partition's end")
     where.add_argument(
         "--since", metavar="TIME", help="begin with the first record of a time such as 2026-11-22T10:00 (UTC)"
     )
     parser.add_argument("--max-messages", type=above_zero, metavar="N", help="stop after N records (default: never)")
-    parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
+    parser.add_argument("--timeout", type=float, metavar="S", help="stop if no record arrives for S seconds")
 
 
 def start_of(args: argparse.Namespace) -> Start:

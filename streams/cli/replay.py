@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
         type=above_zero,
         default=3,
         metavar="N",
-        help="replays that stay in the folder, besides pinned ones (default: 3)",
+        help="replays to keep in the folder, besides pinned ones (default: 3)",
     )
     parser.add_argument("--pin", action="store_true", help="keep this one until penstock replays --unpin")
     parser.set_defaults(run=run)

@@ -37,7 +37,7 @@ def repeated(
         try:
             run()
         except (RetriableError, EnvironmentFault) as exc:
-            print(f"penstock: this run failed, the next one comes in its time: {exc}", file=sys.stderr, flush=True)
+            print(f"penstock: this run failed; the next one starts on schedule: {exc}", file=sys.stderr, flush=True)
         sleep(max(0.0, began_s + every_s - clock()))
 
 

@@ -52,7 +52,7 @@ def _create(args: argparse.Namespace, topics: Topics) -> None:
     configs = pairs(args.config, "--config")
     if args.retention is not None:
         if "retention.ms" in configs:
-            raise SettingsError("--retention and --config retention.ms say the same; give one of them")
+            raise SettingsError("--retention and --config retention.ms set the same thing; give only one of them")
         configs["retention.ms"] = str(parse_retention_ms(args.retention))
     topics.create(args.topic, partitions=args.partitions, replication_factor=args.replication_factor, configs=configs)
     print(f"created topic {args.topic}")

@@ -29,16 +29,16 @@ def register(subparsers: Any) -> None:
     add_topology(parser)
     add_settings_file(parser)
     parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT", help=SETTINGS_SERVERS)
-    parser.add_argument("--state-dir", metavar="DIR", help="where stores lie (default: .penstock)")
+    parser.add_argument("--state-dir", metavar="DIR", help="folder of the stores (default: .penstock)")
     parser.add_argument(
         "--guarantee",
         choices=["at_most_once", "at_least_once", "exactly_once"],
-        help="what a crash may do to records (default: at_least_once)",
+        help="how often a record takes effect after a crash (default: at_least_once)",
     )
     parser.add_argument(
         "--latency",
         choices=["balanced", "low"],
-        help="low: no record waits for company, at the price of more and smaller requests (default: balanced)",
+        help="low: records are sent without waiting for more, at the price of more and smaller requests (default: balanced)",
     )
     parser.add_argument(
         "--commit-interval-ms",
@@ -59,7 +59,7 @@ def register(subparsers: Any) -> None:
         "--memory-max-bytes",
         type=int,
         metavar="N",
-        help="what each worker process is to take at most (default: no bound)",
+        help="memory of each worker process (default: no bound)",
     )
     parser.add_argument(
         "--metrics-port",
@@ -72,7 +72,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--partitions",
         metavar="0,3",
-        help="run these partitions, outside the group (default: those that the group gives)",
+        help="run these partitions, outside the group (default: those that the group assigns)",
     )
     parser.add_argument(
         "--processes",
@@ -85,9 +85,7 @@ def register(subparsers: Any) -> None:
 
 
 def _add_log_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--log-level", choices=LOG_LEVELS, default="info", help="log what is at least so grave (default: info)"
-    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="lowest level to log (default: info)")
     parser.add_argument(
         "--log-format",
         choices=LOG_FORMATS,
@@ -97,7 +95,7 @@ def _add_log_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-records",
         action="store_true",
-        help="log what a record that fails holds, too (default: only where it is)",
+        help="also log the contents of a record that fails (default: only its place)",
     )
 
 

@@ -44,6 +44,6 @@ def test_a_name_that_no_module_can_have_is_refused(tmp_path: Path, name: str) ->
 
 def test_what_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         make_project(tmp_path, "shop")
     assert list((tmp_path / "shop").iterdir()) == []

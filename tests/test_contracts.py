@@ -26,6 +26,10 @@ OFFENCES = {
     "home-pyspark": ("streams/batch/planted.py", "import pyspark.sql"),
     "home-pyarrow": ("state/planted.py", "import pyarrow"),
     "home-faust": ("streams/cli/planted.py", "def main() -> None:\n    import faust"),
+    "rocksdb-chosen-once": (
+        "streams/worker/planted.py",
+        "from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend",
+    ),
     "home-rocksdict": ("streams/spark/planted.py", "from rocksdict import Rdict"),
 }
 # Besides a plain import: through a middleman, and in a module that nobody has named in the contract yet.

@@ -111,7 +111,8 @@ def test_rooms_hold_only_modules_and_declared_kinds_of_data() -> None:
 
 def test_wheel_holds_every_file_of_the_rooms_and_nothing_else(wheel: Path) -> None:
     held = {name for name in contents(wheel) if ".dist-info/" not in name}
-    assert held == room_files() | {"penstock/__init__.py", "penstock/py.typed", "penstock/spark.py"}
+    faces = {f"penstock/{name}" for name in ("__init__.py", "ports.py", "py.typed", "spark.py", "testing.py")}
+    assert held == room_files() | faces
 
 
 def test_wheel_of_the_sdist_equals_the_wheel_of_the_tree(wheel: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import re
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
@@ -58,26 +59,57 @@ class SnapshotListing:
     damaged: tuple[str, ...]
 
 
-class SnapshotRepository:
-    """Snapshots at a local path or an fsspec URL.
+class SnapshotRepository(Protocol):
+    """Snapshots of store partitions. Many processes use one at once, without locks.
 
-    Every method may raise ``EnvironmentFault`` (the disk refuses) and ``RetriableError`` (the service does
-    not answer).
+    Every method may raise ``EnvironmentFault`` (the disk refuses) and ``RetriableError`` (the service does not answer).
+    ``penstock.testing.SnapshotRepositoryContract`` says by tests what is promised here.
     """
+
+    def upload(self, of: StorePartition, folder: Path, files: Sequence[SnapshotFile]) -> None:
+        """Copy finished table files from a local folder. They are invisible before ``publish``."""
+
+    def publish(self, manifest: Manifest) -> bool:
+        """Make an uploaded snapshot visible in one step; returns whether it is the newest. Idempotent.
+
+        Raises ``StateCorruptedError``, publishing nothing, when a file is not there or has another size.
+        """
+
+    def find(self, of: StorePartition) -> SnapshotListing:
+        """Everything published for a store partition. Reports damaged manifests and never uses them."""
+
+    def newest(self, of: StorePartition) -> Manifest | None:
+        """The published snapshot with the highest changelog offset whose manifest is valid; ``None`` without one."""
+
+    def contents(self, application_id: str) -> list[StorePartition]:
+        """The store partitions of an application that have a published snapshot, sorted."""
+
+    def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
+        """Copy a snapshot's files into a local folder and verify each, in the order to ingest them.
+
+        Raises ``StateCorruptedError`` for a file that is missing or differs from what was written, and leaves nothing
+        in the folder, and ``RetriableError`` when the snapshot was pruned meanwhile: ask for the newest again.
+        """
+
+    def prune(self, of: StorePartition, *, keep: int, now_ms: int, live: Collection[str] = ()) -> list[str]:
+        """Remove all snapshots except the ``keep`` newest valid ones and those whose manifests ``live`` names. Also
+        remove the files of attempts that were never published and are older than ``ABANDONED_MS``. Returns the removed
+        names."""
+
+
+class StoredSnapshots:
+    """A ``SnapshotRepository`` at a local path or an fsspec URL."""
 
     def __init__(self, url: str | Path) -> None:
         self._storage = open_storage(url)
 
     def upload(self, of: StorePartition, folder: Path, files: Sequence[SnapshotFile]) -> None:
-        """Copy finished table files from a local folder. They are invisible before ``publish``."""
+        """See the port."""
         for file in files:
             self._storage.put(folder / file.name, _path(of, file.name))
 
     def publish(self, manifest: Manifest) -> bool:
-        """Make an uploaded snapshot visible; returns whether it is the newest. Idempotent.
-
-        Raises ``StateCorruptedError``, publishing nothing, when a file is not there or has another size.
-        """
+        """See the port."""
         of = manifest.of
         data = encode_manifest(manifest)
         for file in manifest.files:
@@ -92,7 +124,7 @@ class SnapshotRepository:
         return self._manifest_names(of)[-1] == manifest.name
 
     def find(self, of: StorePartition) -> SnapshotListing:
-        """Everything published for a store partition. Reports damaged manifests and never uses them."""
+        """See the port."""
         manifests: list[Manifest] = []
         damaged: list[str] = []
         for name in reversed(self._manifest_names(of)):
@@ -114,12 +146,12 @@ class SnapshotRepository:
         return SnapshotListing(tuple(manifests), tuple(damaged))
 
     def newest(self, of: StorePartition) -> Manifest | None:
-        """The published snapshot with the highest changelog offset whose manifest is valid; ``None`` without one."""
+        """See the port."""
         manifests = self.find(of).manifests
         return manifests[0] if manifests else None
 
     def contents(self, application_id: str) -> list[StorePartition]:
-        """The store partitions of an application that have a published snapshot, sorted."""
+        """See the port."""
         root = safe_name(application_id)
         found = [
             StorePartition(application_id, unquote(store), int(partition))
@@ -130,11 +162,7 @@ class SnapshotRepository:
         return sorted(of for of in found if self._manifest_names(of))
 
     def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
-        """Copy a snapshot's files into a local folder and verify each, in the order to ingest them.
-
-        Raises ``StateCorruptedError`` for a file that is missing or differs from what was written, and leaves nothing
-        in the folder, and ``RetriableError`` when the snapshot was pruned meanwhile: ask for the newest again.
-        """
+        """See the port."""
         paths: list[Path] = []
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,9 +200,7 @@ class SnapshotRepository:
             )
 
     def prune(self, of: StorePartition, *, keep: int, now_ms: int, live: Collection[str] = ()) -> list[str]:
-        """Remove all snapshots except the ``keep`` newest valid ones and those whose manifests ``live`` names. Also
-        remove the files of attempts that were never published and are older than ``ABANDONED_MS``. Returns the removed
-        names."""
+        """See the port."""
         if keep < 1:
             raise ValueError(f"prune would keep {keep} snapshots; keep at least 1")
         found = self.find(of).manifests
@@ -202,6 +228,11 @@ class SnapshotRepository:
 
     def _manifest_names(self, of: StorePartition) -> list[str]:
         return sorted(n for n in self._storage.names(_path(of, "").rstrip("/")) if _MANIFEST.fullmatch(n))
+
+
+def open_repository(url: str | Path) -> SnapshotRepository:
+    """The repository at a local path or URL. Raises ``SettingsError`` for a URL that no installed package can read."""
+    return StoredSnapshots(url)
 
 
 def _path(of: StorePartition, name: str) -> str:

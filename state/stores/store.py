@@ -1,11 +1,11 @@
 """Stores as specs and as a bytes interface.
 
 A ``StoreSpec`` is part of a topology: a value. A ``StateBackend`` holds the bytes of all stores of one task and is
-written once per commit, atomically, positions included. Two backends exist: memory (the reference model) and RocksDB;
-every test of the interface runs on both. Serdes, timestamps and windows are handled above it, in
+written once per commit, atomically, positions included. ``penstock.testing.StateBackendContract`` says by tests what
+it promises; the in-memory backend is the reference model. Serdes, timestamps and windows are handled above it, in
 ``penstock.state.stores.store_view``.
 
-Keys at this interface are the store's own keys without RocksDB's leading byte; values are the stored bytes:
+Keys and values at this interface are the stored bytes:
 
 * ``key_value``: key = key bytes; value = timestamp (8, big-endian, signed) | value bytes.
 * ``window``: key = window start (8, big-endian) | key bytes, so that expiry is one range; value as above.
@@ -165,6 +165,9 @@ class StateBackend(Protocol):
 
     def flush(self, stores: Sequence[str] | None = None) -> None:
         """Make committed data survive a crash of the machine."""
+
+    def reset(self, store: str) -> None:
+        """Drop everything of one store, its position included, as if it had never been written."""
 
     def size_bytes(self, store: str) -> int:
         """Approximate size."""

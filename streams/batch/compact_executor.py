@@ -21,12 +21,12 @@ from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import History, chooses, from_changelog_columns
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.recovery.restore_decision import ChangelogFacts
-from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.rocksdb.table_files import write_ssts
-from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
 from penstock.state.serdes.serde import BYTES
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.snapshots.repository import SnapshotRepository, new_attempt, open_repository
+from penstock.state.stores.durable_backend import DurableBackend
 from penstock.state.stores.store import StoreKind, StoreSpec
 
 ENTRY_SCHEMA = pa.schema(
@@ -135,7 +135,7 @@ def _history(target: CompactTarget, repository: str | None) -> History:
         return History(spec)
     assert repository is not None, f"the base of {target.of} is in no repository"
     with TemporaryDirectory(prefix="penstock-compact-") as folder:
-        base = _Base(SnapshotRepository(repository), target, Path(folder))
+        base = _Base(open_repository(repository), target, Path(folder))
         try:
             return History(spec, base.entries())
         finally:
@@ -150,7 +150,7 @@ def write_snapshots(
     never touches another one's files."""
     rows = _Rows(batches)
     while (place := rows.place) is not None:
-        manifest = _write_one(SnapshotRepository(repository), targets[place], rows.entries(place), file_bytes)
+        manifest = _write_one(open_repository(repository), targets[place], rows.entries(place), file_bytes)
         text = msgspec.json.encode(manifest).decode()
         yield pa.RecordBatch.from_arrays([pa.array([place], pa.int32()), pa.array([text])], schema=MANIFEST_SCHEMA)
 
@@ -284,7 +284,7 @@ class _Base:
     """The entries of the base snapshot; none without one."""
 
     def __init__(self, repository: SnapshotRepository, target: CompactTarget, folder: Path) -> None:
-        self._backend: RocksDBBackend | None = None
+        self._backend: DurableBackend | None = None
         self._store = target.form.name
         if target.base is not None:
             try:
@@ -293,8 +293,7 @@ class _Base:
                 raise StateCorruptedError(
                     f"{exc}. Compact again without it (--full), from the changelog's begin"
                 ) from exc
-            # The engine accounts for its processes' memory, so no share of the machine's is taken.
-            self._backend = RocksDBBackend(folder / "db", [self._store], RocksDBOptions(**LEAST._asdict()))
+            self._backend = open_scratch(folder / "db", [self._store])
             self._backend.ingest(self._store, files, move=True)
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:

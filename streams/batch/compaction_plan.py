@@ -19,7 +19,7 @@ from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, expires
 from penstock.state.recovery.restore_decision import ChangelogFacts, why_not
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.snapshots.repository import SnapshotRepository, new_attempt, open_repository
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.batch.cluster import Cluster, CommittedInput, now_ms
 from penstock.streams.batch.compact_executor import CompactTarget, StoreForm
@@ -98,7 +98,7 @@ def plan_compaction(
 ) -> CompactPlan:
     """Decide where each store partition's snapshot begins and ends. Errors as ``compact``."""
     wanted = _wanted(topology, stores)
-    snapshots = SnapshotRepository(repository)
+    snapshots = open_repository(repository)
     targets: list[CompactTarget] = []
     fresh: list[Manifest] = []
     unknown: list[str] = []
@@ -314,7 +314,7 @@ def publish(
 ) -> None:
     """Publish the snapshots, then the savepoint; then remove all but the ``keep`` newest snapshots and the
     ``keep_savepoints`` newest savepoints. A savepoint that stays, or is pinned, keeps its snapshots."""
-    snapshots, savepoints = SnapshotRepository(repository), SavepointRepository(repository)
+    snapshots, savepoints = open_repository(repository), SavepointRepository(repository)
     for manifest in written.values():
         snapshots.publish(manifest)
     everything = [*written.values(), *plan.fresh]

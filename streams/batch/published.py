@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.state.errors import EnvironmentFault, SettingsError, StateCorruptedError
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import ABANDONED_MS, SnapshotRepository, begun_ms
+from penstock.state.snapshots.repository import ABANDONED_MS, begun_ms, open_repository
 from penstock.state.snapshots.storage import open_storage
 
 VERSION = 1
@@ -222,7 +222,7 @@ def _prune_snapshots(output: str, runs: Sequence[str], keep: int, now_ms: int) -
         for task in load_replay(output, run).tasks:
             for manifest in (s.snapshot for s in task.stores if s.snapshot is not None):
                 named.setdefault(manifest.of, []).append(manifest.name)
-    snapshots = SnapshotRepository(f"{output}/{SNAPSHOTS}")
+    snapshots = open_repository(f"{output}/{SNAPSHOTS}")
     for of, names in named.items():
         snapshots.prune(of, keep=keep, now_ms=now_ms, live=names)
 

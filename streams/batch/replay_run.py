@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import journal_topic
-from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.snapshots.repository import new_attempt, open_repository
 from penstock.streams.batch.cluster import Cluster, now_ms
 from penstock.streams.batch.compact_executor import CompactTarget
 from penstock.streams.batch.journals import GivenJournals, JournalBounds
@@ -45,7 +45,7 @@ def records_of(plan: ReplayPlan) -> int:
 def publish(output: str, done: Replay) -> None:
     """Make the snapshots visible in their repository, then the replay. Raises as ``publish_replay``."""
     check_files(output, done)
-    snapshots = SnapshotRepository(f"{output}/{SNAPSHOTS}")
+    snapshots = open_repository(f"{output}/{SNAPSHOTS}")
     for task in done.tasks:
         for store in task.stores:
             if store.snapshot is not None:

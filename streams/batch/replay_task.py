@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TaskId
-from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
-from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
+from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.snapshots.manifest import Manifest
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
 from penstock.streams.batch.compact_executor import CompactTarget, write_snapshot
@@ -236,7 +235,7 @@ class _FileTask(ReplayTask):
         target = job.snapshots.get((self.id, spec.name))
         if target is not None and job.snapshot_repository is not None:
             entries = self.backend.range(spec.name, None, None)
-            snapshot = write_snapshot(SnapshotRepository(job.snapshot_repository), target, entries, job.file_bytes)
+            snapshot = write_snapshot(open_repository(job.snapshot_repository), target, entries, job.file_bytes)
         path, rows = store_file(
             self._folder, job.output, job.run, self.id, spec, self.backend.range(spec.name, None, None)
         )
@@ -254,12 +253,11 @@ def _open_backend(job: ReplayJob, task_id: TaskId, specs: tuple[StoreSpec, ...],
     """The stores of a task at its start: empty, or the snapshots that the job begins with."""
     if not specs:
         return MemoryBackend(())
-    # The engine accounts for its processes' memory, so no share of the machine's is taken.
-    backend = RocksDBBackend(folder / "db", specs, RocksDBOptions(**LEAST._asdict()))
+    backend = open_scratch(folder / "db", specs)
     for spec in specs:
         base = job.bases.get((task_id, spec.name))
         if base is not None:
             assert job.base_repository is not None
-            files = SnapshotRepository(job.base_repository).fetch(base, folder / "base")
+            files = open_repository(job.base_repository).fetch(base, folder / "base")
             backend.ingest(spec.name, files, move=True)
     return backend

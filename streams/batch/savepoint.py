@@ -16,7 +16,7 @@ from penstock.state.errors import SettingsError, StateCorruptedError
 from penstock.state.log import TopicPartition
 from penstock.state.machine.state_directory import safe_name
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.state.snapshots.storage import Storage, open_storage
 from penstock.streams.batch.cluster import CommittedInput
 from penstock.streams.task import commit_metadata
@@ -91,7 +91,7 @@ class SavepointRepository:
     def __init__(self, url: str) -> None:
         self.url = url
         self._storage: Storage = open_storage(url)
-        self._snapshots = SnapshotRepository(url)
+        self._snapshots = open_repository(url)
 
     def publish(self, savepoint: Savepoint) -> None:
         """Make it visible, in one atomic step."""

@@ -32,10 +32,9 @@ from penstock.state.recovery.restore_decision import (
     decide,
     decide_afresh,
 )
-from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
-from penstock.state.rocksdb.tuning import RocksDBOptions
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.stores.durable_backend import DurableBackend, OpenBackend
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.streams.events.facts import (
     LockAwaited,
@@ -74,7 +73,7 @@ class _Opening:
     cancelled: Callable[[], bool]
     refused: RefusedSnapshots
     unusable: set[str] = dataclasses.field(default_factory=set)
-    backend: RocksDBBackend | None = None
+    backend: DurableBackend | None = None
     written: bool = False
 
     def close(self) -> None:
@@ -95,9 +94,9 @@ class LockHeldError(RetriableError):
 
 class TaskOpener:
     """Opens and restores the stores of tasks. ``open_consumer`` creates a consumer for each call; ``now_ms`` is the
-    wall clock; ``lock_timeout_s``: how long one call waits for another process to release a task. ``asking``: whether
-    a call is waiting for the brokers' answer now. ``committed_only``: as under at-least-once, changelog records after
-    the last commit may be a stale owner's, and are not restored."""
+    wall clock; ``open_backend`` opens stores in a folder; ``lock_timeout_s``: how long one call waits for another process
+    to release a task. ``asking``: whether a call is waiting for the brokers' answer now. ``committed_only``: as under
+    at-least-once, changelog records after the last commit may be a stale owner's, and are not restored."""
 
     def __init__(
         self,
@@ -106,9 +105,9 @@ class TaskOpener:
         admin: LogAdmin,
         open_consumer: Callable[[], LogConsumer],
         now_ms: Callable[[], int],
+        open_backend: OpenBackend,
         *,
         repository: SnapshotRepository | None = None,
-        options: RocksDBOptions | None = None,
         lock_timeout_s: float = LOCK_TURN_S,
         on_progress: OnProgress | None = None,
         committed_only: bool = False,
@@ -120,7 +119,7 @@ class TaskOpener:
         self._open_consumer = open_consumer
         self._now_ms = now_ms
         self._repository = repository
-        self._options = options
+        self._open_backend = open_backend
         self._lock_timeout_s = lock_timeout_s
         self.asking = False
         self._committed_only = committed_only
@@ -197,7 +196,7 @@ class TaskOpener:
 
     def _open_database(self, opening: _Opening) -> None:
         path = self._directory.database_path(str(opening.task))
-        opening.backend = backend = RocksDBBackend(path, opening.stores, self._options)
+        opening.backend = backend = self._open_backend(path, opening.stores)
         for spec in opening.stores:
             raw = backend.position(spec.name)
             if raw is not None:

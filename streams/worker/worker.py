@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from penstock.state.errors import PenstockError, RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
 from penstock.state.recovery.restore_decision import RestoreProgress
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.snapshots.repository import SnapshotRepository, open_repository
+from penstock.state.stores.durable_backend import OpenBackend
 from penstock.streams.events.facts import ClusterFound
 from penstock.streams.events.measurements import CommitStep, Metric
 from penstock.streams.events.port import EventSink
@@ -92,6 +95,8 @@ class Worker:
 
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
     ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
+    ``open_backend``: opens the stores of a task (``penstock.ports.OpenBackend``); RocksDB without it. ``repository``: where
+    snapshots are; without it, what ``settings.snapshots`` names.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise the error that ended the start or the run.
 
@@ -112,6 +117,8 @@ class Worker:
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
+        open_backend: OpenBackend | None = None,
+        repository: SnapshotRepository | None = None,
         events: EventSink | None = None,
         log_records: bool = False,
         endpoint: MetricsEndpoint | None = None,
@@ -120,6 +127,10 @@ class Worker:
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
         self._open_consumer = open_consumer
+        self._open_backend = open_backend
+        self._repository = repository
+        if repository is None and self.settings.snapshots is not None:
+            self._repository = open_repository(self.settings.snapshots)
         self._clock = SystemClock()
         self._reports = WorkerReports(
             self.settings,
@@ -265,8 +276,8 @@ class Worker:
             admin,
             self._open_reader,
             self._clock.now_ms,
-            repository=None if s.snapshots is None else SnapshotRepository(s.snapshots),
-            options=s.stores_options(),
+            self._open_backend or partial(RocksDBBackend, options=s.stores_options()),
+            repository=self._repository,
             on_progress=self._reports.restore_progressed,
             events=self._events,
             committed_only=s.guarantee == "at_least_once",

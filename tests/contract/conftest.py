@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.worlds import NATIVE_MODES, KafkaWorld, MemoryWorld, World
+from penstock.testing import LogWorld
+from tests.contract.worlds import NATIVE_MODES, KafkaWorld, MemoryWorld
 
 _ON_KAFKA = [pytest.param(mode, marks=pytest.mark.integration, id=f"kafka-native-{mode}") for mode in NATIVE_MODES]
 
 
 @pytest.fixture(params=["memory", *_ON_KAFKA])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest) -> Iterator[LogWorld]:
     """The world under test."""
     made: MemoryWorld | KafkaWorld
     if request.param == "memory":

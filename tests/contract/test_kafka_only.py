@@ -16,8 +16,9 @@ from penstock.streams.kafka.client_config import admin_config, consumer_config, 
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.kafka.producer import KafkaProducer
 from penstock.streams.ports.log import OffsetAndMetadata
-from tests.contract.reading import Membership, until
-from tests.contract.worlds import NATIVE_MODES, KafkaWorld, topic
+from penstock.streams.testing.contracts.log_world import topic
+from penstock.streams.testing.contracts.reading import Membership, until
+from tests.contract.worlds import NATIVE_MODES, KafkaWorld
 
 pytestmark = pytest.mark.integration
 

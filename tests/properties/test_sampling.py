@@ -103,6 +103,46 @@ def test_the_store_stays_small_over_many_horizons() -> None:
     assert min(sizes) > 0
 
 
+def throttled(records: list[Record], n: int, per: int, grace: int) -> list[Record]:
+    """Every record against all that passed before."""
+    out: list[Record] = []
+    time = -1
+    for r in records:
+        start = r.timestamp_ms // per * per
+        if r.key is not None:
+            time = max(time, r.timestamp_ms)
+            same = [e for e in out if e.key == r.key and e.timestamp_ms // per * per == start]
+            if time - grace >= start + per or len(same) == n:
+                continue
+        out.append(r)
+    return out
+
+
+@batches
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_first_records_of_each_key_and_interval_pass(batch: int, restarts: bool) -> None:
+    for seed in range(6):
+        for n, per, grace in ((1, 5, 0), (2, 20, 7), (3, 10, 1_000)):
+            builder = StreamsBuilder(value=int)
+            builder.stream("in").throttle(n, per, grace=grace).to("out")
+            records = rows(seed)
+            expected = throttled(records, n, per, grace)
+            assert 0 < len(expected) < len(records)
+            assert run(builder.build(), records, batch, restarts=restarts) == expected
+
+
+def test_a_throttle_counts_what_it_drops_and_forgets_what_is_over() -> None:
+    builder = StreamsBuilder(value=int)
+    builder.stream("in").throttle(2, 10, grace=5, name="few").to("out")
+    driver = TopologyTestDriver(builder.build())
+    for ts in (0, 1, 2, 24, 9, 25, 14):  # until stream time is 15 the first interval is open, until 25 the second
+        driver.pipe("in", "k", ts, ts)
+    task = next(iter(driver.tasks.values()))
+    assert [r.timestamp_ms for r in driver.read("out")] == [0, 1, 24, 25]
+    assert dict(task.dropped) == {"few.throttled": 1, "few.late": 2}
+    assert len(list(task.backend.range("few", None, None))) == 1
+
+
 @pytest.mark.parametrize("key", [lambda _, v: v["id"], col("id")], ids=["function", "expression"])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_ids_are_told_apart_across_keys_and_partitions(partitions: int, key: Any) -> None:

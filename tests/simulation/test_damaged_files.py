@@ -11,6 +11,8 @@ import penstock as ps
 from penstock.state.errors import RetriableError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.stores.durable_backend import OpenBackend
 from penstock.state.stores.store import StoreSpec
 from penstock.streams.events.facts import StoreQuarantined
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
@@ -60,12 +62,18 @@ def summed() -> Topology:
     return builder.build()
 
 
-def node_on(world: World, path: Path, name: str) -> tuple[Opened, Node]:
+def node_on(world: World, path: Path, name: str, open_backend: OpenBackend = RocksDBBackend) -> tuple[Opened, Node]:
     directory = StateDirectory(path, APP)
     directory.claim(cluster_id="memory", fingerprint="f")
     log = world.log
     opener = TaskOpener(
-        APP, directory, MemoryAdmin(log), lambda: MemoryConsumer(log, "restore"), lambda: 0, events=world.events
+        APP,
+        directory,
+        MemoryAdmin(log),
+        lambda: MemoryConsumer(log, "restore"),
+        lambda: 0,
+        open_backend,
+        events=world.events,
     )
     opened = Opened(opener)
     world.restoring = opened

@@ -371,6 +371,16 @@ class KStreamExtras(Handle[K, V]):
         ids = str if id_serde is None else id_serde
         return self._stream(sampling.deduplicated(self._flow, within, key, grace=grace, id_serde=ids, name=name))
 
+    def throttle(
+        self, n: int, per: int | str, *, grace: int | str | None = None, name: str | None = None
+    ) -> KStream[K, V]:
+        """Keep the first ``n`` records of each key in each interval of event time of length ``per``, aligned to 0; drop
+        and count the others (``throttled``). Records with a null key pass.
+
+        An interval is open until stream time is more than ``grace`` (by default ``per``) past its end. Records that come
+        later are dropped and counted as ``late``, so that no interval ever has more than ``n`` records of a key."""
+        return self._stream(sampling.throttled(self._flow, n, per, grace=grace, name=name))
+
     def sample(self, fraction: float, *, seed: int = 0, name: str | None = None) -> KStream[K, V]:
         """Keep all records of the share ``fraction`` of the keys, chosen by a stable hash: a larger fraction keeps the
         same keys and more. Another ``seed`` chooses others. Records without a key are dropped and counted."""

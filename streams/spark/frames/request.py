@@ -17,11 +17,10 @@ from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import from_changelog
 from penstock.state.recovery.position import Position, encode_position
-from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
-from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
+from penstock.state.rocksdb.scratch import open_scratch
 from penstock.state.serdes.serde import Serde, serde_of
-from penstock.state.snapshots.repository import SnapshotRepository
-from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
+from penstock.state.snapshots.repository import open_repository
+from penstock.state.stores.store import Puts, StateBackend, StoreSpec, StoreWrites
 from penstock.streams.batch.compact_executor import CompactTarget, to_entries
 from penstock.streams.batch.shipping import ShippedTopology, ShippedValue
 from penstock.streams.ports.chunk import Chunk
@@ -158,19 +157,18 @@ class StoreRequest(_Carried):
         """One store partition, in the order of its keys. It is merged on disk, so memory holds one batch."""
         target, name = self.targets[part], self.store
         with TemporaryDirectory(prefix="penstock-frame-") as folder:
-            # Spark accounts for its processes' memory, so no share of the machine's is taken.
-            backend = RocksDBBackend(Path(folder) / "db", [name], RocksDBOptions(**LEAST._asdict()))
+            backend = open_scratch(Path(folder) / "db", [name])
             try:
                 if target.base is not None:
                     assert self.repository is not None
-                    files = SnapshotRepository(self.repository).fetch(target.base, Path(folder) / "files")
+                    files = open_repository(self.repository).fetch(target.base, Path(folder) / "files")
                     backend.ingest(name, files, move=True)
                 self._follow(backend, target)
                 yield from self._columns.batches(target.partition, backend.range(name, None, None))
             finally:
                 backend.close()
 
-    def _follow(self, backend: RocksDBBackend, target: CompactTarget) -> None:
+    def _follow(self, backend: StateBackend, target: CompactTarget) -> None:
         """Write what the changelog has after the snapshot."""
         chunks = read_chunks(self.cluster, target.log, target.start, target.end)
         facts = target.facts

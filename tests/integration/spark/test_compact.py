@@ -14,7 +14,7 @@ from penstock.state.errors import EnvironmentFault, IncompatibleError
 from penstock.state.recovery.position import decode_position
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import open_cluster
 from penstock.streams.batch.compaction_plan import plan_compaction
 from penstock.streams.batch.savepoint import SavepointRepository
@@ -28,7 +28,7 @@ Entries = dict[tuple[int, bytes], bytes]
 
 def ingested(tmp_path: Path, live: Live, store: str) -> Entries:
     """The newest snapshots of both partitions, through RocksDB."""
-    repository = SnapshotRepository(tmp_path / "snapshots")
+    repository = open_repository(tmp_path / "snapshots")
     out: Entries = {}
     for p in range(2):
         manifest = repository.newest(StorePartition(live.application_id, store, p))
@@ -122,7 +122,7 @@ def test_window_stores_are_keyed_by_start(spark: SparkSession, live: Live, tmp_p
 
 
 def published(tmp_path: Path, live: Live) -> list[Manifest]:
-    repository = SnapshotRepository(tmp_path / "snapshots")
+    repository = open_repository(tmp_path / "snapshots")
     return [m for p in range(2) for m in repository.find(StorePartition(live.application_id, "last", p)).manifests]
 
 

@@ -67,6 +67,7 @@ assert_type(bids.peek(lambda key, bid: print(key, bid.price)), ps.KStream[str, B
 assert_type(bids.select(col("auction"), euros=col("price") * 0.9), ps.KStream[str, dict[str, Any]])
 assert_type(bids.select(col("price"), city=col("bidder"), value=Enriched), ps.KStream[str, Enriched])
 assert_type(bids.with_columns(hour=ps.timestamp().hour()), ps.KStream[str, dict[str, Any]])
+assert_type(bids.throttle(3, "1m"), ps.KStream[str, Bid])
 assert_type(bids.deduplicate("1h", lambda key, bid: bid.auction, id_serde=int), ps.KStream[str, Bid])
 assert_type(bids.sample_reservoir(3, "1m"), ps.KStream[ps.Windowed[str], list[Bid]])
 

@@ -16,7 +16,7 @@ from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.serdes.serde import serde_of
 from penstock.state.snapshots.manifest import Manifest
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import StoredSnapshots, open_repository
 from penstock.state.stores.segmented_store import SegmentedState
 from penstock.state.stores.store import StoreSpec, StoreWrites
 from penstock.state.stores.store_view import KeyValueStoreView
@@ -53,7 +53,7 @@ class Bench:
         self.log.create(TopicSpec(self.changelog.topic, 1, config=changelog_configs(spec)))
         self.directory = StateDirectory(path / "state", APP)
         self.directory.claim(cluster_id="memory", fingerprint="f")
-        self.repository = SnapshotRepository(path / "snapshots")
+        self.repository = open_repository(path / "snapshots")
         self.database = self.directory.database_path(str(TASK))
         self.now_ms = 1_000
         self.written = 0
@@ -75,6 +75,7 @@ class Bench:
             MemoryAdmin(self.log),
             lambda: MemoryConsumer(self.log, "restore"),
             lambda: self.now_ms,
+            RocksDBBackend,
             repository=self.repository,
             lock_timeout_s=0.1,
             events=self.events,
@@ -240,15 +241,15 @@ def test_an_older_snapshot_takes_the_place_of_a_damaged_one(
     elif how == "changed":
         file.write_bytes(bytes(file.stat().st_size))
     else:  # RocksDB does not take what the repository gives
-        fetch = SnapshotRepository.fetch
+        fetch = StoredSnapshots.fetch
 
-        def fetched(repository: SnapshotRepository, manifest: Manifest, folder: Path) -> list[Path]:
+        def fetched(repository: StoredSnapshots, manifest: Manifest, folder: Path) -> list[Path]:
             files = fetch(repository, manifest, folder)
             if manifest == newest:
                 files[0].write_bytes(b"no table")
             return files
 
-        monkeypatch.setattr(SnapshotRepository, "fetch", fetched)
+        monkeypatch.setattr(StoredSnapshots, "fetch", fetched)
     state = bench.open()
     assert keys_of(state) == [b"a", b"b", b"c"]
     assert state.backend.damaged is None

@@ -1,4 +1,4 @@
-"""Deduplication and samples."""
+"""Deduplication, throttling and samples."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.topologies.operators.base.record_pairs import pair_serde
 from penstock.topologies.operators.records.deduplicate import DeduplicateSpec, dedup_stores
 from penstock.topologies.operators.records.sampling import SampleKeysSpec, SampleReservoirSpec, reservoir_store
 from penstock.topologies.operators.records.stateless import MapSpec
+from penstock.topologies.operators.records.throttle import ThrottleSpec, throttle_store
 from penstock.topologies.windows import TumblingWindows, duration_ms
 
 
@@ -40,6 +41,20 @@ def deduplicated(
         return behind
     wiring.add(f"{name}-record", MapSpec(fn=_second), behind)
     return behind.behind(f"{name}-record", key=mine.key, value=mine.value, rekeyed=True)
+
+
+def throttled(flow: Flow, n: int, per: int | str, *, grace: int | str | None, name: str | None) -> Flow:
+    """Drop records beyond the first ``n`` of their key in each interval."""
+    wiring = flow.wiring
+    name = wiring.name(flow, "throttle", name)
+    per_ms = duration_ms(per)
+    if n < 1 or per_ms < 1:
+        raise TopologyError(f"operator {name!r}: {n} per {per!r} lets nothing pass; give at least 1 per 1 ms")
+    grace_ms = per_ms if grace is None else duration_ms(grace)
+    flow = wiring.by_key(flow)
+    stores = (throttle_store(name, flow.key, per_ms, grace_ms),)
+    wiring.add(name, ThrottleSpec(stores=stores, n=n, per_ms=per_ms, grace_ms=grace_ms), flow)
+    return flow.behind(name)
 
 
 def sampled(flow: Flow, fraction: float, *, seed: int, name: str | None) -> Flow:

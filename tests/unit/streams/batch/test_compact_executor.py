@@ -15,7 +15,7 @@ from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import to_changelog_columns
 from penstock.state.recovery.restore_decision import ChangelogFacts
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import StoreKind
 from penstock.streams.batch.compact_executor import (
     CompactTarget,
@@ -102,7 +102,7 @@ def test_versions_that_the_table_did_not_take_are_left_out_wherever_batches_are_
 
 
 def test_versions_over_a_snapshot_are_judged_by_the_latest_one_in_it(tmp_path: Path) -> None:
-    repository = SnapshotRepository(tmp_path)
+    repository = open_repository(tmp_path)
     entries = [(version(key, ts), ts.to_bytes(8, "big") + b"\x01v") for key, ts in ((b"a", 10_000), (b"b", 10))]
     base = write_snapshot(repository, dataclasses.replace(VERSIONED, end=2), iter(entries), 1 << 20)
     repository.publish(base)
@@ -124,7 +124,7 @@ def test_changes_over_a_base_are_what_a_dict_update_gives(
 
 
 def test_a_manifest_says_how_old_the_entries_are_and_how_many_deletions_came(tmp_path: Path) -> None:
-    repository = SnapshotRepository(tmp_path)
+    repository = open_repository(tmp_path)
     entries = [(b"%d" % ms, ms.to_bytes(8, "big", signed=True) + b"v") for ms in (5, -7, 900, 3)]
     changes: list[tuple[bytes, bytes | None]] = [*entries, (b"gone", None), (b"too", None)]
     seen = Seen()

@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.changelog import from_changelog_columns
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch.cluster import Cluster
 from penstock.streams.batch.compact_executor import write_snapshot
 from penstock.streams.batch.compaction_plan import CompactPlan, plan_compaction
@@ -44,7 +44,7 @@ def test_a_snapshot_is_no_base_for_a_store_with_other_segments(tmp_path: Path, g
     entries = from_changelog_columns(
         target.form.spec(), [e.key for e in found], [e.value for e in found], [e.timestamp_ms for e in found]
     )
-    repository = SnapshotRepository(tmp_path)
+    repository = open_repository(tmp_path)
     manifest = write_snapshot(repository, target, ((k, v) for k, v in entries if v is not None), 1 << 20)
     repository.publish(manifest)
     if grace_ms == 0:
@@ -62,7 +62,7 @@ def test_a_snapshot_that_holds_all_that_was_committed_is_kept_when_the_log_has_e
     world.log.append(TopicPartition("in", 0), LogEntry(b"k", b"v", 1_000_000))
     world.settle(node)
     (target,) = planned(world, tmp_path, 0).targets
-    repository = SnapshotRepository(tmp_path)
+    repository = open_repository(tmp_path)
     manifest = write_snapshot(repository, target, iter([]), 1 << 20)
     repository.publish(manifest)
     log = world.log.partition(target.log)

@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import IncompatibleError
 from penstock.state.log import TopicPartition
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import StoreKind, StoreSpec
 from penstock.streams.batch.cluster import Cluster
 from penstock.streams.batch.compact_executor import write_snapshot
@@ -91,7 +91,7 @@ def test_the_snapshots_of_a_savepoint_stay_though_others_go_further(tmp_path: Pa
     world = ran(counted(), 10)
     for at in ("end", "committed"):
         plan = planned(world, counted(), tmp_path, at)  # type: ignore[arg-type]  # each is one of At
-        repository = SnapshotRepository(tmp_path)
+        repository = open_repository(tmp_path)
         written = {t.place: write_snapshot(repository, t, iter([]), 1 << 20) for t in plan.targets}
         publish(str(tmp_path), plan, written, keep=1)
     (target,) = plan.targets

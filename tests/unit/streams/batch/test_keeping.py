@@ -9,7 +9,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import EnvironmentFault, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.state.snapshots.repository import ABANDONED_MS, SnapshotRepository
+from penstock.state.snapshots.repository import ABANDONED_MS, open_repository
 from penstock.streams.batch.cluster import Cluster
 from penstock.streams.batch.compact_executor import write_snapshot
 from penstock.streams.batch.compaction_plan import plan_compaction, publish
@@ -43,7 +43,7 @@ def test_a_savepoint_that_stays_keeps_its_snapshots_and_a_pinned_one_stays(tmp_p
     world = World(counted(), "exactly_once", partitions=1, inputs=["in"], outputs=["out"])
     node = world.node("a")
     cluster = Cluster(MemoryConsumer(world.log, APP), MemoryAdmin(world.log))
-    saved, snapshots = SavepointRepository(str(tmp_path)), SnapshotRepository(tmp_path)
+    saved, snapshots = SavepointRepository(str(tmp_path)), open_repository(tmp_path)
     names: list[str] = []
     for i in range(5):
         world.log.append(TopicPartition("in", 0), LogEntry(b"k", b"v", 10 + i))

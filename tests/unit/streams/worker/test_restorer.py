@@ -14,6 +14,7 @@ from penstock.state.errors import IncompatibleError, RetriableError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.recovery.position import Position, encode_position
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.serdes.serde import optional, serde_of
 from penstock.state.stores.store import Puts, StoreSpec, StoreWrites
 from penstock.streams.events.facts import (
@@ -57,6 +58,7 @@ class Bench:
             MemoryAdmin(self.log),
             lambda: MemoryConsumer(self.log, "restore"),
             lambda: 1_000,
+            RocksDBBackend,
             lock_timeout_s=lock_timeout_s,
             events=self.events,
         )
@@ -142,6 +144,7 @@ def test_second_opening_replays_nothing(tmp_path: Path) -> None:
         MemoryAdmin(bench.log),
         lambda: MemoryConsumer(bench.log, "restore"),
         lambda: 1_000,
+        RocksDBBackend,
         on_progress=lambda task, store, progress: seen.append(progress.offsets_total),
     )
     state = opener.open(TASK, [SPEC], reached(2))
@@ -341,7 +344,7 @@ def test_interrupted_restore_keeps_the_age_of_its_oldest_part(tmp_path: Path, mo
 
     def opener() -> TaskOpener:
         consumer = lambda: MemoryConsumer(bench.log, "restore")  # noqa: E731  # as the bench's
-        return TaskOpener(APP, bench.directory, MemoryAdmin(bench.log), consumer, lambda: clock[0])
+        return TaskOpener(APP, bench.directory, MemoryAdmin(bench.log), consumer, lambda: clock[0], RocksDBBackend)
 
     bench.log.append(CHANGELOG, LogEntry(b"dead", b"v", 1))
     opener().open(TASK, [SPEC], reached(1)).close()
@@ -377,6 +380,7 @@ def test_what_lies_behind_the_last_commit_is_not_restored_at_least_once(tmp_path
         MemoryAdmin(bench.log),
         lambda: MemoryConsumer(bench.log, "restore"),
         lambda: 1_000,
+        RocksDBBackend,
         committed_only=True,
     )
     state = opener.open(TASK, [SPEC], reached(2))

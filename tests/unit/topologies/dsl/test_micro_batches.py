@@ -52,6 +52,8 @@ def stream(**how: Any) -> KStream:
         (lambda s: s.aggregate_all(count(), unlimited(0)), "no fixed length"),
         (lambda s: s.aggregate_all(count(), tumbling("1s", grace="1s"), retention="1s"), "at least 2000 ms"),
         (lambda s: s.deduplicate(0), "at least 1 ms"),
+        (lambda s: s.throttle(0, "1s"), "at least 1 per 1 ms"),
+        (lambda s: s.throttle(5, 0), "at least 1 per 1 ms"),
         (lambda s: s.deduplicate("1s", key=3), "function"),
         (lambda s: s.sample(1.1), "from 0 to 1"),
         (lambda s: s.sample(0.5, seed=-1), "seed"),

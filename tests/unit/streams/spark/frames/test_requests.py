@@ -12,7 +12,7 @@ import pytest
 import penstock as ps
 from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.streams.batch import cluster
 from penstock.streams.batch.compact_executor import CompactTarget, write_snapshot
 from penstock.streams.batch.compaction_plan import plan_compaction
@@ -86,7 +86,7 @@ def test_a_store_is_folded_from_its_changelog_and_from_a_snapshot_and_what_follo
 ) -> None:
     assert {r["key"]: r["value"] for r in rows(store(world, "counts"))} == {f"k{k}": 8 for k in range(5)}
     # The snapshots hold something else: what is not changed afterwards shows that they were read, and nothing else.
-    repository = SnapshotRepository(tmp_path)
+    repository = open_repository(tmp_path)
     for target in targets(world, "counts", tmp_path):
         forged = [(b"old-%d" % target.partition, (7).to_bytes(8, "big") + (70).to_bytes(8, "big"))]
         repository.publish(write_snapshot(repository, target, iter(forged), 1 << 20))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.ports.chunk import Chunk
 from penstock.streams.ports.log import LogConsumer
-from tests.contract.worlds import World
+from penstock.streams.testing.contracts.log_world import World
 
 LIMIT_S = 120.0
 

@@ -1,0 +1,35 @@
+"""RocksDB for stores that are thrown away after use, with the least memory: a batch engine accounts for the memory of its
+processes, so no share of the machine's is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+from penstock.state.rocksdb.tuning import LEAST, RocksDBOptions
+from penstock.state.stores.store import StoreSpec
+
+_STORE = "tables"
+
+
+def open_scratch(folder: Path, stores: Sequence[StoreSpec | str]) -> RocksDBBackend:
+    """Open stores in a folder. Raises as ``RocksDBBackend``."""
+    return RocksDBBackend(folder, stores, RocksDBOptions(**LEAST._asdict()))
+
+
+@contextmanager
+def read_tables(files: Sequence[Path]) -> Iterator[tuple[bytes, Iterator[tuple[bytes, bytes]]]]:
+    """The position and the entries of a snapshot's table files, ascending, for a backend that cannot take the files.
+    Raises ``StateCorruptedError`` for files that cannot be read or have no position, some of it while entries are read."""
+    with TemporaryDirectory(prefix="penstock-tables-") as folder:
+        backend = open_scratch(Path(folder), [_STORE])
+        try:
+            backend.ingest(_STORE, files)
+            position = backend.position(_STORE)
+            assert position is not None  # without one ingest refuses the files
+            yield position, backend.range(_STORE, None, None)
+        finally:
+            backend.close()

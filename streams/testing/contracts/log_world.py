@@ -12,7 +12,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import LogAdmin, LogConsumer, LogProducer, TopicSpec
 
 HASTY_MS = 3_000
-"""After so long without a poll a hasty member is given up; any other has ``PATIENT_MS``, so that no stall of the machine
+"""After this time without a poll a hasty member is given up; any other has ``PATIENT_MS``, so that no stall of the machine
 takes its partitions."""
 PATIENT_MS = 60_000
 MESSAGE_MAX_BYTES = 100_000
@@ -47,7 +47,7 @@ class World(ABC):
 
     @abstractmethod
     def delete_before(self, place: TopicPartition, offset: int) -> None:
-        """Delete records from the begin of a partition, as retention does."""
+        """Delete records at the beginning of a partition, as retention does."""
 
     @abstractmethod
     def stop_polling(self) -> None:

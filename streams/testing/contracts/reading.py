@@ -16,7 +16,7 @@ LIMIT_S = 120.0
 
 @dataclasses.dataclass
 class Read:
-    """All that was read, column by column per partition, and the last end told of each."""
+    """All that was read, column by column per partition, and the last end that was seen of each."""
 
     offsets: dict[TopicPartition, list[int]] = dataclasses.field(default_factory=dict)
     values: dict[TopicPartition, list[bytes | None]] = dataclasses.field(default_factory=dict)
@@ -88,7 +88,7 @@ def read_values(world: World, topic: str, count: int) -> list[bytes | None]:
 
 
 class Membership:
-    """A group member that starts each partition at its committed position, or at 0, and writes down what it was told."""
+    """A group member that starts each partition at its committed position, or at 0, and records its callbacks."""
 
     def __init__(self, consumer: LogConsumer, topics: Sequence[str]) -> None:
         self.consumer = consumer

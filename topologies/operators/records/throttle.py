@@ -1,4 +1,4 @@
-"""Throttling: at most so many records of each key in each interval of event time.
+"""Throttling: at most ``n`` records of each key in each interval of event time.
 
 Intervals are aligned to 0, as tumbling windows are. The first ``n`` records of a key in an interval pass, at once and
 unchanged, in the order in which they are processed; the others are dropped and counted. An interval is open until the

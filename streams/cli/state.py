@@ -197,9 +197,9 @@ def disk_parts(topology: Topology, settings: WorkerSettings) -> Iterator[StorePa
 
 def snapshot_parts(url: str, topology: Topology, settings: WorkerSettings) -> Iterator[StorePart]:
     """The newest snapshots of an application's store partitions."""
-    from penstock.state.snapshots.repository import SnapshotRepository
+    from penstock.state.snapshots.repository import open_repository
 
-    repository = SnapshotRepository(url)
+    repository = open_repository(url)
     for of in repository.contents(settings.application_id):
         newest = repository.newest(of)
         if newest is not None and any(spec.name == of.store for spec in topology.stores):
@@ -254,9 +254,9 @@ def _partitions(
 
 def _snapshots(url: str, settings: WorkerSettings, spec: StoreSpec) -> Iterator[tuple[int, StoredEntries]]:
     from penstock.state.errors import UserError
-    from penstock.state.snapshots.repository import SnapshotRepository
+    from penstock.state.snapshots.repository import open_repository
 
-    repository = SnapshotRepository(url)
+    repository = open_repository(url)
     found = [of for of in repository.contents(settings.application_id) if of.store == spec.name]
     if not found:
         raise UserError(
@@ -274,9 +274,9 @@ def _snapshots(url: str, settings: WorkerSettings, spec: StoreSpec) -> Iterator[
 @contextmanager
 def _ingested(folder: Path, files: list[Path], spec: StoreSpec) -> Iterator[StoredEntries]:
     """A snapshot's files as a database of their own."""
-    from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
+    from penstock.state.rocksdb.scratch import open_scratch
 
-    backend = RocksDBBackend(folder / "database", [spec])
+    backend = open_scratch(folder / "database", [spec])
     try:
         backend.ingest(spec.name, files)
         yield _Whole(backend)

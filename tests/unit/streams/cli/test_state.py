@@ -14,7 +14,7 @@ from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend
 from penstock.state.rocksdb.table_files import write_ssts
 from penstock.state.serdes.serde import INT, JSON, STRING
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import SnapshotRepository
+from penstock.state.snapshots.repository import open_repository
 from penstock.state.stores.store import StoreKind, StoreSpec, StoreWrites
 from penstock.streams.cli.main import main
 from penstock.streams.cli.stored_entries import StoreReader
@@ -110,7 +110,7 @@ def test_a_running_workers_stores_are_read(folder: Path, capsys: pytest.CaptureF
 
 
 def test_a_snapshot_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    repository, of = SnapshotRepository(tmp_path / "snapshots"), StorePartition("app", "counts", 3)
+    repository, of = open_repository(tmp_path / "snapshots"), StorePartition("app", "counts", 3)
     entries = [(b"u%d" % n, stamped(INT.serialize(n))) for n in range(5)]
     files = tuple(write_ssts(tmp_path, "attempt", entries, position=POSITION))
     repository.upload(of, tmp_path, files)

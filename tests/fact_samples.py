@@ -48,6 +48,7 @@ SAMPLES: list[f.Fact] = [
     f.ForeignWritesReplaced(TASK, "s", 3),
     f.TransactionInDoubt("committed"),
     f.ProducerRetired(ProducerRetiredError("slow")),
+    f.DeadWorkerFenced("4f1c-0"),
     f.RecordFailed(TASK, "processing", "map", ("in", 0, 7), "ValueError", SECRET),
     f.RecordSkipped(TASK, "deserialization", "in", ("in", 0, 8), "SerdeError", SECRET),
     f.RecordDeadLettered(TASK, "timestamp", "in", None, "InvalidTimestamp", SECRET),

@@ -323,6 +323,14 @@ class ProducerRetired:
     cause: BaseException
 
 
+@dataclasses.dataclass(frozen=True)
+class DeadWorkerFenced:
+    """``worker`` has committed positions of this application's inputs and is no longer a member of its group: what it had
+    left open was ended, so that nobody waits for it."""
+
+    worker: str
+
+
 # -- records ---------------------------------------------------------------------------------------------------------
 
 
@@ -441,6 +449,7 @@ CommitFact: TypeAlias = (
     | ForeignWritesReplaced
     | TransactionInDoubt
     | ProducerRetired
+    | DeadWorkerFenced
 )
 RecordFact: TypeAlias = RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped
 FlowFact: TypeAlias = PartitionPaused | PartitionResumed | SourceIdle | PurgeFailed

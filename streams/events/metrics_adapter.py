@@ -86,6 +86,7 @@ class MetricsEvents:
                 | f.TransactionInDoubt()
                 | f.ProducerRetired()
                 | f.AbortDelayed()
+                | f.DeadWorkerFenced()
             ):
                 self._commit(fact)
             case f.RecordSkipped():
@@ -173,7 +174,7 @@ class MetricsEvents:
                 self._add(names.IN_DOUBT, (fact.outcome,))
             case f.ProducerRetired():
                 self._add(names.RETIRED, (type(fact.cause).__name__,))
-            case f.AbortDelayed():
+            case f.AbortDelayed() | f.DeadWorkerFenced():
                 pass
             case _:
                 assert_never(fact)

@@ -120,6 +120,7 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
             | f.ForeignWritesReplaced()
             | f.TransactionInDoubt()
             | f.ProducerRetired()
+            | f.DeadWorkerFenced()
         ):
             return _commit(fact)
         case f.RecordFailed() | f.RecordSkipped() | f.RecordDeadLettered() | f.TimestampsClamped():
@@ -228,6 +229,8 @@ def _commit(fact: f.CommitFact) -> tuple[Level, Area, str]:
             )
         case f.ProducerRetired():
             return "warning", "commit", "Producer retired"
+        case f.DeadWorkerFenced():
+            return "info", "commit", "Ended what a worker had left open that is no longer a member"
         case _:
             assert_never(fact)
 

@@ -241,17 +241,20 @@ class KafkaAdmin:
     def group_members(self, group: str) -> int:
         """See the port. A group that does not exist has none."""
 
-        def ask(left_s: float) -> int:
+        return len(self.group_clients(group))
+
+    def group_clients(self, group: str) -> list[str]:
+        """See the port."""
+
+        def ask(left_s: float) -> list[str]:
+            timeout_s = min(left_s, GROUP_ATTEMPT_S)
             try:
-                return len(
-                    self._client.describe_consumer_groups([group], request_timeout=min(left_s, GROUP_ATTEMPT_S))[group]
-                    .result()
-                    .members
-                )
+                found = self._client.describe_consumer_groups([group], request_timeout=timeout_s)[group].result()
             except KafkaException as exc:
                 if has_code(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
-                    return 0
+                    return []
                 raise
+            return [member.client_id for member in found.members]
 
         return answered(ask, f"describing group {group}", self._request_timeout_s)
 

@@ -202,5 +202,8 @@ class LogAdmin(Protocol):
     def group_members(self, group: str) -> int:
         """How many members the group has now."""
 
+    def group_clients(self, group: str) -> list[str]:
+        """The ``client.id`` of each member that the group has now."""
+
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set the committed offsets of a group that has no members."""

@@ -12,6 +12,7 @@ restored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
@@ -27,6 +28,7 @@ from penstock.streams.events.facts import (
 )
 from penstock.streams.events.measurements import RecordsVisible
 from penstock.streams.events.port import NO_EVENTS, EventSink
+from penstock.streams.runtime.abandoned_transactions import released
 from penstock.streams.runtime.commit_protocol import RESTARTABLE, Committer
 from penstock.streams.task.task import Task
 
@@ -150,6 +152,12 @@ class CommitGroup:
         except RetriableError as exc:
             if self.committer.guarantee == "exactly_once":
                 self.abort(exc)
+
+    def release(self) -> None:
+        """Before the end: take this worker's name back from the last positions, if that can be done. See ``released``."""
+        if (offsets := released(self.tasks.values())) and not self.broken:
+            with suppress(PenstockError):  # the next owner ends what is open
+                self.committer.commit_log(offsets)
 
     def _committed(self, tasks: Sequence[Task]) -> None:
         """The log has a commit."""

@@ -227,7 +227,7 @@ class Committer:
         offsets = self._write_log(works)
         self._in_doubt.add(offsets)
         try:
-            self._commit_log(offsets)
+            self.commit_log(offsets)
             self._stale_epochs = 0
         except StaleEpochError as exc:
             self._stale_epochs += 1
@@ -276,8 +276,8 @@ class Committer:
         self._send(o)
         return self._ready().flush(self._producer.timeouts.flush_s)
 
-    def _commit_log(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Step 2."""
+    def commit_log(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Step 2 of a commit, or positions alone. Errors as of ``commit``, and ``UnknownOutcomeError``."""
         if self.guarantee != "exactly_once":
             self._commit_positions(offsets)
             return
@@ -334,7 +334,7 @@ class Committer:
         }
         for tp, position in sorted(own.items())[:1]:
             try:
-                self._commit_log({tp: position})
+                self.commit_log({tp: position})
             except UnknownOutcomeError as exc:
                 raise ProducerRetiredError(
                     f"{exc}; nothing was in that commit but a position that stands already"
@@ -438,6 +438,7 @@ class Committer:
         partitions checks before it opens a producer, and again after that, because a newer worker may have committed
         in between."""
         if not tasks and not damaged:
+            self.retire()  # outside the group it may be fenced at any time: opened when there is something to do
             self._in_doubt.clear()
             return []
         if self._yields and self._producer.client is None:

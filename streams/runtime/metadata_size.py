@@ -27,6 +27,8 @@ _LAG_MS = 10_000_000
 """Hours between the watermarks of the tasks before it."""
 _OFFSETS = 100_000_000_000
 _EPOCHS = 10_000
+OWNER_CHARS = 40
+"""Of a worker's name: the id of its folder and its slot."""
 
 
 def check_metadata_size(topology: Topology, application_id: str, layout: TopicLayout) -> None:
@@ -62,6 +64,7 @@ def worst_metadata(topology: Topology, sub: Subtopology, application_id: str, la
         epochs={s.name: _EPOCHS + next(numbers) % _EPOCHS for s in sub.stores if s.changelog},
         topic_id=base64.urlsafe_b64encode(hashlib.sha256(b"topic").digest()[:16]).decode().rstrip("="),
         began_ms=_time(numbers),
+        owner=hashlib.sha256(b"owner").hexdigest()[:OWNER_CHARS],
     )
     for source in sources:
         writers = [

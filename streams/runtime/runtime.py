@@ -191,6 +191,7 @@ class Runtime:
             for group in self._groups.values():
                 if group.silence is None:  # else the log does not answer: uncommitted work is repeated
                     group.commit()
+                    group.release()
         except TaskMigratedError as exc:
             self._events.emit(Fenced(exc))
         finally:
@@ -484,7 +485,10 @@ class Runtime:
         if left_s > 0:
             self.consumer.poll(1, min(left_s, IDLE_POLL_S))  # without partitions: it only waits
             return False
-        self.start()
+        if self.options.partitions is None:
+            self._join()  # opens its producer as a member: until then others may take it for dead, and fence it
+        else:
+            self.start()
         self.rejoining.asked()
         return True
 

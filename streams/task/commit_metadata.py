@@ -26,7 +26,8 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     inputs, the writers that have, ``first``: where the application began to read this input partition, ``form``: the
     form of its records (``Source.form``), if it is internal, ``began_ms``: the clock when the first record of this
     input partition came, where policies judge timestamps by it, ``epochs``: the epoch of the leader that had each
-    changelog up to there, by store, ``topic_id``: of this input.
+    changelog up to there, by store, ``topic_id``: of this input, ``owner``: the worker that committed
+    it (``penstock.streams.runtime.abandoned_transactions``).
     """
 
     version: int = msgspec.field(default=0, name="v")
@@ -44,6 +45,7 @@ class CommitMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
     began_ms: int = msgspec.field(default=NO_TIME, name="n")
     epochs: dict[str, int] = msgspec.field(default_factory=dict, name="e")
     topic_id: str = msgspec.field(default="", name="i")
+    owner: str = msgspec.field(default="", name="u")
 
 
 class _Version(msgspec.Struct):

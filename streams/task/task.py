@@ -412,6 +412,7 @@ class Task:
                 form=self._source_specs[topic].form,
                 began_ms=self._began_ms[topic],
                 topic_id=self.options.topic_ids.get(topic, ""),
+                owner=self.options.owner,
             )
             self._start[topic] = (offset, noted)
             out[TopicPartition(topic, self.id.partition)] = asked = OffsetAndMetadata(

@@ -23,7 +23,8 @@ class TaskOptions:
     per step. ``announces``: the task announces that it has caught up to tasks that read its output as a bootstrap;
     not in a replay, where the log already holds the announcements. ``call_executor`` makes operators' external calls.
     ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: receives what the task reports.
-    ``topic_ids``: of its inputs, which are committed with their positions."""
+    ``topic_ids``: of its inputs, which are committed with their positions. ``owner``: the worker's name, noted with each
+    commit; empty where the group does not show that name."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -36,3 +37,4 @@ class TaskOptions:
     call_executor: CallExecutor = dataclasses.field(default_factory=InlineCallExecutor)
     events: EventSink = NO_EVENTS
     topic_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    owner: str = ""

@@ -32,10 +32,22 @@ class _Reading:
 class MemoryConsumer:
     """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time. A member that
     was removed learns of it ``late_polls`` polls late, as from the answer to a heartbeat, and reads on until then; the first
-    of these polls gives nothing."""
+    of these polls gives nothing. ``stable_positions=False``: ``committed`` does not look at open transactions, as for
+    readers of uncommitted records."""
 
-    def __init__(self, log: MemoryLog, group: str, *, poll_interval_max_ms: int = 300_000, late_polls: int = 0) -> None:
+    def __init__(
+        self,
+        log: MemoryLog,
+        group: str,
+        *,
+        poll_interval_max_ms: int = 300_000,
+        late_polls: int = 0,
+        client_id: str = "",
+        stable_positions: bool = True,
+    ) -> None:
         self._log = log
+        self._client_id = client_id
+        self._stable_positions = stable_positions
         self._group = group
         self._poll_interval_max_ms = poll_interval_max_ms
         self._late_polls = self._ignorant = late_polls
@@ -57,7 +69,7 @@ class MemoryConsumer:
 
     def _join(self) -> None:
         group = self._log.group(self._group)
-        self._member = group.join(self._topics, self._poll_interval_max_ms, self._log.now_ms)
+        self._member = group.join(self._topics, self._poll_interval_max_ms, self._log.now_ms, self._client_id)
 
     def _take_part(self) -> None:
         """What the group has to say to this member, callbacks included."""
@@ -204,7 +216,7 @@ class MemoryConsumer:
         self._check_open()
         self._log.pass_point("committed")
         pending = self._log.pending_offsets(self._group, partitions)
-        if pending:
+        if pending and self._stable_positions:
             raise RetriableError(f"positions of {pending} are part of a transaction that is still open; try again")
         offsets = self._log.group(self._group).offsets
         return {tp: offsets.get(tp) for tp in partitions}
@@ -320,6 +332,10 @@ class MemoryAdmin:
     def group_members(self, group: str) -> int:
         """See the port."""
         return len(self._log.group(group).members)
+
+    def group_clients(self, group: str) -> list[str]:
+        """See the port."""
+        return [member.client_id for member in self._log.group(group).members.values()]
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """See the port."""

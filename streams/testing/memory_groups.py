@@ -31,6 +31,7 @@ class Member:
     topics: tuple[str, ...]
     poll_interval_max_ms: int
     last_poll_ms: int
+    client_id: str = ""
     round: int = -1
     generation: int = -1
     assignment: tuple[TopicPartition, ...] = ()
@@ -48,10 +49,11 @@ class MemoryGroup:
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._joins = 0
 
-    def join(self, topics: Sequence[str], poll_interval_max_ms: int, now_ms: int) -> Member:
+    def join(self, topics: Sequence[str], poll_interval_max_ms: int, now_ms: int, client_id: str = "") -> Member:
         """A new member; starts a round."""
         self._joins += 1
-        member = Member(f"{self.name}-{self._joins}", tuple(sorted(topics)), poll_interval_max_ms, now_ms)
+        name = f"{self.name}-{self._joins}"
+        member = Member(name, tuple(sorted(topics)), poll_interval_max_ms, now_ms, client_id)
         self.members[member.member_id] = member
         self.round += 1
         return member

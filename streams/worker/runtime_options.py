@@ -28,8 +28,10 @@ def runtime_options(
     *,
     epochs_grow: bool,
     topic_ids: Mapping[str, str],
+    owner: str = "",
 ) -> RuntimeOptions:
-    """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``; ``topic_ids``: of the inputs at least."""
+    """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``; ``topic_ids``: of the inputs at least;
+    ``owner``: see ``TaskOptions``."""
     return RuntimeOptions(
         guarantee=s.guarantee,
         commit_interval_ms=s.commit_interval_ms,
@@ -43,6 +45,7 @@ def runtime_options(
             call_executor=call_executor,
             events=events,
             topic_ids=topic_ids,
+            owner=owner,
         ),
         turn_min_records=TURN_MIN_RECORDS[s.latency],
         turn_max_records=s.batch_max_records,

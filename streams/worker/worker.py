@@ -55,6 +55,7 @@ from penstock.streams.runtime.topic_setup import (
 )
 from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
+from penstock.streams.worker.abandoned_work import abandoned_transactions, owner_name
 from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
@@ -283,7 +284,10 @@ class Worker:
             committed_only=s.guarantee == "at_least_once",
         )
         restorer = Restorer(opener)
-        prefix = f"{s.application_id}-{identity.process_uuid}-{slot}"
+        process = f"{identity.process_uuid}-{slot}"
+        prefix = f"{s.application_id}-{process}"
+        owner = owner_name(s, process, member=self._partitions is None and self._open_consumer is None)
+        client_id = prefix if owner else None
         runtime = Runtime(
             self.topology,
             s.application_id,
@@ -295,12 +299,13 @@ class Worker:
                 self._events,
                 epochs_grow=self._epochs_grow,
                 topic_ids=self._identity[1],
+                owner=owner,
             ),
-            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True)),
+            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True, client_id=client_id)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
             self._clock,
-            on_joined=self._when_joined(admin, layout),
+            on_joined=self._when_joined(owner, layout),
             open_reader=self._open_reader,
             purger=self._purger(admin),
             changelog_purger=Purger(
@@ -357,13 +362,13 @@ class Worker:
     def _epochs_grow(self) -> bool:
         return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
 
-    def _new_consumer(self, group: str, *, member: bool = False) -> KafkaConsumer:
+    def _new_consumer(self, group: str, *, member: bool = False, client_id: str | None = None) -> KafkaConsumer:
         """A consumer that waits longer for positions than a dead worker's transaction can keep them pending."""
         s = self.settings
         config = consumer_config(
             s.bootstrap_servers,
             group,
-            {**s.common, **s.consumer},
+            {**s.common, **s.consumer, **({"client.id": client_id} if client_id else {})},
             session_timeout_ms=s.session_timeout_ms,
             group_instance_id=s.group_instance_id if member else None,
             low_latency=member and s.latency == "low",
@@ -426,7 +431,7 @@ class Worker:
             queue_max_bytes=s.queues_bytes()[1],
         )
 
-    def _when_joined(self, admin: KafkaAdmin, layout: TopicLayout) -> Callable[[Sequence[TopicPartition], bool], None]:
+    def _when_joined(self, owner: str, layout: TopicLayout) -> Callable[[Sequence[TopicPartition], bool], None]:
         """What a worker of the group does before it takes partitions."""
         s = self.settings
         fence = FixedFence(
@@ -435,6 +440,9 @@ class Worker:
             lambda p: KafkaProducer(self._producer_config(fixed_id(s.application_id, p)), native="off"),
             s.transaction_timeout_ms * 3 / 1000,
         )
+        abandoned = abandoned_transactions(
+            s, owner, self._inputs(layout), self._producer_config, self._clock.monotonic_s, self._events
+        )
 
         def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
             if afresh:
@@ -442,6 +450,8 @@ class Worker:
                 # while.
                 check_no_fixed_workers(KafkaAdmin(admin_config(s.bootstrap_servers, s.common)), s.application_id)
             fence.on_joined(given, afresh)
+            if owner:
+                abandoned.on_joined(given)
 
         return joined
 

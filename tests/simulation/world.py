@@ -25,6 +25,7 @@ from penstock.streams.events.measurements import CommitStep
 from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
 from penstock.streams.events.sentences import line_of
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
+from penstock.streams.runtime.abandoned_transactions import AbandonedTransactions
 from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.changelog_epochs import replaced
 from penstock.streams.runtime.changelog_marks import marked_topics
@@ -238,6 +239,8 @@ class World:
         log: MemoryLog | None = None,
     ) -> None:
         self.late_polls = late_polls
+        self.named = True
+        """Whether the nodes that are made next note who they are, and fence those that died."""
         self.topology = topology
         self.guarantee = guarantee
         self.rng = random.Random(seed)
@@ -331,6 +334,7 @@ class Node:
                 live=world.live,
                 events=self.events,
                 topic_ids=world.topic_ids(list(log.topics)),
+                owner=name if world.named and fixed is None else "",
             ),
             turn_min_records=2,
             turn_max_records=7,
@@ -352,7 +356,7 @@ class Node:
             world.restoring or self.restoring,
             clock,
             changelog_purger=self._purger(),
-            on_joined=FixedFence(inputs, self._marks, self._fixed_producer, 30).on_joined,
+            on_joined=self._on_joined(inputs, clock),
             topic_watch=TopicWatch(
                 world.topic_ids(list(log.topics)), lambda topics: lambda: world.topic_ids(topics), 1.0
             ),
@@ -377,9 +381,34 @@ class Node:
 
         return Purger(marked_topics(self.world.topology, APP), PURGE_INTERVAL_MS, admin.delete_before, refused)
 
+    def _on_joined(
+        self, inputs: list[TopicPartition], clock: SimClock
+    ) -> Callable[[Sequence[TopicPartition], bool], None]:
+        fixed = FixedFence(inputs, self._marks, self._fixed_producer, 30)
+        log = self.world.log
+        abandoned = AbandonedTransactions(
+            self.name,
+            lambda: MemoryConsumer(log, APP, stable_positions=False).committed(inputs),
+            lambda: MemoryAdmin(log).group_clients(APP),
+            lambda name, limit_s: MemoryProducer(log, transactional_id=f"{APP}-{name}").init_transactions(limit_s),
+            clock.monotonic_s,
+            self.events,
+        )
+
+        def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
+            fixed.on_joined(given, afresh)
+            if self.world.guarantee == "exactly_once" and self.world.named:
+                abandoned.on_joined(given)
+
+        return joined
+
     def _consumer(self) -> LogConsumer:
         return MemoryConsumer(
-            self.world.log, APP, poll_interval_max_ms=POLL_INTERVAL_MS, late_polls=self.world.late_polls
+            self.world.log,
+            APP,
+            poll_interval_max_ms=POLL_INTERVAL_MS,
+            late_polls=self.world.late_polls,
+            client_id=self.name,
         )
 
     def _committer(self, runtime: Runtime, partition: int | None) -> Committer:

@@ -14,7 +14,7 @@ RESOLVE_FLAGS = --constraints requirements/constraints.txt --universal \
 RESOLVE = $(BIN)/uv pip compile pyproject.toml $(RESOLVE_FLAGS)
 RESOLVE_GROUP = $(BIN)/uv pip compile $(RESOLVE_FLAGS) --group pyproject.toml
 
-.PHONY: help venv native java demo test test-native differential mutants chaos lint deny wheel bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test test-native differential mutants failpoints chaos lint deny wheel bench roofline bench-gate bench-report lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ mutants: venv ## faults planted in the protocol, and the first seed of the swarm
 chaos: java venv ## workers on three real brokers, killed, frozen and cut off at random; a row in the ledger (SEEDS=4 MINUTES=30; CASES=1: the long cases too)
 	@$(if $(CASES),$(BIN)/python -m pytest tests/chaos -m "long or not long")
 	@$(BIN)/python -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+failpoints: java venv ## workers killed and frozen at every failpoint, on a real broker: ten minutes (ARGS='--only commit')
+	@$(BIN)/python -m tests.integration.faults $(ARGS)
 
 lint: venv ## ruff, mypy, the import contracts, native/, the Docker files
 	$(BIN)/ruff check .

@@ -36,6 +36,7 @@ from penstock.state.errors import (
     SettingsError,
     StateCorruptedError,
 )
+from penstock.state.failpoints import failpoint
 from penstock.state.machine.atomic_files import environment_fault, replace_file, sync_folder
 
 IDENTITY_VERSION = 1
@@ -119,6 +120,7 @@ class StateDirectory:
                 )
                 replace_file(target, _identity_bytes(made), only_if_absent=True)
             found = self._compatible(target, target.read_bytes(), cluster_id, fingerprint)
+            failpoint("identity.kept")
             if found.place == place:
                 return found
             with self.lock("identity", timeout_s=IDENTITY_LOCK_S):  # processes that start together share one
@@ -204,6 +206,7 @@ class StateDirectory:
             # Rename before writing anything: the disk may be full.
             source.rename(target)
             sync_folder(source.parent)
+            failpoint("restore.quarantined")
             for _, old in earlier[: max(len(earlier) + 1 - QUARANTINED_MAX, 0)]:
                 shutil.rmtree(old)
             replace_file(target / "reason.txt", f"{reason}\n".encode())

@@ -33,6 +33,7 @@ from typing import Any
 from rocksdict import ColumnFamily, IngestExternalFileOptions, Rdict, ReadOptions, WriteBatch
 
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TopologyError
+from penstock.state.failpoints import failpoint
 from penstock.state.machine.atomic_files import replace_file
 from penstock.state.native import compiled
 from penstock.state.rocksdb.entry_layout import POSITION_KEY, USER_END, USER_PREFIX, fill, write_sorted
@@ -303,6 +304,7 @@ class RocksDBBackend:
         try:
             with self._during("write out a table file"):
                 write_sorted(path, self._parts(store, buffer), position, self._options)
+                failpoint("write.file_made")
                 self._families[store].ingest_external_file([str(path)], options)
         finally:
             path.unlink(missing_ok=True)
@@ -344,10 +346,13 @@ class RocksDBBackend:
         """Write out the stores (``None``: all) and wait until they are on the disk."""
         names = self._names if stores is None else stores
         families = [self._family(name) for name in names]
+        failpoint("flush.begun")
         self._write_out(names)
+        failpoint("flush.written")
         with self._during("flush"):
             for family in families:
                 family.flush()
+        failpoint("flush.done")
 
     def size_bytes(self, store: str) -> int:
         family = self._family(store)

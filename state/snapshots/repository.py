@@ -21,6 +21,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
+from penstock.state.failpoints import failpoint
 from penstock.state.machine.atomic_files import environment_fault, sha256_of
 from penstock.state.machine.state_directory import safe_name
 from penstock.state.snapshots.manifest import (
@@ -107,6 +108,7 @@ class StoredSnapshots:
         """See the port."""
         for file in files:
             self._storage.put(folder / file.name, _path(of, file.name))
+        failpoint("publish.uploaded")
 
     def publish(self, manifest: Manifest) -> bool:
         """See the port."""
@@ -120,7 +122,9 @@ class StoredSnapshots:
                     f"{'no' if size is None else size} bytes in the repository where {file.size_bytes} were written; "
                     "upload it again"
                 )
+        failpoint("publish.checked")
         self._storage.write(_path(of, manifest.name), data)
+        failpoint("publish.done")
         return self._manifest_names(of)[-1] == manifest.name
 
     def find(self, of: StorePartition) -> SnapshotListing:
@@ -222,8 +226,11 @@ class StoredSnapshots:
             if attempt in retired or (abandoned and attempt not in published):
                 removed.append(name)
         # Manifests first: a manifest that readers can find must have its files.
-        for name in removed:
+        for i, name in enumerate(removed):
+            if i == len(old_manifests):
+                failpoint("prune.manifests_removed")
             self._storage.delete(_path(of, name))
+        failpoint("prune.done")
         return removed
 
     def _manifest_names(self, of: StorePartition) -> list[str]:

@@ -23,6 +23,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from penstock.state.errors import PenstockError, RetriableError, SerdeError, TaskMigratedError
+from penstock.state.failpoints import failpoint
 from penstock.state.log import Headers, TopicPartition
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
@@ -252,7 +253,9 @@ class KafkaProducer:
 
     def init_transactions(self, timeout_s: float) -> None:
         """See the port."""
+        failpoint("producer.opening")
         self._call("init_transactions", "initialising transactions", timeout_s)
+        failpoint("producer.opened")
 
     def begin(self) -> None:
         """See the port."""
@@ -281,6 +284,7 @@ class KafkaProducer:
         before, started = self._disconnects, time.monotonic()
         try:
             client.commit_transaction(timeout_s)
+            failpoint("commit.end_answered")
         except (KafkaException, SystemError) as exc:
             error = translated(exc, "committing the transaction")
             if isinstance(error, (AbortableError, TaskMigratedError)):
@@ -299,8 +303,10 @@ class KafkaProducer:
         client = self._open()
         if not self._in_transaction:
             return
+        failpoint("abort.asked")
         try:
             client.abort_transaction(timeout_s)
+            failpoint("abort.answered")
         except (KafkaException, SystemError) as exc:
             error = translated(exc, "aborting the transaction")
             self._retire("its transaction could not be aborted")

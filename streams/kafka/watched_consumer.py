@@ -7,11 +7,12 @@ be given: it goes on trying to connect.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from penstock.state.failpoints import failpoint
 from penstock.state.log import TopicPartition
 from penstock.streams.events.facts import BrokersFound, WaitingForBrokers
 from penstock.streams.events.port import EventSink
@@ -21,6 +22,17 @@ from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 STATISTICS_INTERVAL_MS = 2_000
 AWAY_AFTER = 2
 """After this many statistics in a row without a connection no broker counts as reachable; one may be a reconnection."""
+
+
+OnPartitions = Callable[[Sequence[TopicPartition]], None]
+
+
+def _passing(name: str, callback: OnPartitions) -> OnPartitions:
+    def passing(partitions: Sequence[TopicPartition]) -> None:
+        failpoint(name)
+        callback(partitions)
+
+    return passing
 
 
 class _Broker(msgspec.Struct):
@@ -84,6 +96,17 @@ class WatchedConsumer(KafkaConsumer):
         self._users_callback: Callable[[str], None] | None = config.get("stats_cb")
         watched = {"statistics.interval.ms": STATISTICS_INTERVAL_MS, **config, "stats_cb": self._on_statistics}
         super().__init__(watched, request_timeout_s=request_timeout_s, native=native)
+
+    def subscribe(
+        self, topics: Sequence[str], *, on_assign: OnPartitions, on_revoke: OnPartitions, on_lost: OnPartitions
+    ) -> None:
+        """See the port."""
+        super().subscribe(
+            topics,
+            on_assign=_passing("assign.begun", on_assign),
+            on_revoke=_passing("revoke.begun", on_revoke),
+            on_lost=_passing("lost.begun", on_lost),
+        )
 
     def known_ends(self) -> Mapping[TopicPartition, int]:
         """See the port."""

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from penstock.state.errors import IncompatibleError, StateCorruptedError, TaskMigratedError
+from penstock.state.failpoints import failpoint
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.state.stores.store import StateBackend, StoreSpec
@@ -105,6 +106,7 @@ class Assignment:
         offsets: dict[TopicPartition, int] = {}
         for task_id, mine in by_task.items():
             start = start_positions(self.consumer, mine)
+            failpoint("assign.positions_read")
             for tp in mine:
                 self._require_same(tp, start[tp.topic][1])
                 source = self._topology.source(self.sources[tp.topic][1])
@@ -125,6 +127,7 @@ class Assignment:
             else:
                 self._run(task_id, TaskStores(MemoryBackend([]), None))
                 self.consumer.resume([TopicPartition(t, task_id.partition) for t in start])
+        failpoint("assign.taken")
 
     def _require_same(self, tp: TopicPartition, noted: CommitMetadata) -> None:
         topic_id = self._topic_ids.get(tp.topic, noted.topic_id)
@@ -190,6 +193,7 @@ class Assignment:
         """Close the tasks of these partitions without a commit, and drop their state here. Raises
         ``TaskMigratedError`` if a task loses only a part of its inputs."""
         going = set(partitions)
+        failpoint("revoke.closing")
         leaving = {self.id_of(tp) for tp in going}
         for task_id in leaving:
             self._restoring.cancel(task_id)
@@ -203,6 +207,7 @@ class Assignment:
                 )
         for tp in [tp for tp in self._held if self.id_of(tp) in leaving]:
             del self._held[tp]
+        failpoint("revoke.closed")
         return leaving
 
     def drop(self, task_id: TaskId) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from penstock.state.errors import PenstockError, RetriableError, StateCorruptedError
+from penstock.state.failpoints import failpoint
 from penstock.state.log import TaskId
 from penstock.streams.events.facts import (
     AbortDelayed,
@@ -158,6 +159,7 @@ class CommitGroup:
         if (offsets := released(self.tasks.values())) and not self.broken:
             with suppress(PenstockError):  # the next owner ends what is open
                 self.committer.commit_log(offsets)
+                failpoint("stop.released")
 
     def _committed(self, tasks: Sequence[Task]) -> None:
         """The log has a commit."""

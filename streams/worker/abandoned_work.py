@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from penstock.state.failpoints import failpoint
 from penstock.state.log import TopicPartition
 from penstock.streams.events.port import EventSink
 from penstock.streams.kafka.admin import KafkaAdmin
@@ -61,6 +62,7 @@ def abandoned_transactions(
         producer = KafkaProducer(producer_config(prefix + name), native="off")
         try:
             producer.init_transactions(limit_s)
+            failpoint("fence.answered")
         finally:
             producer.close()
 

@@ -27,6 +27,7 @@ OTHER_VARIABLES = frozenset(
     {
         "PENSTOCK_BENCHMARK_CHILD",  # benchmarks/: a worker process below another
         "PENSTOCK_CACHE",  # where jars and the state files of embedded clusters are kept
+        "PENSTOCK_FAILPOINTS",  # streams/worker/failpoint_actions.py: where tests strike
         "PENSTOCK_IVY_SETTINGS",  # from where Kafka's jars are fetched
         "PENSTOCK_LIFELINE_FD",  # streams/worker/supervisor.py: the pipe to the supervisor
         "PENSTOCK_TOPICS",  # docker/compose.yaml: what is made before the workers start

@@ -30,7 +30,15 @@ CONNECTIONS_MAX = 16
 REQUEST_LIMIT_S = 5.0
 _POLL_S = 0.1
 _log = logging.getLogger("penstock.metrics")
+PATH_MAX_CHARS = 2_048
 _JSON: Final = "application/json"
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Of every answer: nothing keeps it, and no page shows it or takes it for something else."""
 _BUSY: Final = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -176,6 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """One of the pages."""
+        if len(self.path) > PATH_MAX_CHARS:
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            return
         pages = self.server.endpoint.pages
         match self.path.partition("?")[0]:
             case "/metrics":
@@ -185,18 +196,30 @@ class _Handler(BaseHTTPRequestHandler):
             case "/ready":
                 self._report(pages.ready())
             case _:
-                self.send_error(HTTPStatus.NOT_FOUND, explain="there are /metrics, /health and /ready")
+                self.send_error(HTTPStatus.NOT_FOUND)
 
     def _report(self, report: Report) -> None:
         status = HTTPStatus.OK if report.well else HTTPStatus.SERVICE_UNAVAILABLE
         self._answer(status, _JSON, orjson.dumps(report.said))
 
     def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_response_only(status)  # not send_response, which names server and version
+        for name, value in {"Content-Type": content_type, "Content-Length": str(len(body)), **_HEADERS}.items():
+            self.send_header(name, value)
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """A refusal in a line, with nothing in it that came with the request."""
+        status = HTTPStatus(code)
+        if status is HTTPStatus.NOT_IMPLEMENTED:  # what the base says of all methods that have no function here
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+        self.close_connection = True
+        text = f"{status.value} {status.phrase}; there are GET /metrics, /health and /ready\n"
+        self._answer(status, "text/plain; charset=utf-8", text.encode())
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.state.errors import IncompatibleError, PenstockError, RetriableError, StateCorruptedError
+from penstock.state.failpoints import failpoint
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.atomic_files import environment_fault
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
@@ -138,6 +139,7 @@ class TaskOpener:
         or the brokers do not answer (the next call continues from there), and ``IncompatibleError`` for a changelog
         that does not hold what was committed."""
         lock = self._lock(task, cancelled)
+        failpoint("restore.locked")
         opening = _Opening(task, stores, reached, cancelled, RefusedSnapshots(self._events, task))
         try:
             self._remove_fetched(task)
@@ -201,6 +203,7 @@ class TaskOpener:
             raw = backend.position(spec.name)
             if raw is not None:
                 decode_position(raw)
+        failpoint("restore.opened")
 
     def _set_aside(self, opening: _Opening, damage: str) -> None:
         self._events.emit(StoreQuarantined(opening.task, damage))
@@ -220,6 +223,7 @@ class TaskOpener:
         snapshots = self._snapshots(of, opening)
         lost = stored is not None and was_replaced(consumer, TopicPartition(facts.topic, task.partition), stored, facts)
         decision = decide(of, stored, facts, self._now_ms(), snapshots, segment_ms=spec.segment_ms, replaced=lost)
+        failpoint("restore.decided")
         if isinstance(decision, Quarantine):
             self._events.emit(StoreQuarantined(task, decision.reason))
             # all stores of the task are quarantined with the damaged one: they share the database
@@ -333,7 +337,9 @@ class TaskOpener:
         assert opening.backend is not None
         try:
             files = self._repository.fetch(manifest, self._fetched(opening.task))
+            failpoint("ingest.fetched")
             opening.backend.ingest(spec.name, files)
+            failpoint("ingest.done")
         except StateCorruptedError as exc:
             opening.unusable.add(manifest.name)
             opening.refused.add(spec.name, [str(exc)])
@@ -405,6 +411,7 @@ class TaskOpener:
                         columns = [list(compress(column, taken)) for column in columns]
                     entries = from_changelog_columns(spec, *columns)
                     backend.commit([StoreWrites(spec.name, entries, self._position(spec, facts, offset, begun_ms))])
+                    failpoint("restore.chunk_written")
                 offset = max(offset, min(fetched.ends.get(partition, 0), facts.end_offset))
                 waited_s = 0.0 if offset > progress.offset else waited_s + 0.2
                 if waited_s > STALLED_AFTER_S:
@@ -417,6 +424,7 @@ class TaskOpener:
                 report.progressed(progress)
             backend.commit([StoreWrites(spec.name, [], self._position(spec, facts, facts.end_offset, asked_ms))])
             report.ended(progress, facts.end_offset)
+            failpoint("restore.ended")
         finally:
             consumer.unassign([partition])
 

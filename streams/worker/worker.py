@@ -9,6 +9,7 @@ This is the only place that wires the adapters to the core.
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -57,6 +58,7 @@ from penstock.streams.runtime.topic_watch import TopicWatch
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
 from penstock.streams.worker.abandoned_work import abandoned_transactions, owner_name
 from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
+from penstock.streams.worker.failpoint_actions import arm_from
 from penstock.streams.worker.fixed_worker_lock import (
     FixedWorkerPresence,
     check_no_fixed_workers,
@@ -219,6 +221,7 @@ class Worker:
         restorer: Restorer | None = None
         young, *older = gc.get_threshold()
         try:
+            arm_from(os.environ)
             choose(self.settings.native)
             self._reports.started()
             if self.settings.memory_max_bytes:

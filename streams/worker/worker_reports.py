@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import penstock
+from penstock.state.failpoints import failpoint
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory
 from penstock.state.native import compiled
@@ -111,6 +112,7 @@ class WorkerReports:
 
     def step_done(self, step: CommitStep) -> None:
         """A step of a commit was done."""
+        failpoint(f"commit.{step}")
         self._meters.step(step)
         if self._on_step is not None:
             self._on_step(step)

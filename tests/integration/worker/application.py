@@ -229,6 +229,7 @@ class Process:
                 "commit_interval_ms": given.commit_interval_ms,
                 "batch_max_records": given.batch_max_records,
                 "state_flush_interval_ms": given.state_flush_interval_ms,
+                "transaction_timeout_ms": given.transaction_timeout_ms,
                 "consumer": dict(given.consumer),
             },
         }

@@ -35,6 +35,21 @@ def killed_at(kafka: str, folder: Path, step: CommitStep) -> None:
     app.assert_exact()
 
 
+def taken_over(kafka: str, folder: Path, step: CommitStep) -> None:
+    """SIGKILL with a transaction open that no time-out ends within this test: a worker of another host ends it."""
+    app = Application(kafka, f"taken-{step.replace('_', '-')}", folder)
+    app.add_lines(LINES)
+    endless = {"transaction_timeout_ms": 600_000}
+    with app.process("first", signal_at=(step, 3, signal.SIGKILL), settings=endless) as first:
+        app.feed("the first worker is killed", lambda: not first.alive)
+        assert first.wait() == -signal.SIGKILL, first.said
+    app.add_lines(LINES // 3)
+    with app.process("second", settings=endless) as second:
+        app.wait()
+        second.stop()
+    app.assert_exact()
+
+
 def killed_at_random(kafka: str, folder: Path) -> None:
     """Two workers share a state folder; three times one of them is killed while both work, and started again."""
     seed = 7
@@ -146,6 +161,7 @@ def fixed(kafka: str, folder: Path) -> None:
 
 CASES: dict[str, Callable[[str, Path], None]] = {
     **{f"killed after {step}": partial(killed_at, step=step) for step in STEPS},
+    **{f"taken over after {step}": partial(taken_over, step=step) for step in ("sent", "offsets_added")},  # type: ignore[arg-type]  # steps
     "killed at random": killed_at_random,
     "zombie before its positions are added": partial(zombie, step="flushed"),
     "zombie before its commit": partial(zombie, step="offsets_added"),

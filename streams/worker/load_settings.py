@@ -80,6 +80,8 @@ def _from_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"the settings file {path} has no [penstock] table; put the settings under it")
     for name in _TABLES:
         if name in table:
+            if not isinstance(table[name], dict):  # what it is instead is not shown: it may be a secret
+                raise SettingsError(f"{name} in {path} must be a table; put its keys under [penstock.{name}]")
             table[name] = _flattened(table[name])
     return table
 

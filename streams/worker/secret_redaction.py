@@ -15,9 +15,27 @@ _SECRET = re.compile(
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
+_SECURITY = re.compile(r"(sasl|ssl)[._]", re.IGNORECASE)
+_OPEN = frozenset(
+    {
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.principal",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.cipher.suites",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+"""Settings of these families that hold no secret. Any other may, a misspelt one too: only later does the client say that it
+knows no such key."""
+
+
 def is_secret(name: str) -> bool:
     """Whether a setting of this name may hold a secret. In doubt, yes."""
-    return bool(_SECRET.search(name))
+    return bool(_SECRET.search(name)) or (bool(_SECURITY.match(name)) and name.lower() not in _OPEN)
 
 
 def redacted(value: Any) -> Any:

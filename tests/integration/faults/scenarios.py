@@ -46,6 +46,8 @@ class Cast:
     other: CommandWorker | None = None
     keeps_positions: bool = True
     """Whether its stores are on the disk, at a position."""
+    settings: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Of the struck worker."""
 
     def __post_init__(self) -> None:
         self.started: list[CommandWorker] = []
@@ -58,7 +60,9 @@ class Cast:
     def strike(self, *before: str) -> CommandWorker:
         """Start the worker that is to be struck. ``before``: orders that lead to the point."""
         nth = next((n for begin, n in NTH.items() if self.point.startswith(begin)), 1)
-        self.struck = self.worker(self.state, ";".join([*before, f"{self.point}={self.action}@{nth}"]))
+        order = ";".join([*before, f"{self.point}={self.action}@{nth}"])
+        self.struck = self.app.worker(self.state, order, **self.settings)
+        self.started.append(self.struck)
         return self.struck
 
     @property
@@ -131,7 +135,8 @@ def rebalancing(cast: Cast) -> None:
 
 
 def removed(cast: Cast) -> None:
-    """Frozen while idle, replaced, and told so when it wakes."""
+    """Frozen while idle, replaced, and told so by the group when it wakes: nothing else must ask before."""
+    cast.settings = {"state_flush_interval_ms": 600_000}
     struck = cast.strike()
     cast.app.wait()
     struck.signal(signal.SIGSTOP)

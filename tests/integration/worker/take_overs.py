@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from penstock.state.log import TopicPartition
@@ -37,7 +38,7 @@ BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000"
 """A broker's default, where the embedded one is quicker."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Beat(threading.Thread):
     """Writes a record to each partition every ``BEAT_S``, and reads when its answers become visible."""
 
@@ -57,10 +58,14 @@ class Beat(threading.Thread):
         """Since the start; also what records have as their timestamps, which their answers take over."""
         return int((time.monotonic() - self._begun_s) * 1000) + 1
 
+    def saw(self, partition: int, after_ms: int) -> bool:
+        """Whether an answer to a younger write is visible."""
+        return self.seen_ms[partition] > after_ms
+
     def run(self) -> None:
         """Until ``over``."""
         servers = self.cluster.bootstrap_servers
-        producer = KafkaProducer(producer_config(servers, {}, swift=True))
+        producer = KafkaProducer(producer_config(servers, {}, low_latency=True))
         reader = KafkaConsumer(consumer_config(servers, f"{self.cluster.name}-beat", {}))
         places = [TopicPartition(self.output, p) for p in range(TASKS)]
         reader.assign_at({tp: reader.watermarks(tp)[1] for tp in places})
@@ -171,9 +176,7 @@ def measure(folder: Path, keys: int, rounds: int, session_ms: int, *, separate: 
                 time.sleep(3.0 + number % 3 * 0.7)
                 slot, partition, killed_s = workers.kill_one_with_a_task()
                 killed_ms = beat.now_ms()
-                until(
-                    "its task is processed again", lambda at=killed_ms, p=partition: beat.seen_ms[p] > at, LIMIT_S, 0.01
-                )  # type: ignore[misc]
+                until("its task is processed again", partial(beat.saw, partition, killed_ms), LIMIT_S, 0.01)
                 took.append(time.monotonic() - killed_s)
                 print(f"round {number}: partition {partition} of slot {slot} after {took[-1]:.2f} s", flush=True)
                 workers.start(slot)

@@ -155,7 +155,16 @@ def test_application_id_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("[other]\n", "no .penstock. table"), ("[penstock", "not TOML"), ("# \xe9\n", "not TOML")]
+    ("text", "said"),
+    [
+        ("[other]\n", "no .penstock. table"),
+        ("[penstock", "not TOML"),
+        ("# \xe9\n", "not TOML"),
+        (
+            "[penstock]\ncommon = 'sasl.password=x'\n",
+            "common in .* must be a table; put its keys under .penstock.common",
+        ),
+    ],
 )
 def test_files_that_cannot_be_used_are_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.toml"

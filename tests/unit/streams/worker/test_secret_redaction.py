@@ -20,6 +20,9 @@ MARKER = "s3cr3t-marker"
         "sasl.oauthbearer.config",
         "sasl.oauthbearer.client.secret",
         "sasl.jaas.config",
+        "sasl.pasword",
+        "ssl.kye.pem",
+        "SASL_PASWD",
     ],
 )
 def test_secret_keys_are_hidden(key: str) -> None:
@@ -41,5 +44,12 @@ def test_userinfo_in_urls_is_hidden() -> None:
 
 
 def test_what_is_no_secret_stays() -> None:
-    plain = {"client.id": "x", "sasl.username": "me", "ports": [1, 2], "snapshots": "file:///a@b"}
+    plain = {
+        "client.id": "x",
+        "sasl.username": "me",
+        "sasl.mechanism": "PLAIN",
+        "ssl.ca.location": "/ca",
+        "ports": [1, 2],
+        "snapshots": "file:///a@b",
+    }
     assert redacted(plain) == plain

@@ -485,10 +485,8 @@ class Runtime:
         if left_s > 0:
             self.consumer.poll(1, min(left_s, IDLE_POLL_S))  # without partitions: it only waits
             return False
-        if self.options.partitions is None:
-            self._join()  # opens its producer as a member: until then others may take it for dead, and fence it
-        else:
-            self.start()
+        # A member of a group opens its producer later: until the group has it, others may take it for dead and fence it.
+        (self._join if self.options.partitions is None else self.start)()
         self.rejoining.asked()
         return True
 

@@ -25,7 +25,6 @@ from penstock.streams.events.measurements import CommitStep
 from penstock.streams.events.port import NO_EVENTS, EventSink, Fanout
 from penstock.streams.events.sentences import line_of
 from penstock.streams.ports.log import LogConsumer, LogProducer, TopicSpec
-from penstock.streams.runtime.abandoned_transactions import AbandonedTransactions
 from penstock.streams.runtime.assignment import Restoring
 from penstock.streams.runtime.changelog_epochs import replaced
 from penstock.streams.runtime.changelog_marks import marked_topics
@@ -49,6 +48,7 @@ from penstock.streams.worker.fixed_worker_lock import check_no_group_members, pr
 from penstock.streams.worker.task_opener import MARKERS_WAIT_S, was_replaced
 from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
+from tests.simulation.dead_workers import abandoned_transactions
 
 APP = "app"
 TURN_MS = 20
@@ -385,19 +385,12 @@ class Node:
         self, inputs: list[TopicPartition], clock: SimClock
     ) -> Callable[[Sequence[TopicPartition], bool], None]:
         fixed = FixedFence(inputs, self._marks, self._fixed_producer, 30)
-        log = self.world.log
-        abandoned = AbandonedTransactions(
-            self.name,
-            lambda: MemoryConsumer(log, APP, stable_positions=False).committed(inputs),
-            lambda: MemoryAdmin(log).group_clients(APP),
-            lambda name, limit_s: MemoryProducer(log, transactional_id=f"{APP}-{name}").init_transactions(limit_s),
-            clock.monotonic_s,
-            self.events,
-        )
+        names = self.world.guarantee == "exactly_once" and self.world.named
+        abandoned = abandoned_transactions(self.world.log, APP, self.name, inputs, clock.monotonic_s, self.events)
 
         def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
             fixed.on_joined(given, afresh)
-            if self.world.guarantee == "exactly_once" and self.world.named:
+            if names:
                 abandoned.on_joined(given)
 
         return joined

@@ -26,6 +26,7 @@ OFFENCES = {
     "home-pyspark": ("streams/batch/planted.py", "import pyspark.sql"),
     "home-pyarrow": ("state/planted.py", "import pyarrow"),
     "home-faust": ("streams/cli/planted.py", "def main() -> None:\n    import faust"),
+    "kafka-chosen-by-hosts": ("streams/batch/planted.py", "from penstock.streams.kafka.consumer import KafkaConsumer"),
     "rocksdb-chosen-once": (
         "streams/worker/planted.py",
         "from penstock.state.rocksdb.rocksdb_backend import RocksDBBackend",

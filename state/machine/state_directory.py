@@ -99,10 +99,10 @@ class StateDirectory:
             return 0
 
     def tasks(self) -> list[str]:
-        """The folder names of the tasks that have a database here (warm state), sorted."""
+        """The folder names of the tasks that have a database here (warm state), of whatever kind, sorted."""
         if not self.path.is_dir():
             return []
-        return sorted(p.name for p in self.path.iterdir() if (p / "rocksdb" / "CURRENT").exists())
+        return sorted(p.name for p in self.path.iterdir() if any((p / "rocksdb").glob("*")))
 
     def claim(self, *, cluster_id: str, fingerprint: str) -> Identity:
         """Read the folder's identity, or create it.

@@ -54,14 +54,16 @@ def test_a_name_is_one_folder_and_its_own(one: str, other: str) -> None:
     assert (safe_name(one) == safe_name(other)) == (one == other)
 
 
-def test_the_layout_is_as_documented_and_private(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["CURRENT", "stores.sqlite"])
+def test_the_layout_is_as_documented_and_private(tmp_path: Path, file: str) -> None:
     directory = StateDirectory(tmp_path / "state", "app/1")
     directory.lock("0_3", timeout_s=0).release()
     assert directory.database_path("0_3") == tmp_path / "state" / "app%2F1" / "0_3" / "rocksdb"
     assert stat.S_IMODE((tmp_path / "state" / "app%2F1" / "0_3").stat().st_mode) == 0o700
     assert directory.tasks() == []
     directory.database_path("0_3").mkdir()
-    (directory.database_path("0_3") / "CURRENT").touch()
+    assert directory.tasks() == []
+    (directory.database_path("0_3") / file).touch()
     assert directory.tasks() == ["0_3"]
 
 

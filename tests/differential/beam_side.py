@@ -1,7 +1,8 @@
-"""Beam's trigger driver as the system that Penstock is compared with."""
+"""Beam as the system that Penstock is compared with: its trigger driver, and pipelines in its direct runner."""
 
 from __future__ import annotations
 
+import dataclasses
 from random import Random
 from typing import Any
 
@@ -15,10 +16,12 @@ from tests.conformance.scenario import Setting
 from tests.differential.inputs import Entry, Run
 from tests.differential.judge import System
 from tests.differential.kinds.triggered import KINDS, drawn
-from tests.differential.known_triggers import DEPARTURES, PENDING
+from tests.differential.known_triggers import DEPARTURES, PENDING, RUNNER_DEPARTURES
 from tests.differential.outcomes import Outcome, Step
 
 ELEMENTS_MAX = 14
+RUNNER_SEEDS = 2
+"""A pipeline takes many times as long as its triggers alone: so many seeds of each kind run by default."""
 
 
 def runs_of(kind: str, seeds: range) -> list[Run]:
@@ -114,4 +117,25 @@ BEAM = System(
     departures=DEPARTURES,
     pending=PENDING,
     tail=1,
+)
+
+
+def at_the_end(run: Run, outcome: Outcome) -> Outcome:
+    """All panes as if the last entry had put them out, by their windows and numbers: a runner does not say at which entry
+    a pane came."""
+    panes = [row for _, row in outcome.flat()]
+    panes.sort(key=lambda row: (repr(row["w"]), row["v"]["index"], repr(row)))
+    last: Step = {"out": panes} if panes else {}
+    return Outcome([*({} for _ in run.input[1:]), last], outcome.error)
+
+
+BEAM_RUNNER = dataclasses.replace(
+    BEAM,
+    name="Beam's direct runner",
+    id="beam_runner",
+    seeds=RUNNER_SEEDS,
+    question=lambda run: {**run.nodes[0], "input": run.input, "runner": True},
+    play=lambda run: at_the_end(run, play(run)),
+    read=at_the_end,
+    departures=RUNNER_DEPARTURES,
 )

@@ -1,23 +1,39 @@
 """Where another system and Penstock are known to answer differently, and why, as data.
 
-A departure says for which kinds it holds and explains a difference in one of three ways: ``seen_as`` is what is left of
-an outcome when the departure is looked past; ``where`` says for which inputs anything may differ; ``between`` says which
-two outcomes may stand beside each other.
+A departure says for which kinds it holds, and excuses the one difference that it names: ``seen_as`` is what is left of an
+outcome when that is looked past; ``replay`` works out from both outcomes, and from answers to other inputs, what both would
+put out if the two agreed on it; ``between`` says which two outcomes may stand beside each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from itertools import combinations
 from typing import Any, Literal
 
 from tests.conformance.compare import Row
-from tests.differential.inputs import WALL, Run
+from tests.differential.inputs import Run
 from tests.differential.outcomes import Outcome, Step, same
 
+TOGETHER_MAX = 3
+"""How many departures may explain one difference together."""
+
+Play = Callable[[Run], Outcome]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sides:
+    """How each side answers another run."""
+
+    ours: Play
+    theirs: Play
+
+
 See = Callable[[Run, Outcome], Outcome]
-Where = Callable[[Run], bool]
+Replay = Callable[[Run, Outcome, Outcome, Sides], tuple[Outcome, Outcome]]
 Between = Callable[[Run, Outcome, Outcome], bool]
 
 
@@ -31,7 +47,7 @@ class Departure:
     cause: str
     reason: str
     seen_as: See | None = None
-    where: Where | None = None
+    replay: Replay | None = None
     between: Between | None = None
     whose: Literal["both", "other", "Penstock"] = "both"
 
@@ -39,8 +55,10 @@ class Departure:
         """Whether it holds for a kind."""
         return any(fnmatchcase(kind, pattern) for pattern in self.kinds)
 
-    def seen(self, run: Run, ours: Outcome, theirs: Outcome) -> tuple[Outcome, Outcome]:
-        """Both outcomes without what is looked past."""
+    def seen(self, run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> tuple[Outcome, Outcome]:
+        """Both outcomes as they would be without the departure."""
+        if self.replay is not None:
+            ours, theirs = self.replay(run, ours, theirs, sides)
         if self.seen_as is None:
             return ours, theirs
         return (
@@ -49,20 +67,20 @@ class Departure:
         )
 
 
-def explanation(known: Iterable[Departure], run: Run, ours: Outcome, theirs: Outcome) -> str | None:
-    """The names of the departures that explain the difference, the fewest first tried; ``None``: nothing does."""
-    held = [d for d in known if d.covers(run.kind)]
+def explanation(known: Iterable[Departure], run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> str | None:
+    """The names of the fewest departures that explain the difference; ``None``: nothing does. Those that replay come
+    first: what they work out is an outcome like any other."""
+    held = sorted((d for d in known if d.covers(run.kind)), key=lambda d: d.replay is None)
     for departure in held:
-        if departure.where is not None and departure.where(run):
-            return departure.name
         if departure.between is not None and departure.between(run, ours, theirs):
             return departure.name
-        if departure.seen_as is not None and same(*departure.seen(run, ours, theirs)):
-            return departure.name
-    for departure in held:
-        ours, theirs = departure.seen(run, ours, theirs)
-    if same(ours, theirs):
-        return " + ".join(d.name for d in held if d.seen_as is not None)
+    for size in range(1, TOGETHER_MAX + 1):
+        for some in combinations([d for d in held if d.between is None], size):
+            mine, other = ours, theirs
+            for departure in some:
+                mine, other = departure.seen(run, mine, other, sides)
+            if same(mine, other):
+                return " + ".join(d.name for d in some)
     return None
 
 
@@ -146,101 +164,24 @@ def without_outdated(run: Run, outcome: Outcome) -> Outcome:
     return _filtered(outcome, current)
 
 
-# -- inputs ------------------------------------------------------------------------------------------------------
+def without_tombstones(run: Run, outcome: Outcome) -> Outcome:
+    """Without deletions."""
+    return _filtered(outcome, lambda sink, row: row["v"] is not None)
 
 
-def _records(run: Run) -> Iterable[dict[str, Any]]:
-    return (entry for entry in run.input if entry.get("event") != WALL)
+def without_group_of_zero(run: Run, outcome: Outcome) -> Outcome:
+    """Without the group that the initial value of an aggregate names."""
+    return _filtered(outcome, lambda sink, row: row["k"] != "0")
 
 
-def has_null_key(run: Run) -> bool:
-    """Some record has no key."""
-    return any(entry["k"] is None for entry in _records(run))
+def without_subtractions(run: Run, outcome: Outcome) -> Outcome:
+    """Without what chains of additions and subtractions have taken out, and without the rows that told of that alone."""
+    rows: dict[tuple[str, str], str] = {}
 
+    def added(sink: str, row: Row) -> bool:
+        was = rows.get((sink, repr(row["k"])), "")
+        rows[sink, repr(row["k"])] = row["v"]
+        return bool(row["v"] != was)
 
-def has_null_value(run: Run) -> bool:
-    """Some record has no value."""
-    return any(entry["v"] is None for entry in _records(run))
-
-
-def is_late(run: Run) -> bool:
-    """Some record comes behind a later one, by more than the least grace of the description."""
-    graces = [node["grace_ms"] for node in run.nodes if "grace_ms" in node]
-    graces += [node["window"]["grace_ms"] for node in run.nodes if "window" in node]
-    now = 0
-    for entry in _records(run):
-        if entry["ts"] < now - min(graces, default=0):
-            return True
-        now = max(now, entry["ts"])
-    return False
-
-
-def is_as_late_as_grace(run: Run) -> bool:
-    """The same, or behind it by exactly that; records without key or value do not move a join's time."""
-    grace_ms = min(node["grace_ms"] for node in run.nodes if "grace_ms" in node)
-    now = -1
-    for entry in _records(run):
-        if entry["k"] is None or entry["v"] is None:
-            continue
-        if now >= 0 and entry["ts"] < now and entry["ts"] <= now - grace_ms:
-            return True
-        now = max(now, entry["ts"])
-    return False
-
-
-def is_behind_a_record_without(run: Run) -> bool:
-    """Some record comes behind one that has no key or no value and was ahead of all others."""
-    now, ahead = -1, -1
-    for entry in _records(run):
-        if entry["k"] is None or entry["v"] is None:
-            ahead = max(ahead, entry["ts"])
-            continue
-        if entry["ts"] < ahead and ahead > now:
-            return True
-        now = max(now, entry["ts"])
-    return False
-
-
-def deletes_at_the_time_of_the_row(run: Run) -> bool:
-    """Some row is deleted with its own timestamp."""
-    times: set[tuple[str, str, int]] = set()
-    for entry in _records(run):
-        place = (entry["topic"], repr(entry["k"]), entry["ts"])
-        if entry["v"] is None and place in times:
-            return True
-        times.add(place)
-    return False
-
-
-def is_behind(run: Run) -> bool:
-    """Some record comes behind a later one."""
-    times = [entry["ts"] for entry in _records(run)]
-    return times != sorted(times)
-
-
-def changes_a_key_again(run: Run) -> bool:
-    """Some key of some topic has two records."""
-    keys = [(entry["topic"], repr(entry["k"])) for entry in _records(run)]
-    return len(keys) > len(set(keys))
-
-
-def deletes_a_key_again(run: Run) -> bool:
-    """Some key of some topic is deleted twice."""
-    keys = [(entry["topic"], repr(entry["k"])) for entry in _records(run) if entry["v"] is None]
-    return len(keys) > len(set(keys))
-
-
-def inside_a_session(run: Run) -> bool:
-    """Some record lies between the first and the last of its key, so that a session may take it and stay as it is."""
-    times: dict[str, list[int]] = {}
-    for entry in _records(run):
-        seen = times.setdefault(repr(entry["k"]), [])
-        if seen and min(seen) <= entry["ts"] <= max(seen):
-            return True
-        seen.append(entry["ts"])
-    return False
-
-
-def always(run: Run) -> bool:
-    """Every input."""
-    return True
+    chains = _mapped(outcome, lambda rows: [{**row, "v": re.sub(r"-[^+-]*", "", str(row["v"]))} for row in rows])
+    return without_times(run, _filtered(chains, added))

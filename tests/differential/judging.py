@@ -9,24 +9,26 @@ from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from tests.differential.beam_side import BEAM
+from tests.differential.beam_side import BEAM, BEAM_RUNNER
 from tests.differential.flink_cep_side import FLINK_CEP
+from tests.differential.flink_sql_side import FLINK_SQL
 from tests.differential.judge import System, Verdict, judged
 from tests.differential.kafka_streams_side import KAFKA_STREAMS
 from tests.differential.other_side import OtherSide, command_of, scratch_folder
 
-SYSTEMS: dict[str, System] = {system.project: system for system in (KAFKA_STREAMS, FLINK_CEP, BEAM)}
-"""By the folder of their program."""
+SYSTEMS: dict[str, System] = {system.id: system for system in (KAFKA_STREAMS, FLINK_CEP, FLINK_SQL, BEAM, BEAM_RUNNER)}
+"""By their names in commands."""
 _SIDES: dict[str, OtherSide] = {}
-"""This process's other sides, by project."""
+"""This process's other sides, by system."""
 
 
-def verdict_of(project: str, kind: str, seeds: range, folder: Path) -> Verdict:
+def verdict_of(name: str, kind: str, seeds: range, folder: Path) -> Verdict:
     """Judge one kind, with this process's other side."""
-    if project not in _SIDES:
-        side = _SIDES[project] = OtherSide(project, folder)
+    system = SYSTEMS[name]
+    if name not in _SIDES:
+        side = _SIDES[name] = OtherSide(system.project, folder)
         Finalize(side, side.end, exitpriority=1)  # a pool's processes end without atexit
-    return judged(SYSTEMS[project], _SIDES[project], kind, SYSTEMS[project].runs_of(kind, seeds))
+    return judged(system, _SIDES[name], kind, system.runs_of(kind, seeds))
 
 
 def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int) -> Iterator[Verdict]:
@@ -35,4 +37,4 @@ def verdicts_of(system: System, kinds: Sequence[str], seeds: range, workers: int
     # Spawned, not forked: a process that has run clients or Spark has threads that no fork survives.
     spawning = get_context("spawn")
     with scratch_folder() as folder, ProcessPoolExecutor(workers, mp_context=spawning) as pool:
-        yield from pool.map(verdict_of, repeat(system.project), kinds, repeat(seeds), repeat(Path(folder)))
+        yield from pool.map(verdict_of, repeat(system.id), kinds, repeat(seeds), repeat(Path(folder)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.differential import departures as d
+from tests.differential import replays as r
 from tests.differential.departures import Departure
 
 DEPARTURES: tuple[Departure, ...] = (
@@ -27,14 +28,14 @@ DEPARTURES: tuple[Departure, ...] = (
         ("*sliding*",),
         "Kafka Streams",
         "Every record has its right window as soon as it holds something. Kafka Streams misses some where records are late.",
-        where=d.is_behind,
+        replay=r.both_without_records_behind,
     ),
     Departure(
         "sliding windows in suppress",
         ("sliding_suppressed_by_time",),
         "choice",
         "In which order a record's windows are updated decides which of them suppress lets go at that record.",
-        where=d.always,
+        replay=r.without_updates_of_windows,
     ),
     Departure(
         "old values behind suppress",
@@ -42,7 +43,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "What suppress lets go replaces what it let go before. Kafka Streams' names the value before the last change as the "
         "old one, so that a following group subtracts what it never added.",
-        where=d.changes_a_key_again,
+        seen_as=d.without_subtractions,
     ),
     Departure(
         "deletions lost behind suppress",
@@ -50,7 +51,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A deleted row is deleted from the join. Kafka Streams' suppress loses it when the row is deleted again while it "
         "waits.",
-        where=d.deletes_a_key_again,
+        replay=r.both_without_second_deletions,
     ),
     Departure(
         "forgotten sessions in the cache",
@@ -58,7 +59,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A session that is older than the retention is gone. Kafka Streams' cache still has it, depending on what was "
         "flushed when.",
-        where=d.is_late,
+        replay=r.late_records_without_result_left_out,
     ),
     Departure(
         "unmatched records late",
@@ -74,7 +75,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "choice",
         "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
         "each side's rows by that side's time, and one millisecond less than it takes records.",
-        where=d.is_as_late_as_grace,
+        replay=r.late_records_left_out,
     ),
     Departure(
         "records without key or value ahead",
@@ -82,7 +83,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A record without a key or value meets nobody and moves no time. In Kafka Streams it moves the time by which a "
         "record waits for a partner, and by which the rows of its own side are forgotten.",
-        where=d.is_behind_a_record_without,
+        replay=r.nulls_moving_no_time,
     ),
     Departure(
         "released at once",
@@ -97,7 +98,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A left join emits a record without a key at once. Kafka Streams fails with a NullPointerException when it has a "
         "grace period.",
-        where=d.has_null_key,
+        replay=r.null_keys_joined_at_once,
     ),
     Departure(
         "null values in windows",
@@ -105,7 +106,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "choice",
         "Windowed aggregations skip null values, as those without windows do and as Kafka's documentation says. Kafka "
         "Streams aggregates them.",
-        where=d.has_null_value,
+        replay=r.null_values_left_out,
     ),
     Departure(
         "outdated versions told",
@@ -122,7 +123,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A deletion with the timestamp of the row that it deletes is a version, too. Kafka Streams forgets it, and takes an "
         "older row that comes later as the newest.",
-        where=d.deletes_at_the_time_of_the_row,
+        replay=r.both_without_deletions_of_one_time,
     ),
     Departure(
         "rows that are not there deleted",
@@ -168,7 +169,7 @@ DEPARTURES: tuple[Departure, ...] = (
         ("tables_inner_with_its_own_map",),
         "Kafka Streams",
         "A deleted row deletes the result. Kafka Streams loses it in an inner join of a table with its own map.",
-        where=d.has_null_value,
+        seen_as=d.without_tombstones,
     ),
     Departure(
         "timestamps of suppressed rows",
@@ -183,7 +184,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "choice",
         "A late record of a long session reaches earlier sessions for as long as those are kept. Kafka Streams must keep "
         "them longer than its default, or it loses windows before they close.",
-        where=d.is_late,
+        replay=r.both_without_late_records,
     ),
     Departure(
         "timestamps of foreign-key joins",
@@ -197,7 +198,8 @@ DEPARTURES: tuple[Departure, ...] = (
         ("again_count_of_counts_from_zero",),
         "Kafka Streams",
         "A group's first result replaces none. Kafka Streams subtracts the initial aggregate from a following group.",
-        where=d.always,
+        seen_as=d.without_group_of_zero,
+        whose="other",
     ),
     Departure(
         "sessions that stay as they are",
@@ -205,14 +207,14 @@ DEPARTURES: tuple[Departure, ...] = (
         "Kafka Streams",
         "A session that takes a record is subtracted before it is added again. Kafka Streams forgets to when its first and "
         "last time do not change.",
-        where=d.inside_a_session,
+        seen_as=d.without_subtractions,
     ),
     Departure(
         "timers at the first record",
         ("processor_first_stream_time",),
         "choice",
         "A timer fires when time passes a multiple of its interval. Kafka Streams also fires it at the first record.",
-        where=d.always,
+        replay=r.no_timer_at_the_first_record,
     ),
     Departure(
         "timers at the first reading of the clock",
@@ -220,7 +222,7 @@ DEPARTURES: tuple[Departure, ...] = (
         "choice",
         "Time begins with the first reading of the clock that the journal has. Kafka Streams reads it when a timer is "
         "scheduled, so that the first firing may come one interval sooner.",
-        where=d.always,
+        replay=r.clock_read_at_the_start,
     ),
 )
 """Where the two differ for good."""

@@ -6,9 +6,11 @@ An entry names its test in its last line. What the other system answers is state
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import penstock as ps
@@ -307,6 +309,91 @@ def test_patterns_that_may_wait_for_ever_are_refused() -> None:
     with pytest.raises(TopologyError, match="may wait forever"):
         stream.match(endless)
     stream.match(endless, unbounded=True)
+
+
+def answers_of_sql(text: str, *records: tuple[str, Any, int]) -> list[Any]:
+    """What a query gives of ``rows``, for records ``(key, value, timestamp)``."""
+    b = ps.StreamsBuilder("sql")
+    rows = b.sql(text, rows=b.stream("in", value=Row))
+    (rows.to_stream() if isinstance(rows, ps.KTable) else rows).to("out")
+    return [value for _, value, _ in answers(b, *(("in", key, value, ts) for key, value, ts in records))]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a query's input."""
+
+    n: int = 0
+    s: str = ""
+    b: bool = False
+    x: float = 0.0
+
+
+def test_numbers_with_a_point_are_floats() -> None:
+    [row] = answers_of_sql("SELECT n + 1.5 AS x, CAST('1.5' AS DECIMAL(2, 1)) AS d FROM rows", ("k", Row(1), 0))
+    assert row == {"x": 2.5, "d": Decimal("1.5")}
+    assert type(row["x"]) is float
+
+
+def test_only_the_empty_text_is_like_an_empty_pattern() -> None:
+    found = answers_of_sql("SELECT s LIKE '' AS x FROM rows", ("k", Row(s="a"), 0), ("k", Row(s=""), 0))
+    assert found == [{"x": False}, {"x": True}]
+
+
+def test_texts_that_are_no_numbers_are_no_decimals() -> None:
+    found = answers_of_sql(
+        "SELECT TRY_CAST(s AS DECIMAL(10, 2)) AS x FROM rows", ("k", Row(s="1x"), 0), ("k", Row(s="1"), 0)
+    )
+    assert found == [{"x": None}, {"x": Decimal(1)}]
+
+
+def test_texts_of_fractions_are_no_integers() -> None:
+    found = answers_of_sql("SELECT TRY_CAST(s AS BIGINT) AS x FROM rows", ("k", Row(s="1.5"), 0), ("k", Row(s="1"), 0))
+    assert found == [{"x": None}, {"x": 1}]
+
+
+def test_truth_values_are_written_small() -> None:
+    assert answers_of_sql("SELECT CAST(b AS VARCHAR) AS x FROM rows", ("k", Row(b=True), 0)) == [{"x": "true"}]
+
+
+def test_means_of_integers_are_floats() -> None:
+    assert answers_of_sql("SELECT AVG(n) AS x FROM rows", ("k", Row(1), 0), ("k", Row(2), 1))[-1] == {"x": 1.5}
+
+
+def test_last_values_go_by_event_time() -> None:
+    assert answers_of_sql("SELECT LAST_VALUE(n) AS x FROM rows", ("k", Row(1), 5), ("k", Row(2), 3))[-1] == {"x": 1}
+
+
+def test_variances_keep_their_digits() -> None:
+    values = [("k", Row(x=1e9 + more), 0) for more in (4, 7, 13, 16)]
+    assert answers_of_sql("SELECT VAR_POP(x) AS v FROM rows", *values)[-1] == {"v": 22.5}
+
+
+def watermarked(b: ps.StreamsBuilder, topic: str) -> ps.KStream[Any, Any]:
+    """A stream whose records are a watermark where they are a number."""
+    stream = b.stream(topic, value=str, watermark=ps.punctuated(lambda r: int(r.value) if r.value.isdigit() else None))
+    return stream.filter(lambda k, v: not v.isdigit())
+
+
+def test_null_keys_do_not_wait_for_the_watermark() -> None:
+    b = ps.StreamsBuilder("null-keys", value=str)
+    watermarked(b, "l").left_join(watermarked(b, "r"), pair, within=10, grace=0).to("out")
+    assert answers(b, ("l", None, "x", 5)) == [(None, "x|None", 5)]
+
+
+def test_records_below_the_watermark_are_not_joined() -> None:
+    b = ps.StreamsBuilder("late", value=str)
+    watermarked(b, "l").join(watermarked(b, "r"), pair, within=10, grace=0).to("out")
+    marks = [("l", "m", "8", 0), ("r", "m", "8", 0)]
+    assert answers(b, ("l", "k", "x", 5), *marks, ("r", "k", "y", 7)) == []
+    assert answers(b, ("l", "k", "x", 5), *marks, ("r", "k", "y", 8)) == [("k", "x|y", 8)]
+
+
+def test_sql_joins_the_version_that_is_known() -> None:
+    b = ps.StreamsBuilder("versions")
+    inputs = {"l": b.stream("l", value=Row), "users": b.table("users", value=Row, history="1h")}
+    b.sql("SELECT l.n AS n, u.s AS s FROM l JOIN users u ON l.key = u.key", **inputs).to("out")
+    found = answers(b, ("users", "k", Row(s="ann"), 0), ("l", "k", Row(1), 5), ("users", "k", Row(s="bob"), 3))
+    assert [value for _, value, _ in found] == [{"n": 1, "s": "ann"}]
 
 
 # -- Beam ------------------------------------------------------------------------------------------------------------

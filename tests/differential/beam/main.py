@@ -1,8 +1,9 @@
-"""Answers JSON lines with the panes of Beam's trigger driver, which its Python runners share. Beam's own Python runs it:
-nothing of Penstock is imported.
+"""Answers JSON lines with the panes of Beam's trigger driver, which its Python runners share, or of a pipeline in Beam's
+direct runner. Beam's own Python runs it: nothing of Penstock is imported.
 
-A line is ``{"runs": [{"window", "trigger", "accumulation", "timestamp_combiner", "allowed_lateness", "input"}]}`` in the
-conformance format; the answer is ``{"runs": [{"steps", "error"}]}``. Each element is a bundle of its own.
+A line is ``{"runs": [{"window", "trigger", "accumulation", "timestamp_combiner", "allowed_lateness", "input", "runner"}]}``
+in the conformance format; the answer is ``{"runs": [{"steps", "error"}]}``. Each element is a bundle of its own. With
+``runner``, all panes are in one step, the last.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from apache_beam.transforms import trigger, window
+from apache_beam.transforms import WindowInto, trigger, window
 from apache_beam.transforms.core import Windowing
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
+from pipeline import panes_of
 
 FOREVER_S = 10**9
 
@@ -54,6 +56,22 @@ def trigger_of(spec: dict[str, Any]) -> Any:
         return trigger.Repeatedly(trigger_of(spec["trigger"]))
     made = {"after_any": trigger.AfterAny, "after_all": trigger.AfterAll, "after_each": trigger.AfterEach}[kind]
     return made(*map(trigger_of, spec["triggers"]))
+
+
+def panes_of_the_runner(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the direct runner puts out from a ``TestStream``, all at the end."""
+    lateness = FOREVER_S if run["allowed_lateness"] == "unlimited" else run["allowed_lateness"]
+
+    def windowed() -> WindowInto:
+        return WindowInto(
+            window_of(run["window"]),
+            trigger=trigger_of(run["trigger"]),
+            accumulation_mode=getattr(trigger.AccumulationMode, run["accumulation"].upper()),
+            timestamp_combiner=getattr(window.TimestampCombiner, "OUTPUT_AT_" + COMBINERS[run["timestamp_combiner"]]),
+            allowed_lateness=lateness,
+        )
+
+    return [row_of(pane) for pane in panes_of(run["input"], windowed)]
 
 
 def steps_of(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -114,8 +132,11 @@ def row_of(pane: Any) -> dict[str, Any]:
 
 def outcome(run: dict[str, Any]) -> dict[str, Any]:
     """What a run put out, and the error that ended it."""
-    steps = []
+    steps: list[dict[str, Any]] = []
     try:
+        if run.get("runner"):
+            panes = panes_of_the_runner(run)
+            return {"steps": [*({} for _ in run["input"][1:]), {"out": panes} if panes else {}]}
         for step in steps_of(run):
             steps.append(step)
     except Exception as exc:  # whatever it is, it is the answer

@@ -11,11 +11,15 @@ from tests.conformance.case_format import Case
 from tests.conformance.drive import DriverPlayer
 from tests.conformance.suite import judge
 from tests.differential import departures as d
-from tests.differential.departures import Departure, explanation
+from tests.differential import flink_sql_side as sql
+from tests.differential import known_queries
+from tests.differential import replays as r
+from tests.differential.departures import Departure, Sides, explanation
 from tests.differential.inputs import Entry, Run, random_run
 from tests.differential.judge import Difference, Verdict
 from tests.differential.kafka_streams_side import KAFKA_STREAMS, KINDS, case_of
 from tests.differential.kinds.patterns import PATTERNS
+from tests.differential.kinds.queries import QUERIES
 from tests.differential.outcomes import Outcome, same
 from tests.differential.penstock_side import play
 from tests.differential.report import lines
@@ -24,6 +28,14 @@ from tests.differential.shrink import shrunk
 
 def entry(ts: int, key: str | None = "k", value: str | None = "a") -> Entry:
     return {"topic": "s", "k": key, "v": value, "ts": ts}
+
+
+def echo(run: Run) -> Outcome:
+    """A side that puts out each record."""
+    return Outcome([{"out": [row(e["k"], e["v"], e["ts"])]} for e in run.input])
+
+
+ECHOES = Sides(echo, echo)
 
 
 def row(key: str, value: Any, ts: int = 0) -> dict[str, Any]:
@@ -62,6 +74,13 @@ def test_there_are_as_many_kinds_as_promised() -> None:
         (d.without_idle_changes, [row("a", 1)], [row("b", None), row("a", 1)]),
         (d.without_repeats, [row("a", 1)], [row("a", 1), row("a", 1, 4)]),
         (d.without_outdated, [row("a", 1, 4)], [row("a", 1, 4), row("a", 2, 3)]),
+        (d.without_tombstones, [row("a", 1)], [row("a", 1), row("b", None)]),
+        (d.without_group_of_zero, [row("1", 1)], [row("0", -1), row("1", 1)]),
+        (
+            d.without_subtractions,
+            [row("a", "+x"), row("a", "+x-y"), row("a", "+x-y+z")],
+            [row("a", "+x"), row("a", "+x+z")],
+        ),
     ],
 )
 def test_a_departure_explains_its_own_difference_alone(see: d.See, ours: list[Any], theirs: list[Any]) -> None:
@@ -69,9 +88,11 @@ def test_a_departure_explains_its_own_difference_alone(see: d.See, ours: list[An
     departure = Departure("it", ("x",), "choice", "why", seen_as=see)
     mine, other = Outcome([{"out": ours}]), Outcome([{"out": theirs}])
     assert not same(mine, other)
-    assert explanation([departure], run, mine, other) == "it"
-    assert explanation([departure], run, mine, Outcome([{"out": [*theirs, row("z", 9, 9)]}])) is None
-    assert explanation([departure], Run("y", 0, [], []), mine, other) is None
+    assert explanation([departure], run, mine, other, ECHOES) == "it"
+    assert explanation([departure], run, mine, Outcome([{"out": [*theirs, row("z", 9, 9)]}]), ECHOES) is None
+    assert explanation([departure], Run("y", 0, [], []), mine, other, ECHOES) is None
+    other_one = Departure("another", ("x",), "choice", "why", seen_as=lambda run, outcome: outcome)
+    assert explanation([other_one, departure], run, mine, other, ECHOES) == "it", "no more departures than are needed"
 
 
 def test_order_across_steps_is_looked_past_only_where_it_may_be() -> None:
@@ -81,26 +102,54 @@ def test_order_across_steps_is_looked_past_only_where_it_may_be() -> None:
     assert not same(d.any_order_at_once(run, ours), d.any_order_at_once(run, theirs))
 
 
+NODES = [
+    {"op": "stream", "id": "s", "topic": "s"},
+    {"op": "join", "id": "made", "in": "s", "grace_ms": 3, "window": {"grace_ms": 3}},
+    {"op": "suppress", "id": "last", "in": "made"},
+    {"op": "sink", "in": "last", "name": "out"},
+]
+
+
 @pytest.mark.parametrize(
-    ("where", "holds", "fails"),
+    ("replay", "entries", "left"),
     [
-        (d.has_null_key, [entry(0, None)], [entry(0)]),
-        (d.has_null_value, [entry(0, "k", None)], [entry(0)]),
-        (d.is_behind, [entry(5), entry(4)], [entry(4), entry(4)]),
-        (d.is_late, [entry(5), entry(1)], [entry(5), entry(2)]),
-        (d.is_as_late_as_grace, [entry(5), entry(2)], [entry(5), entry(3)]),
-        (d.is_as_late_as_grace, [entry(5), entry(2)], [entry(5, "k", None), entry(6, None), entry(2)]),
-        (d.is_behind_a_record_without, [entry(9, "k", None), entry(2)], [entry(9), entry(9, "k", None), entry(2)]),
-        (d.changes_a_key_again, [entry(0), entry(1)], [entry(0), entry(1, "m")]),
-        (d.deletes_a_key_again, [entry(0, "k", None), entry(1, "k", None)], [entry(0), entry(1, "k", None)]),
-        (d.deletes_at_the_time_of_the_row, [entry(3), entry(3, "k", None)], [entry(3), entry(4, "k", None)]),
-        (d.inside_a_session, [entry(1), entry(5), entry(3)], [entry(1), entry(5), entry(3, "m")]),
+        (r.both_without_records_behind, [entry(5), entry(4), entry(5)], [0, 2]),
+        (r.both_without_late_records, [entry(9), entry(6), entry(5)], [0, 1]),
+        (r.both_without_deletions_of_one_time, [entry(3), entry(3, "k", None), entry(4, "k", None)], [0, 2]),
+        (r.both_without_second_deletions, [entry(0, "k", None), entry(1, "k", None), entry(2)], [0, 2]),
+        (r.null_values_left_out, [entry(0), entry(1, "k", None), entry(2, None)], [0, 2]),
+        (r.late_records_without_result_left_out, [entry(9), entry(1), entry(8)], [0, 2]),
     ],
 )
-def test_inputs_in_which_a_fault_may_show(where: d.Where, holds: list[Entry], fails: list[Entry]) -> None:
-    nodes = [{"op": "join", "grace_ms": 3}]
-    assert where(Run("x", 0, nodes, holds))
-    assert not where(Run("x", 0, nodes, fails))
+def test_replays_leave_out_what_they_name(replay: d.Replay, entries: list[Entry], left: list[int]) -> None:
+    run = Run("x", 0, NODES, entries)
+    silent = Outcome([{} for _ in entries])
+    _, theirs = replay(run, silent, echo(run), ECHOES)
+    assert [index for index, step in enumerate(theirs.steps) if step] == left
+
+
+def test_nulls_that_move_no_time_keep_what_they_put_out_themselves() -> None:
+    run = Run("x", 0, NODES, [entry(1, "k", "x"), entry(50, None, "n"), entry(60, "q", None)])
+    alone, due = row(None, "n|null", 50), row("k", "x|null", 1)  # type: ignore[arg-type]  # a null key
+    theirs = Outcome([{}, {"out": [due, alone]}, {"out": [due]}])
+    _, seen = r.nulls_moving_no_time(run, theirs, theirs, ECHOES)
+    assert seen.steps == [{"out": [row("k", "x", 1)]}, {"out": [alone]}, {}]
+
+
+def test_results_of_late_records_and_of_their_partners_alone_are_looked_past() -> None:
+    entries = [entry(20, "k", "x"), entry(21, "q", "y"), {**entry(5, "k", "late"), "topic": "t"}]
+    run = Run("x", 0, NODES, entries)
+    looked_past = [row("k", "x|late", 20), row("k", "x|null", 20)]
+    kept = [row("q", "y|null", 21), row("k", "x|z", 20)]
+    seen, _ = r.late_records_left_out(run, Outcome([{"out": [*looked_past, *kept]}]), Outcome([]), ECHOES)
+    assert seen.steps == [{"out": kept}]
+
+
+def test_what_suppress_lets_go_must_have_been_an_update() -> None:
+    run = Run("x", 0, NODES, [entry(1, "k", "a"), entry(2, "k", "b")])
+    let_go, made_up = Outcome([{}, {"out": [row("k", "a", 1)]}]), Outcome([{"out": [row("k", "c", 1)]}])
+    assert same(*r.without_updates_of_windows(run, echo(run), let_go, ECHOES))
+    assert not same(*r.without_updates_of_windows(run, echo(run), made_up, ECHOES))
 
 
 def test_an_error_on_either_side_is_a_difference() -> None:
@@ -135,3 +184,60 @@ def test_the_table_adds_up_and_shows_what_is_unexplained() -> None:
     [total] = [line for line in printed if line.startswith("all kinds (2)")]
     assert total.split()[3:] == ["4", "7", "3", "0", "0", "1"]
     assert any('"differential.keyed_count.5"' in line for line in printed)
+
+
+def test_every_query_is_one_that_penstock_takes() -> None:
+    assert len(QUERIES) >= 40
+    for kind in QUERIES:
+        [run] = sql.runs_of(kind, range(1))
+        assert sql.play(run).error is None, kind
+
+
+def test_changes_make_the_table_that_is_compared() -> None:
+    run = Run("count", 0, [{"grouped": True}], [entry(0), entry(1)])
+    changes = [("+I", 1), ("-U", 1), ("+U", 2), ("+I", 5), ("-D", 5)]
+    answer = Outcome([{"out": [{"k": kind, "v": {"c": c}, "ts": 0} for kind, c in changes]}, {}])
+    assert [step["table"] for step in sql.read(run, answer).steps] == [[{"v": {"c": 2}, "ts": 0}]] * 2
+    rows = Run("sums", 0, [{"grouped": False}], [entry(0), entry(1)])
+    assert sql.read(rows, answer).error is not None, "rows are not changed"
+
+
+def test_decimals_are_compared_by_their_number() -> None:
+    run = Run("decimals", 0, [{"grouped": False}], [entry(0)])
+    found = [
+        sql.read(run, Outcome([{"out": [{"k": "+I", "v": {"c": {"decimal": d}}, "ts": 0}]}]))
+        for d in ("1.50", "1.5", "2")
+    ]
+    assert same(found[0], found[1]) and not same(found[0], found[2])
+
+
+SQL_ROW: dict[str, Any] = {"topic": "l", "k": "a", "v": {"id": 1, "k": None, "m": 1, "s": "1x"}, "ts": 4}
+
+
+@pytest.mark.parametrize(
+    ("see", "theirs", "ours"),
+    [
+        (known_queries.without_windows_before_1970, [{"t": -5, "c": 1}, {"t": 0, "c": 1}], [{"t": 0, "c": 1}]),
+        (known_queries.with_literals_as_floats, [{"c": {"decimal": "1.5"}}], [{"c": 1.5}]),
+        (known_queries.with_nothing_like_nothing, [{"c1": "a", "c2": True}], [{"c1": "a", "c2": False}]),
+        (known_queries.with_small_truths, [{"c2": "TRUE"}], [{"c2": "true"}]),
+        (known_queries.with_whole_means, [{"c": -1}], [{"c": -1.5}]),
+        (known_queries.with_nine_digits, [{"c": 1.4399999999999997}], [{"c": 1.44}]),
+        (known_queries.with_whole_texts, [{"id": 1, "c3": {"decimal": "1"}}], [{"id": 1, "c3": None}]),
+        (known_queries.with_whole_numbers, [{"id": 2, "c1": 1}], [{"id": 2, "c1": None}]),
+        (known_queries.without_late_rows, [{"i": 1, "j": 2}], []),
+    ],
+)
+def test_a_departure_of_sql_explains_its_own_difference_alone(see: d.See, theirs: list[Any], ours: list[Any]) -> None:
+    fraction = {**SQL_ROW, "v": {**SQL_ROW["v"], "id": 2, "s": "1.5"}, "ts": 9}
+    run = Run("x", 0, [{"grouped": False}], [{"event": "watermark", "ts": 5}, SQL_ROW, fraction])
+    mine, other = (Outcome([{}, {"out": [{"v": v, "ts": 0} for v in rows]} if rows else {}]) for rows in (ours, theirs))
+    more = Outcome(
+        [
+            {"out": [{"v": {"i": 9, "j": 9, "t": 1, "c": 7, "c1": "", "c2": "", "c3": None, "id": 1}, "ts": 0}]},
+            other.steps[1],
+        ]
+    )
+    assert not same(mine, other)
+    assert same(see(run, mine), see(run, other))
+    assert not same(see(run, mine), see(run, more))

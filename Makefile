@@ -43,7 +43,7 @@ test: java venv ## unit, property and integration tests (ARGS='-k name' narrows)
 test-native: venv ## the units of native/ alone
 	@.ci/cargo test
 
-differential: java venv ## random programs on Kafka Streams, FlinkCEP, Beam and Penstock: the same answers? (SEEDS=100 KINDS='table*')
+differential: java venv ## random programs on Kafka Streams, Flink, Beam and Penstock: the same answers? (SEEDS=100 KINDS='table*')
 	@$(BIN)/python -m tests.differential $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) \
 	  $(if $(KINDS),--kinds $(foreach kind,$(KINDS),'$(kind)')) $(ARGS)
 

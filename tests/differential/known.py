@@ -70,20 +70,20 @@ DEPARTURES: tuple[Departure, ...] = (
         seen_as=d.any_order,
     ),
     Departure(
-        "records later than a join's grace",
-        ("streams_*",),
-        "choice",
-        "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
-        "each side's rows by that side's time, and one millisecond less than it takes records.",
-        replay=r.late_records_left_out,
-    ),
-    Departure(
         "records without key or value ahead",
         ("streams_*",),
         "Kafka Streams",
         "A record without a key or value meets nobody and moves no time. In Kafka Streams it moves the time by which a "
         "record waits for a partner, and by which the rows of its own side are forgotten.",
         replay=r.nulls_moving_no_time,
+    ),
+    Departure(
+        "records later than a join's grace",
+        ("streams_*",),
+        "choice",
+        "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
+        "each side's rows by that side's time, and one millisecond less than it takes records.",
+        replay=r.late_records_left_out,
     ),
     Departure(
         "released at once",

@@ -24,13 +24,6 @@ DEPARTURES: tuple[Departure, ...] = (
         whose="other",
     ),
     Departure(
-        "right windows of late records",
-        ("*sliding*",),
-        "Kafka Streams",
-        "Every record has its right window as soon as it holds something. Kafka Streams misses some where records are late.",
-        replay=r.both_without_records_behind,
-    ),
-    Departure(
         "sliding windows in suppress",
         ("sliding_suppressed_by_time",),
         "choice",
@@ -52,14 +45,6 @@ DEPARTURES: tuple[Departure, ...] = (
         "A deleted row is deleted from the join. Kafka Streams' suppress loses it when the row is deleted again while it "
         "waits.",
         replay=r.both_without_second_deletions,
-    ),
-    Departure(
-        "forgotten sessions in the cache",
-        ("per_commit_session_*",),
-        "Kafka Streams",
-        "A session that is older than the retention is gone. Kafka Streams' cache still has it, depending on what was "
-        "flushed when.",
-        replay=r.late_records_without_result_left_out,
     ),
     Departure(
         "unmatched records late",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from itertools import groupby
 from typing import Any
 
 from tests.conformance.compare import Row
-from tests.differential.departures import Departure, without_times
+from tests.differential.departures import Departure, any_order_at_once, without_times
 from tests.differential.inputs import Run
 from tests.differential.outcomes import Outcome
 from tests.differential.play_patterns import play
@@ -20,11 +21,14 @@ def key_by_key(run: Run, outcome: Outcome) -> Outcome:
 
 
 def event_by_event(run: Run, outcome: Outcome) -> Outcome:
-    """Without the order among the matches that one event completes."""
-    steps = [
-        {sink: sorted(rows, key=lambda row: (row["ts"], repr(row["v"]))) for sink, rows in step.items()}
-        for step in outcome.steps
-    ]
+    """Without the order among the matches that one event completes: rows that stand together, of one key and time."""
+    steps = []
+    for step in outcome.steps:
+        together = {
+            sink: [sorted(some, key=repr) for _, some in groupby(rows, key=lambda row: (_key(row), row["ts"]))]
+            for sink, rows in step.items()
+        }
+        steps.append({sink: [row for some in runs for row in some] for sink, runs in together.items()})
     return Outcome(steps, outcome.error)
 
 
@@ -39,7 +43,7 @@ def _events(row: Row) -> list[dict[str, Any]]:
 
 def without_times_in_any_order(run: Run, outcome: Outcome) -> Outcome:
     """Without timestamps, and without the order of what one watermark puts out."""
-    return event_by_event(run, without_times(run, outcome))
+    return any_order_at_once(run, without_times(run, outcome))
 
 
 def takes_another_of_several(run: Run, ours: Outcome, theirs: Outcome) -> bool:

@@ -58,22 +58,10 @@ def _times(run: Run) -> Iterator[tuple[int, Entry, int]]:
             now = max(now, entry["ts"])
 
 
-def both_without_records_behind(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
-    """Neither side is given records that come behind a later one."""
-    return _both_without(run, sides, {index for index, entry, now in _times(run) if entry["ts"] < now})
-
-
 def both_without_late_records(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
     """Neither side is given records that come behind a later one by more than the grace."""
     grace_ms = min(node["window"]["grace_ms"] for node in run.nodes if "window" in node)
     return _both_without(run, sides, {index for index, entry, now in _times(run) if entry["ts"] < now - grace_ms})
-
-
-def late_records_without_result_left_out(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:
-    """The other side is not given records that are later than the grace and of which Penstock put out nothing."""
-    grace_ms = min(node["window"]["grace_ms"] for node in run.nodes if "window" in node)
-    late = {id(entry) for index, entry, now in _times(run) if entry["ts"] < now - grace_ms and not ours.steps[index]}
-    return ours, without(run, sides.theirs, lambda entry: id(entry) in late)
 
 
 def both_without_deletions_of_one_time(run: Run, ours: Outcome, theirs: Outcome, sides: Sides) -> Pair:

@@ -15,6 +15,9 @@ import pytest
 
 import penstock as ps
 from penstock.state.errors import TopologyError
+from tests.differential import beam_side, play_patterns
+from tests.differential.inputs import Run
+from tests.differential.kinds import patterns, triggered
 
 PAGE = (Path(__file__).parents[2] / "DEPARTURES.md").read_text()
 
@@ -121,6 +124,21 @@ def test_a_tombstone_deletes_a_version_of_its_own_time() -> None:
     b = ps.StreamsBuilder("versions", value=str)
     b.stream("in").left_join(b.table("rows", history=100), pair).to("out")
     assert answers(b, ("rows", "k", "row", 5), ("rows", "k", None, 5), ("in", "k", "v", 6)) == [("k", "v|None", 6)]
+
+
+def test_sliding_windows_leave_suppress_in_the_order_of_their_updates() -> None:
+    b = ps.StreamsBuilder("sliding-suppress", value=str)
+    windows = b.stream("in").group_by_key().windowed_by(ps.sliding(10, grace=0))
+    by_window(windows.reduce(lambda a, v: f"{a},{v}").suppress(ps.until_time_limit(5))).to("out")
+    found = answers(b, ("in", "k", "a", 61), ("in", "k", "b", 63), ("in", "k", "c", 69))
+    assert found == [("k@51-61", "a", 61), ("k@53-63", "a,b", 63), ("k@62-72", "b", 63)]
+
+
+def test_suppressed_rows_keep_their_timestamps() -> None:
+    b = ps.StreamsBuilder("suppressed-times", value=str)
+    b.table("l").suppress(ps.until_time_limit(5)).left_join(b.table("r"), pair, value=str).to("out")
+    found = answers(b, ("l", "k", None, 17), ("l", "k", "a", 265), ("l", "k", "b", 270), ("r", "k", "x", 254))
+    assert found == [("k", "a|None", 265), ("k", "a|x", 265)]
 
 
 def test_an_initial_aggregate_is_no_row() -> None:
@@ -396,6 +414,45 @@ def test_sql_joins_the_version_that_is_known() -> None:
     assert [value for _, value, _ in found] == [{"n": 1, "s": "ann"}]
 
 
+def matched(*stages: dict[str, Any], events: str, **fields: Any) -> dict[str, list[tuple[str, int]]]:
+    """What a pattern of the conformance format gives: ``events`` as ``name@timestamp``, each row as its events and time."""
+    input_ = [
+        {"event": {"id": index, "key": "k", "name": name, "n": 0}, "ts": int(ts), "key": "k"}
+        for index, (name, ts) in enumerate(event.split("@") for event in events.split())
+    ]
+    run = Run("x", 0, [{"pattern": {"stages": list(stages), **fields}}], [*input_, {"event": "watermark", "ts": "max"}])
+    found: dict[str, list[tuple[str, int]]] = {}
+    for sink, row in play_patterns.play(run).flat():
+        taken = [event for stage in row["v"].values() for event in stage]
+        found.setdefault(sink, []).append((" ".join(f"{e['name']}{e['id']}" for e in taken), row["ts"]))
+    return found
+
+
+A = patterns.stage("begin", "a")
+
+
+def test_matches_of_one_event_come_in_a_fixed_order() -> None:
+    several = patterns.stage("followed_by_any", "b", times=[1, None], inner="combinations")
+    found = matched(A, several, patterns.stage("followed_by", "c"), events="a@4 b@5 b@10 c@13", within_ms=25)
+    assert [taken for taken, _ in found["matches"]] == ["a0 b1 b2 c3", "a0 b1 c3", "a0 b2 c3"]
+
+
+def test_matches_that_no_event_completes_have_the_time_at_which_they_are_certain() -> None:
+    assert matched(A, patterns.stage("not_followed_by", "b"), events="a@5", within_ms=12)["matches"] == [("a0", 17)]
+
+
+def test_the_first_of_several_matches_is_kept() -> None:
+    stages = (A, patterns.stage("followed_by_any", "b", "not_c"), patterns.stage("followed_by", "c"))
+    found = matched(*stages, events="a@13 a@20 d@21 a@22 c@22", within_ms=25, skip={"strategy": "skip_to_next"})
+    assert found["matches"] == [("a0 a1 c4", 22), ("a1 d2 c4", 22)]
+
+
+def test_repeated_groups_repeat_no_match() -> None:
+    group = patterns.group("begin", A, patterns.stage("followed_by", "b", times=[1, 2]), times=[1, 2])
+    found = matched(group, patterns.stage("followed_by", "c"), events="a@9 b@9 b@10 b@10", within_ms=25)
+    assert sorted(taken for taken, _ in found["timeouts"]) == ["a0 b1", "a0 b1", "a0 b1 b2", "a0 b1 b2"]
+
+
 # -- Beam ------------------------------------------------------------------------------------------------------------
 
 
@@ -408,3 +465,45 @@ def test_count_triggers_fire_at_each_record() -> None:
     with ps.TopologyTestDriver(b.build()) as driver:
         driver.pipe_all("in", [ps.Record("k", value, 1) for value in "xyz"])
         assert [r.value for r in driver.read("out")] == [["x", "y"]]
+
+
+def panes(window: dict[str, Any], trigger: dict[str, Any], *entries: tuple[str, int], **fields: Any) -> list[Any]:
+    """The panes of elements ``(value, timestamp)`` and ``("watermark", time)``, then the end of time: window, values, timing
+    and timestamp."""
+    node = {
+        "window": window,
+        "trigger": trigger,
+        "accumulation": "discarding",
+        "timestamp_combiner": "latest",
+        "allowed_lateness": 3,
+        **fields,
+    }
+    given = [{"watermark": ts} if value == "watermark" else {"elements": [[ts, value]]} for value, ts in entries]
+    outcome = beam_side.play(Run("x", 0, [node], [*given, {"watermark": "max"}]))
+    return [(row["w"], "".join(row["v"]["values"]), row["v"]["timing"], row["ts"]) for _, row in outcome.flat()]
+
+
+SLIDING = {"type": "sliding", "size": 12, "period": 4}
+
+
+def test_windows_that_fire_together_come_by_their_start() -> None:
+    found = panes(SLIDING, triggered.TRIGGERS["watermark"], ("x", 10))
+    assert [window for window, _, _, _ in found] == [[0, 12], [4, 16], [8, 20]]
+
+
+def test_expired_sessions_take_no_elements() -> None:
+    entries = ("x", 0), ("watermark", 7), ("y", 3)
+    fields = {"accumulation": "accumulating", "allowed_lateness": 0}
+    found = panes({"type": "session", "gap": 5}, triggered.TRIGGERS["watermark_late"], *entries, **fields)
+    assert [(window, values) for window, values, _, _ in found] == [([0, 5], "x"), ([3, 8], "y")]
+
+
+def test_panes_are_late_when_the_watermark_has_passed_their_window() -> None:
+    found = panes(SLIDING, triggered.TRIGGERS["repeated_watermark"], ("x", 4), ("watermark", 5), ("y", 3))
+    assert [(values, timing) for window, values, timing, _ in found if window == [-8, 4]] == [("y", "LATE")]
+
+
+def test_elements_behind_the_watermark_do_not_move_a_panes_timestamp() -> None:
+    entries = ("x", 0), ("watermark", 4), ("y", 1)
+    found = panes({"type": "fixed", "size": 10}, triggered.TRIGGERS["watermark_early"], *entries)
+    assert found[0] == ([0, 10], "xy", "EARLY", 0)

@@ -113,12 +113,10 @@ NODES = [
 @pytest.mark.parametrize(
     ("replay", "entries", "left"),
     [
-        (r.both_without_records_behind, [entry(5), entry(4), entry(5)], [0, 2]),
         (r.both_without_late_records, [entry(9), entry(6), entry(5)], [0, 1]),
         (r.both_without_deletions_of_one_time, [entry(3), entry(3, "k", None), entry(4, "k", None)], [0, 2]),
         (r.both_without_second_deletions, [entry(0, "k", None), entry(1, "k", None), entry(2)], [0, 2]),
         (r.null_values_left_out, [entry(0), entry(1, "k", None), entry(2, None)], [0, 2]),
-        (r.late_records_without_result_left_out, [entry(9), entry(1), entry(8)], [0, 2]),
     ],
 )
 def test_replays_leave_out_what_they_name(replay: d.Replay, entries: list[Entry], left: list[int]) -> None:

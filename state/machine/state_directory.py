@@ -104,6 +104,16 @@ class StateDirectory:
             return []
         return sorted(p.name for p in self.path.iterdir() if any((p / "rocksdb").glob("*")))
 
+    def check(self, *, cluster_id: str, fingerprint: str) -> None:
+        """Raise what ``claim`` would raise for an identity that is there; create nothing."""
+        target = self.path / "identity.json"
+        try:
+            data = target.read_bytes() if target.exists() else None
+        except OSError as exc:
+            raise environment_fault(exc, f"read the identity in {target}") from exc
+        if data is not None:
+            self._compatible(target, data, cluster_id, fingerprint)
+
     def claim(self, *, cluster_id: str, fingerprint: str) -> Identity:
         """Read the folder's identity, or create it.
 

@@ -39,6 +39,7 @@ COMMANDS = (
     Command("produce", f"{_CLI}.produce", "write lines of standard input to a topic"),
     Command("consume", f"{_CLI}.consume", "print the records of a topic"),
     Command("tail", f"{_CLI}.tail", "follow several topics in the order of their records' timestamps"),
+    Command("diff", f"{_CLI}.diff", "compare a topology with the one whose state is stored"),
     Command("state", f"{_CLI}.state", "list an application's stores, and read their entries"),
     Command("describe", f"{_CLI}.describe", "print a topology as text, as a Mermaid chart, or (--plan) how it runs"),
     Command("worker", f"{_CLI}.worker", "run a topology against Kafka"),

@@ -41,6 +41,15 @@ class ClusterFound:
 
 
 @dataclasses.dataclass(frozen=True)
+class TopologyChanged:
+    """The topology is not the one that last ran as this application, and its state can be used. ``changes`` names what
+    changed, from what to what, and what happens to it."""
+
+    application: str
+    changes: str
+
+
+@dataclasses.dataclass(frozen=True)
 class WaitingForBrokers:
     """No broker can be reached, or none answers the requests that a worker makes when it starts (``cause``)."""
 
@@ -416,7 +425,15 @@ class PurgeFailed:
 
 
 WorkerFact: TypeAlias = (
-    WorkerStarted | ClusterFound | WaitingForBrokers | BrokersFound | Waiting | WaitEnded | WorkerStopped | ProcessEnded
+    WorkerStarted
+    | ClusterFound
+    | TopologyChanged
+    | WaitingForBrokers
+    | BrokersFound
+    | Waiting
+    | WaitEnded
+    | WorkerStopped
+    | ProcessEnded
 )
 TaskFact: TypeAlias = (
     TasksAssigned

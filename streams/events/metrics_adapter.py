@@ -63,6 +63,8 @@ class MetricsEvents:
                 compiled = "yes" if fact.compiled else "no"
                 info = self._gauges[names.INFO.name].labels(fact.version, fact.application, fact.guarantee, compiled)
                 info.set(1)
+            case f.TopologyChanged():
+                pass  # counted as a fact
             case f.WaitingForBrokers() | f.BrokersFound() | f.ClusterFound():
                 self._gauges[names.BROKERS.name].set(0 if isinstance(fact, f.WaitingForBrokers) else 1)
             case f.TasksAssigned() | f.TasksRevoked() | f.TasksLost() | f.Rejoining() | f.Fenced():

@@ -79,6 +79,7 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
         case (
             f.WorkerStarted()
             | f.ClusterFound()
+            | f.TopologyChanged()
             | f.WaitingForBrokers()
             | f.BrokersFound()
             | f.Waiting()
@@ -137,6 +138,8 @@ def _worker(fact: f.WorkerFact) -> tuple[Level, Area, str]:
             return "info", "worker", "Worker is starting"
         case f.ClusterFound():
             return "info", "worker", "Connected to the cluster"
+        case f.TopologyChanged():
+            return "warning", "worker", "The topology is not the one that ran last"
         case f.WaitingForBrokers():
             return "error", "worker", "No broker answers; waiting for one"
         case f.BrokersFound():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from penstock.state.recovery.changelog import changelog_topic, journal_topic
+from penstock.streams.runtime.topology_record import record_topic
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.internal_names import INTERNAL_SUFFIXES
 
@@ -20,11 +21,17 @@ def groups_of(application_id: str) -> tuple[str, str]:
 
 
 def own_topics(topology: Topology, application_id: str) -> list[str]:
-    """The changelogs, repartition topics and journals that the application may have made, sorted."""
+    """The changelogs, repartition topics, journals and the record that the application may have made, sorted."""
     names = {changelog_topic(application_id, s) for s in topology.stores if s.source_topic is None}
     names |= {journal_topic(application_id, sub.number) for sub in topology.subtopologies}
     names |= set(repartition_topics(topology, application_id))
-    return sorted(names)
+    return sorted({*names, record_topic(application_id)})
+
+
+def changelog_topics(topology: Topology, application_id: str) -> list[str]:
+    """The topics that hold the changes of stores, those of tables over their own topics too."""
+    logged = [s for s in topology.stores if s.changelog or s.source_topic is not None]
+    return [changelog_topic(application_id, store) for store in logged]
 
 
 def repartition_topics(topology: Topology, application_id: str) -> list[str]:

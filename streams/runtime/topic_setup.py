@@ -152,18 +152,11 @@ def _writes(topology: Topology, producer: Subtopology, consumer: Subtopology) ->
     return bool(read & written)
 
 
-def prepare_topics(
-    topology: Topology,
-    application_id: str,
-    admin: LogAdmin,
-    *,
-    replication_factor: int = -1,
-    repartition_retention_ms: int = REPARTITION_RETENTION_MS,
-    dead_letter_topic: str | None = None,
-    guarantee: Guarantee = "exactly_once",
-) -> TopicLayout:
-    """Check the user's topics, create the application's own, and return the layout."""
-    tails = guarantee == "at_least_once"
+def existing_layout(
+    topology: Topology, application_id: str, admin: LogAdmin, dead_letter_topic: str | None = None
+) -> tuple[TopicLayout, dict[str, int]]:
+    """The layout that follows from the user's topics, and the partition counts of those that are written. Creates nothing.
+    Raises ``IncompatibleError`` for a topic that does not exist."""
     sources = [topology.source(n) for sub in topology.subtopologies for n in sub.sources]
     sinks = [topology.sink(n) for sub in topology.subtopologies for n in sub.sinks]
     external = [s.topic for s in sources if not s.internal]
@@ -177,7 +170,22 @@ def prepare_topics(
             f"these topics do not exist: {', '.join(missing)}; create them first, for example "
             f"penstock topics create {missing[0]} --partitions 4"
         )
-    layout = layout_of(topology, application_id, counts)
+    return layout_of(topology, application_id, counts), {t: counts[t] for t in written}
+
+
+def prepare_topics(
+    topology: Topology,
+    application_id: str,
+    admin: LogAdmin,
+    *,
+    replication_factor: int = -1,
+    repartition_retention_ms: int = REPARTITION_RETENTION_MS,
+    dead_letter_topic: str | None = None,
+    guarantee: Guarantee = "exactly_once",
+) -> TopicLayout:
+    """Check the user's topics, create the application's own, and return the layout."""
+    tails = guarantee == "at_least_once"
+    layout, counts = existing_layout(topology, application_id, admin, dead_letter_topic)
     wanted = [
         TopicSpec(t, n, replication_factor, repartition_configs(repartition_retention_ms))
         for t, n in layout.topics.items()
@@ -199,7 +207,7 @@ def prepare_topics(
     _keep_what_is_needed(topology, application_id, admin, tails=tails)
     admin.create_topics(wanted)
     # a windowed key is put where its inner key belongs, which takes the count of the user's topic too
-    return dataclasses.replace(layout, topics={**layout.topics, **{t: counts[t] for t in written}})
+    return dataclasses.replace(layout, topics={**layout.topics, **counts})
 
 
 def _keep_what_is_needed(topology: Topology, application_id: str, admin: LogAdmin, *, tails: bool) -> None:

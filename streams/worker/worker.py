@@ -13,10 +13,9 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from penstock.state.errors import PenstockError, RetriableError, SettingsError
+from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.machine.state_directory import StateDirectory, TaskLock
 from penstock.state.recovery.restore_decision import RestoreProgress
@@ -44,6 +43,7 @@ from penstock.streams.runtime.commit_protocol import Committer
 from penstock.streams.runtime.fixed_fence import FencedPositions, FixedFence, fixed_id
 from penstock.streams.runtime.membership_lease import MembershipLease, lease_s
 from penstock.streams.runtime.metadata_size import check_metadata_size
+from penstock.streams.runtime.own_topics import changelog_topics
 from penstock.streams.runtime.repartition_purging import Purger, purgeable_topics
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.topic_setup import (
@@ -51,6 +51,7 @@ from penstock.streams.runtime.topic_setup import (
     check_application_id,
     check_guarantee,
     check_policies,
+    existing_layout,
     fingerprint,
     prepare_topics,
 )
@@ -65,6 +66,7 @@ from penstock.streams.worker.fixed_worker_lock import (
     check_no_group_members,
     presence_group,
 )
+from penstock.streams.worker.known_topology import KnownTopology
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
 from penstock.streams.worker.restorer import Restorer
@@ -76,10 +78,8 @@ from penstock.streams.worker.system_clock import SystemClock
 from penstock.streams.worker.task_opener import TaskOpener
 from penstock.streams.worker.worker_pages import WorkerStatus
 from penstock.streams.worker.worker_reports import WorkerReports
+from penstock.streams.worker.worker_slot import take_slot
 from penstock.topologies.graph.topology import Topology
-
-SLOTS_MAX = 64
-"""How many worker processes may share one state folder."""
 
 CHANGELOG_PURGE_INTERVAL_MS = 300_000
 """The interval at which brokers by default look for transactions that timed out."""
@@ -267,12 +267,18 @@ class Worker:
         check_policies(self.topology, s.policies)
         admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
         self._brokers = BrokerWait(s.bootstrap_servers, admin.require_answer, self._stop, self._events)
-        layout, cluster_id = self._brokers.ask(lambda: self._prepare(admin))
-        self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         directory = StateDirectory(s.state_dir, s.application_id)
+        known = KnownTopology(self.topology, s.application_id, directory, self._events)
+        layout, cluster_id = self._brokers.ask(lambda: self._prepare(admin, known))
+        self._events.emit(ClusterFound(cluster_id, s.bootstrap_servers))
         identity = directory.claim(cluster_id=cluster_id, fingerprint=fingerprint(self.topology, layout))
-        slot = self._take_slot(directory)
-        topics = [*layout.topics, *self.topology.source_topics(s.application_id), *self._changelogs()]
+        known.keep_in_folder(layout)
+        self._slot, slot = take_slot(directory)
+        topics = [
+            *layout.topics,
+            *self.topology.source_topics(s.application_id),
+            *changelog_topics(self.topology, s.application_id),
+        ]
         self._identity = (cluster_id, self._brokers.ask(lambda: admin.topic_ids(sorted(set(topics)))))
         opener = TaskOpener(
             s.application_id,
@@ -322,7 +328,7 @@ class Worker:
         )
         return runtime, restorer
 
-    def _prepare(self, admin: KafkaAdmin) -> tuple[TopicLayout, str]:
+    def _prepare(self, admin: KafkaAdmin, known: KnownTopology) -> tuple[TopicLayout, str]:
         """Read from the cluster, and create there, what this worker needs before it starts; returns the layout and
         the cluster's id. Can be repeated if it was interrupted."""
         s = self.settings
@@ -330,6 +336,9 @@ class Worker:
             check_no_fixed_workers(admin, s.application_id)
         else:
             check_no_group_members(admin, s.application_id)
+        cluster_id = admin.cluster_id()
+        existing, _ = existing_layout(self.topology, s.application_id, admin)
+        known.compare(existing, cluster_id, admin, lambda: self._new_consumer(s.application_id))
         layout = prepare_topics(
             self.topology,
             s.application_id,
@@ -350,16 +359,8 @@ class Worker:
         )
         if self._partitions is not None:
             self._join_fixed(admin, layout)
-        return layout, admin.cluster_id()
-
-    def _changelogs(self) -> list[str]:
-        from penstock.state.recovery.changelog import changelog_topic
-
-        return [
-            changelog_topic(self.settings.application_id, store)
-            for store in self.topology.stores
-            if store.changelog or store.source_topic is not None
-        ]
+        known.keep(layout, admin, self._record_producer, self._clock.now_ms(), s.replication_factor)
+        return layout, cluster_id
 
     @property
     def _epochs_grow(self) -> bool:
@@ -422,6 +423,9 @@ class Worker:
             on_open=None if partition is None else lambda: check_no_group_members(admin, s.application_id),
             events=self._events,
         )
+
+    def _record_producer(self) -> KafkaProducer:
+        return KafkaProducer(self._producer_config(None), native="off")
 
     def _producer_config(self, transactional_id: str | None) -> dict[str, Any]:
         s = self.settings
@@ -486,15 +490,3 @@ class Worker:
         wrong = [p for p in self._partitions or () if not 0 <= p < most]
         if wrong:
             raise SettingsError(f"partition {wrong[0]} does not exist; the topology's inputs have 0 to {most - 1}")
-
-    def _take_slot(self, directory: StateDirectory) -> int:
-        """The first free slot of this folder. Workers that share it get different transactional ids, and a restarted
-        worker finds its former id again and so ends the transaction that it left open."""
-        Path(directory.path).mkdir(parents=True, exist_ok=True)
-        for number in range(SLOTS_MAX):
-            try:
-                self._slot = directory.lock(f"slot-{number}", timeout_s=0)
-            except RetriableError:
-                continue
-            return number
-        raise PenstockError(f"{SLOTS_MAX} workers hold slots of {directory.path}; give this one a state_dir of its own")

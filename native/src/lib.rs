@@ -1,9 +1,10 @@
 //! The module `penstock_native`: what Penstock does per record, without Python objects and without the GIL.
 //!
-//! Optional. Everything here has a twin in Python that gives the same answers; `penstock_native.pyi` holds the contracts.
-//! Only `python` knows Python: the feature of this name leaves it out, so that the units are tested without an interpreter.
+//! Optional. Everything here has a twin in Python that gives the same answers; `penstock_native.pyi` holds the
+//! contracts. Only `python` depends on Python: without the feature of this name it is left out, so that the units can
+//! be tested without an interpreter.
 
-// What only Python calls.
+// Only Python calls these.
 #![cfg_attr(not(feature = "python"), allow(dead_code, unused_imports))]
 
 mod kernels;

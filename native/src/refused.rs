@@ -5,7 +5,7 @@
 pub enum Refused {
     Value(String),
     Index(String),
-    /// Where Rust would end the process: of what is as large as a number from outside says.
+    /// For cases in which Rust would end the process: allocations whose size comes from outside.
     NoRoom,
 }
 
@@ -21,7 +21,7 @@ pub fn room_for<T>(count: usize) -> Result<Vec<T>, Refused> {
     Ok(empty)
 }
 
-/// So many of the value.
+/// This many copies of the value.
 pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Refused> {
     let mut column = room_for(count)?;
     column.resize(count, value);

@@ -1,8 +1,8 @@
 //! Writing: columns into the client's queue, record by record inside the library and without the GIL.
 //!
-//! What the library does with a record is what it does for the client's own `produce`: the same partitioner, limits,
-//! transaction and copies. Records are queued without an opaque, so the client's delivery callback passes them by. The
-//! first record that is not taken ends the call; its caller sends that one through the client, which then tells why.
+//! The library treats a record as it does for the client's own `produce`: the same partitioner, limits, transaction
+//! and copies. Records are queued without an opaque, so the client's delivery callback skips them. The first refused
+//! record ends the call; the caller sends that one through the client, which then reports the reason.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 
@@ -60,7 +60,7 @@ pub struct Run {
     pub values: Vec<Place>,
     pub timestamps: Vec<i64>,
     pub headers: Option<HeaderLists>,
-    /// Of each record, or none: then all go to `partition`.
+    /// One partition per record, or none: then all go to `partition`.
     pub partitions: Vec<i32>,
     pub partition: i32,
     pub name: CString,

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::RandomState;
 
 const FIRST_SLOTS: usize = 1024;
-/// Of a slot's upper half: so much of a hash that strings which differ are seldom compared.
+/// Mask of a slot's upper half: enough bits of a hash that different strings are seldom compared.
 const TAG: u64 = 0xffff_ffff_0000_0000;
 
 struct Entry {
@@ -17,7 +17,8 @@ struct Entry {
 /// For less than 2^31 bytes of strings.
 pub struct Distinct {
     hasher: RandomState,
-    /// By hash: its upper half, and one more than the place of an entry; 0: free. Twice as many as entries at least.
+    /// By hash: its upper half, and one more than the place of an entry; 0: free. At least twice as many slots as
+    /// entries.
     slots: Vec<u64>,
     entries: Vec<Entry>,
     arena: Vec<u8>,
@@ -76,7 +77,7 @@ impl Distinct {
         }
     }
 
-    /// All of them one after the other, and where each begins and ends.
+    /// All strings one after the other, and where each begins and ends.
     pub fn column(&self) -> (&[u8], Vec<i64>) {
         let ends = self.entries.iter().map(|entry| i64::from(entry.start) + i64::from(entry.length));
         (&self.arena, std::iter::once(0).chain(ends).collect())

@@ -1,9 +1,10 @@
-//! Entries of one store in memory: what is written and not in the database yet, and what was read or written lately.
+//! Entries of one store in memory: those that are written and not in the database yet, and those read or written
+//! lately.
 //!
-//! A log of segments with an index. An entry is a header of 12 bytes, its key and its value; a value that fits is changed
-//! in place, another one is appended, and the old place is dead. To forget, the oldest segment is taken apart: what is
-//! written, and what was asked for since it was last moved, goes to the end, the rest is dropped. So memory is that of
-//! the segments and the index, with no header of an allocator or of Python per entry.
+//! A log of segments with an index. An entry is a header of 12 bytes, its key and its value. A value that fits is
+//! changed in place; otherwise a new entry is appended and the old place is dead. To free memory, the oldest segment
+//! is taken apart: written entries, and those used since they were last moved, are appended at the end; the rest is
+//! dropped. So the memory is that of the segments and the index, without an allocator's or Python's header per entry.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -13,12 +14,12 @@ use hashbrown::HashTable;
 use super::rows::Rows;
 use super::segments::{ABSENT, DEAD, Entries, HEADER, Log, Place, USED, WRITTEN, header};
 
-/// What the written entries leave of the log is worth no pass over all of it, if it is less than this part.
+/// If the written entries leave less than this part of the log, a pass over all of it is not worth it.
 const LITTLE: usize = 8;
 /// A bucket of the index and its control byte.
 const BUCKET_BYTES: usize = 9;
 
-/// How many keys are looked for together.
+/// How many keys are looked up together.
 pub const AHEAD: usize = 32;
 
 /// The entries of one store.
@@ -29,15 +30,15 @@ pub struct Entered {
     pub log: Log,
     pub written: usize,
     written_bytes: usize,
-    /// Where entries lie that were written, and some that are dead.
+    /// The places of written entries, and of some dead ones.
     places: Vec<Place>,
     /// Whether a written entry was moved, so that `places` must be rebuilt.
     moved: bool,
     /// The written entries by key, while nothing changes them.
     sorted: Option<Vec<Place>>,
-    /// Whether an entry that the database holds was forgotten.
+    /// Whether an entry that the database holds was dropped.
     pub forgot: bool,
-    /// What the written entries left of the log when that was all that a pass could not free.
+    /// The part of the log without written entries, when the last pass could free no more.
     kept_spare: usize,
 }
 
@@ -57,7 +58,7 @@ impl Entered {
         self.index.find(hash, |&p| self.log.key(p) == key).copied()
     }
 
-    /// Lets the processor fetch, while it does other things, what a search for a key of this hash will read.
+    /// Prefetches, while the processor does other work, what a search for a key of this hash will read.
     #[inline(always)]
     pub fn expect(&self, hash: u64) {
         if let Some(&place) = self.index.find(hash, |_| true) {
@@ -73,7 +74,7 @@ impl Entered {
         }
     }
 
-    /// Somebody asked for the entry.
+    /// Marks the entry as used.
     #[inline(always)]
     pub fn mark_used(&mut self, place: Place) {
         let flags = self.log.flags(place);
@@ -101,7 +102,7 @@ impl Entered {
                 self.written -= 1;
                 self.written_bytes -= size;
             }
-            // Who is written again is asked for.
+            // A key that is written again counts as used.
             let flags = flags | USED;
             if !log.replace(*found, value, flags) {
                 log.set_flags(*found, DEAD);
@@ -194,14 +195,14 @@ impl Entered {
         }
     }
 
-    /// What of the log no written entry takes.
+    /// The part of the log that no written entry takes.
     fn spare(&self) -> usize {
         self.log.bytes.saturating_sub(self.written_bytes)
     }
 
-    /// Forgets until no more than `max_bytes` are used, as far as that is worth it, looking at each entry twice at most: what was asked for goes when
-    /// nothing else is left to go. Written entries stay, and each pass copies them: so there is none where they leave
-    /// little, or little more than a pass before had to leave.
+    /// Drops entries until at most `max_bytes` are used, as far as that is worth it, and visits each entry at most
+    /// twice: used ones are dropped only if nothing else is left. Written entries stay, and each pass copies them, so
+    /// there is no pass if they leave little room, or little more than before the last pass.
     pub fn shrink(&mut self, max_bytes: usize) {
         if self.spare().saturating_sub(self.kept_spare) < self.log.bytes / LITTLE {
             return;
@@ -225,7 +226,7 @@ impl Entered {
         }
     }
 
-    /// `visit` with each row of a column of keys and its hash; what a search for it reads is fetched ahead.
+    /// Calls `visit` with each row of a column of keys and its hash; prefetches what a search for it reads.
     #[inline(always)]
     pub fn each_row(&mut self, keys: &Rows, mut visit: impl FnMut(&mut Self, usize, u64)) {
         let mut hashes = [0; AHEAD];
@@ -253,7 +254,7 @@ impl Entered {
         if self.sorted.is_none() {
             let places = self.all_written();
             let log = &self.log;
-            // The first bytes of a key decide most comparisons, without a look at the log.
+            // The first bytes of a key decide most comparisons, without reading the log.
             let mut found: Vec<(u64, Place)> = places
                 .into_iter()
                 .map(|place| {
@@ -284,19 +285,19 @@ impl Entered {
         self.written = 0;
         self.written_bytes = 0;
     }
-    /// What the written entries take, their buckets of the index included.
+    /// The memory of the written entries, including their buckets of the index.
     pub fn written_bytes(&self) -> usize {
         self.written_bytes + self.written * BUCKET_BYTES
     }
 
-    /// Remembers what the database holds of a key, unless more is known of it already.
+    /// Stores what the database holds for a key, unless the map has a newer value.
     pub fn keep(&mut self, key: &[u8], value: Option<&[u8]>) {
         if self.find(key).is_none() {
             self.put(key, value, 0);
         }
     }
 
-    /// Forgets every key below the bound, written or not.
+    /// Drops every key below the bound, written or not.
     pub fn forget_below(&mut self, bound: &[u8]) {
         self.sorted = None;
         let log = &self.log;
@@ -307,7 +308,7 @@ impl Entered {
         }
     }
 
-    /// What was sorted does not hold any more, because entries change.
+    /// The sorted order is no longer valid, because entries change.
     pub fn unsort(&mut self) {
         self.sorted = None;
     }
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(written(&mut map), [(key(5).to_vec(), Some(b"new".to_vec()))]);
     }
 
-    /// Against a map of the standard library, over some thousand steps that follow from a small generator.
+    /// Compared with a map of the standard library, over some thousand steps of a small generator.
     #[test]
     fn it_answers_as_a_plain_map_does() {
         let (mut map, mut plain) = (Entered::default(), BTreeMap::<Vec<u8>, Option<Vec<u8>>>::new());

@@ -1,4 +1,5 @@
-//! Entries of an `EntryMap` for a column of keys: values go into one buffer, and none becomes a Python object.
+//! Entries of an `EntryMap` for a column of keys: values are copied into one buffer, and none becomes a Python
+//! object.
 
 use super::entry_map::Entered;
 use super::rows::Rows;
@@ -8,13 +9,13 @@ pub struct Found {
     pub data: Vec<u8>,
     /// Where each value ends, from a 0 on.
     pub ends: Vec<i64>,
-    /// 1 where the key is not in the store, or nothing is known of it.
+    /// 1 if the key is not in the store, or unknown.
     pub absent: Vec<u8>,
-    /// The places of keys of which nothing is known.
+    /// The places of unknown keys.
     pub unknown: Vec<i64>,
 }
 
-/// Looks for each key; of each value the first `skip` bytes are left out.
+/// Looks up each key; skips the first `skip` bytes of each value.
 pub fn find(entered: &mut Entered, keys: &Rows, skip: usize) -> Found {
     let rows = keys.len();
     let mut found = Found { absent: vec![0; rows], ..Found::default() };

@@ -1,4 +1,4 @@
-//! Rows by small integers: groups in the order of first appearance, and what is worked out per group.
+//! Rows by small integers: groups in the order of first appearance, and values computed per group.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -7,16 +7,16 @@ use hashbrown::HashTable;
 
 use crate::refused::{Refused, filled};
 
-/// If there are this many times more possible groups than rows, hash to find the groups, else use a table of all.
+/// With this many times more possible groups than rows, hash to find the groups, else use a table of all.
 const SPARSE: usize = 4;
 
 #[derive(Default)]
 pub struct Groups {
-    /// Of each row: the number of its group.
+    /// For each row: the number of its group.
     pub numbers: Vec<i64>,
-    /// Of each group: its code.
+    /// For each group: its code.
     pub codes: Vec<i64>,
-    /// Of each group: its first row.
+    /// For each group: its first row.
     pub firsts: Vec<i64>,
 }
 
@@ -28,7 +28,7 @@ impl Groups {
     }
 }
 
-/// The groups of codes from 0 to `bound - 1`; refuses a code that is none of them.
+/// The groups of codes from 0 to `bound - 1`; refuses other codes.
 pub fn grouped(codes: impl ExactSizeIterator<Item = i64>, bound: usize) -> Result<Groups, Refused> {
     found(codes, bound).ok_or_else(|| Refused::Value(format!("a code is not between 0 and {bound}")))
 }
@@ -71,7 +71,7 @@ fn found(codes: impl ExactSizeIterator<Item = i64>, bound: usize) -> Option<Grou
     Some(groups)
 }
 
-/// Refuses what has not a number and a value per row, or a number that is not below `count`.
+/// Refuses arguments that do not have one number and one value per row, or a number that is not below `count`.
 pub fn check_numbers(numbers: &[i64], count: usize, values: usize) -> Result<(), Refused> {
     let within = numbers.iter().fold(true, |so_far, &number| so_far & ((number as u64) < count as u64));
     if !within || numbers.len() != values {
@@ -80,7 +80,7 @@ pub fn check_numbers(numbers: &[i64], count: usize, values: usize) -> Result<(),
     Ok(())
 }
 
-/// Of each group (`whole`), or of each row up to it (`running`), the `fold` of its values.
+/// The `fold` of the values of each group (`whole`), or of each row's group up to the row (`running`).
 pub fn folded<const RUNNING: bool>(
     numbers: &[i64],
     values: &[i64],
@@ -117,7 +117,7 @@ mod tests {
         grouped(codes.iter().copied(), bound)
     }
 
-    /// In a table where codes are dense, by hashing where they are sparse: the same groups.
+    /// With a table if codes are dense, by hashing if they are sparse: the same groups.
     #[test]
     fn groups_are_numbered_by_first_appearance() {
         for bound in [10, 1 << 40] {

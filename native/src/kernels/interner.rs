@@ -1,8 +1,8 @@
-//! Dictionary coding: byte strings to small integers, with what each distinct value is to its user kept from batch to batch.
+//! Dictionary coding: byte strings to small integers, with one object per distinct value, kept from batch to batch.
 //!
-//! Codes are dense per batch, in the order of first appearance in it, so that what is worked out per distinct value is
-//! worked out for the values of the batch only. Between batches a value keeps its object, until the interner has grown
-//! over its limit and is emptied.
+//! Codes are dense per batch, in the order of first appearance, so that work per distinct value is only done for the
+//! values of the batch. Between batches a value keeps its object, until the interner has grown over its limit and is
+//! emptied.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -30,7 +30,7 @@ pub struct Codes {
     entries: Vec<Entry>,
     arena: Vec<u8>,
     batch: u64,
-    /// Of the batch's distinct values by code: their entries; `None` is null.
+    /// By code, the entries of the batch's distinct values; `None` is null.
     used: Vec<Option<u32>>,
     null_code: Option<i32>,
 }
@@ -137,7 +137,8 @@ impl<T> Interned<T> {
         Interned { codes: Codes::new(), objects: vec![], bytes_max }
     }
 
-    /// Before the rows of a batch. What one batch adds is not limited, only what stays for the next.
+    /// Call it before the rows of a batch. The limit applies to what stays for the next batch, not to what one batch
+    /// adds.
     pub fn begin_batch(&mut self) {
         if self.codes.bytes_held() > self.bytes_max || self.codes.entries.len() > i32::MAX as usize / 2 {
             self.clear();

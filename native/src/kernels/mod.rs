@@ -1,4 +1,4 @@
-//! Work on whole columns, without a word about Python: each kernel is a function of slices, or a structure of its own.
+//! Kernels on whole columns, independent of Python: each is a function of slices, or a structure of its own.
 
 pub mod distinct;
 pub mod entry_map;

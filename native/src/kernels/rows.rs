@@ -10,7 +10,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Refuses offsets that do not rise within the data, so that no later step has to look.
+    /// Refuses offsets that do not ascend within the data, so that no later step has to check.
     pub fn of(data: &'a [u8], offsets: &'a [i64], nulls: Option<&'a [u8]>) -> Result<Self, Refused> {
         let rows = Rows { data, offsets, nulls };
         let rising = rows.offsets.windows(2).fold(true, |so_far, pair| so_far & (pair[0] <= pair[1]));
@@ -77,9 +77,9 @@ pub struct Taken {
     pub nulls: Vec<u8>,
 }
 
-/// The rows at these places. Refuses a place that is not there.
+/// The rows at these places. Refuses a place that does not exist.
 ///
-/// One row may be long and taken often, so that what is taken has no room although the column does.
+/// One row may be long and taken often, so the result may be too large although the column is not.
 pub fn take(rows: &Rows, places: &[i64]) -> Result<Taken, Refused> {
     let count = rows.len();
     if let Some(outside) = places.iter().find(|&&place| place < 0 || place >= count as i64) {

@@ -9,9 +9,9 @@ pub const WRITTEN: u32 = 1 << 31;
 pub const USED: u32 = 1 << 30;
 pub const DEAD: u32 = 1 << 29;
 pub const KEY_LENGTH: u32 = DEAD - 1;
-/// As the length of a value: the key is not in the store.
+/// In place of the length of a value: the key is not in the store.
 pub const ABSENT: u32 = u32::MAX;
-/// Where an entry lies: number of its segment, offset in it.
+/// The place of an entry: the number of its segment, and the offset in it.
 pub type Place = u64;
 
 /// Header: the entry's whole length, flags and the key's length, the value's length or `ABSENT`.
@@ -124,7 +124,7 @@ impl Log {
     }
 }
 
-/// The entries of a segment from `at` on: where each lies, and its flags.
+/// The entries of a segment from `at` on: the place of each, and its flags.
 pub(super) struct Entries<'a> {
     pub segment: &'a [u8],
     pub at: usize,

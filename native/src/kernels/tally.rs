@@ -1,7 +1,7 @@
 //! Counts of records by key since the last commit, with the stored counts.
 //!
-//! A key costs a slot of an index, an entry and its bytes. Slots and entries of a block of keys are read before the first of
-//! them is compared, so that the memory answers for all of them at once.
+//! A key costs a slot of an index, an entry and its bytes. The slots and entries of a block of keys are prefetched
+//! before the first of them is compared, so that memory serves all of them at once.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -13,7 +13,7 @@ use crate::refused::Refused;
 
 const BLOCK: usize = 32;
 const FIRST_SLOTS: usize = 1024;
-/// What the store keeps: a timestamp and a count.
+/// The store's value: a timestamp and a count.
 const STORED_BYTES: usize = 16;
 
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds what the store holds of the key, and gives that count; an error has changed nothing.
+    /// Adds the store's value of the key, and returns that count; an error has changed nothing.
     fn add_stored(&mut self, bytes: &[u8]) -> Result<i64, &'static str> {
         let (time, count) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>());
         let (Some(time), Some(count), STORED_BYTES) = (time, count, bytes.len()) else {
@@ -45,15 +45,15 @@ pub struct Counts {
     slots: Vec<u32>,
     entries: Vec<Entry>,
     arena: Vec<u8>,
-    /// How many entries have what the store holds in them, but for the missing ones.
+    /// How many entries include the store's value, except for the missing ones.
     based: usize,
-    /// The places of entries below `based` of which the store's memory knew nothing.
+    /// The places of entries below `based` that the store's memory does not know.
     missing: Vec<u32>,
     /// How many keys there were before the last `clear`, until the index is made.
     expected: usize,
-    /// What was counted, and so no less than any of the counts that are not based.
+    /// The number of counted records, which is at least any count that is not based.
     total: i64,
-    /// The highest count that the store held of any key: with `total`, no less than any of the counts.
+    /// The highest stored count of any key: with `total`, at least any of the counts.
     highest_stored: i64,
 }
 
@@ -77,8 +77,8 @@ impl Counts {
         self.entries.len()
     }
 
-    /// Gives the memory back too: a worker at rest would keep that of its largest commit. The next keys are as many as
-    /// these, by all that is known, so the index begins at the size that they need, in pages that cost nothing yet.
+    /// Also returns the memory: a worker at rest would otherwise keep that of its largest commit. The next batch
+    /// probably has as many keys, so the index begins at the size that they need, in pages that cost nothing yet.
     pub fn clear(&mut self) {
         self.expected = self.entries.len();
         (self.slots, self.entries, self.arena) = (vec![], vec![], vec![]);
@@ -92,7 +92,7 @@ impl Counts {
         4 * self.slots.len() + size_of::<Entry>() * self.entries.len() + self.arena.len()
     }
 
-    /// Counts `many` times: `item` gives the row of a key, how often it is counted and when.
+    /// Counts `many` times: `item` returns the row of a key, how often to count it, and its time.
     pub fn add(&mut self, rows: &Rows, many: usize, item: impl Fn(usize) -> (usize, i64, i64)) {
         let mut hashes = [0u64; BLOCK];
         let mut found = [0u32; BLOCK];
@@ -124,8 +124,8 @@ impl Counts {
         }
     }
 
-    /// Counts rows of which `codes` say which key each has, every key that occurs once; keys in the order in which they
-    /// first have a row. Every code is that of a key.
+    /// Counts rows whose `codes` point to their keys, where every key occurs once; keys in the order in which they
+    /// first have a row. Every code is valid.
     pub fn add_coded(&mut self, keys: &Rows, codes: &[i32], times: &[i64]) {
         let mut found = vec![(0i64, i64::MIN); keys.len()];
         let mut seen: Vec<u32> = vec![];
@@ -143,7 +143,7 @@ impl Counts {
         });
     }
 
-    /// The places of the entries of which nobody has said what the store holds.
+    /// The places of the entries without the store's value.
     fn unbased(&self) -> impl Iterator<Item = usize> + '_ {
         self.missing.iter().map(|&place| place as usize).chain(self.based..self.entries.len())
     }
@@ -160,7 +160,7 @@ impl Counts {
         }
     }
 
-    /// An error says what is wrong with one of the stored values; all others are added.
+    /// An error names what is wrong with one of the stored values; all others are added.
     pub fn base_from(&mut self, known: &mut Entered, whole: bool) -> Result<(), &'static str> {
         let mut hashes = [0u64; AHEAD];
         let mut problem = None;
@@ -248,7 +248,7 @@ impl Counts {
         &self.arena[entry.start as usize..entry.start as usize + entry.length as usize]
     }
 
-    /// The keys of which nobody has said what the store holds.
+    /// The keys without the store's value.
     pub fn unbased_keys(&self) -> impl Iterator<Item = &[u8]> + '_ {
         self.unbased().map(|place| self.key(&self.entries[place]))
     }
@@ -274,7 +274,7 @@ impl Counts {
         (&self.arena, std::iter::once(0).chain(ends).collect())
     }
 
-    /// Of each key: its count and its latest time.
+    /// For each key: its count and its latest time.
     pub fn numbers(&self) -> (Vec<i64>, Vec<i64>) {
         self.entries.iter().map(|entry| (entry.count, entry.latest)).unzip()
     }

@@ -1,4 +1,4 @@
-//! The handle of a client, and the checks before it is believed to be one.
+//! The handle of a client, and the checks before it is used.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,13 +17,13 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
-/// How much must be readable behind a handle before the library may look into it. Its own struct is larger.
+/// How much must be readable after a handle's address before the library may use it. Its own struct is larger.
 const HANDLE_BYTES_MIN: usize = 4096;
 /// The library cuts a handle's name here.
 const NAME_BYTES_MAX: usize = 127;
 
-/// Whether `rk` is an open handle of this kind, of a client that was configured with this `client_id`; else what is not as
-/// expected.
+/// Checks that `rk` is an open handle of this kind, of a client that was configured with this `client_id`; else
+/// returns what is not as expected.
 pub fn check(call: &Functions, rk: *mut c_void, kind: Kind, client_id: &str) -> Result<(), String> {
     if rk.is_null() {
         return Err("the client has no handle: it is closed".into());

@@ -10,7 +10,7 @@ use crate::kernels::rows::Rows;
 
 /// A contiguous buffer of `T`, held for as long as this value lives.
 ///
-/// Whoever passes a buffer promises that nobody writes to it during the call: columns are immutable.
+/// The caller promises that nobody writes to a buffer during the call: columns are immutable.
 pub struct Held<T: Element>(PyBuffer<T>);
 
 impl<T: Element> Held<T> {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::librdkafka::{Handle, Kind, check, functions_of};
 
-/// Behind the two words of every object (reference count, type) comes the handle.
+/// The handle is behind the two words of every object (reference count, type).
 const PLACE: usize = 2 * size_of::<usize>();
 
 /// A client with its handle. Holds the object, so that the handle outlives its users, unless the client is closed.

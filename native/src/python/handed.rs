@@ -1,4 +1,4 @@
-//! Bytes that Python sees where they lie: those of a large column go over without a copy.
+//! Bytes that Python reads in place: large columns are passed on without a copy.
 
 use std::ffi::c_int;
 
@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-/// From here on bytes are handed over: an object more costs less than the copy.
+/// From this size on, bytes are passed on in place: one more object costs less than the copy.
 const HANDED_MIN: usize = 1 << 14;
 
 #[pyclass(frozen, module = "penstock_native")]

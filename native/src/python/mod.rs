@@ -1,4 +1,4 @@
-//! The module `penstock_native` as Python sees it. Here alone is Python spoken of: all else works on slices.
+//! The module `penstock_native` as Python sees it. Only this part depends on Python: all else works on slices.
 
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;

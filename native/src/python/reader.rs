@@ -14,8 +14,8 @@ use super::handed::handed;
 use crate::librdkafka::Kind;
 use crate::reading::{Chunk, Queues, Strings, Unfollowed};
 
-/// The code of the event that tells of a record that cannot be handed over: `RD_KAFKA_RESP_ERR__VALUE_DESERIALIZATION`,
-/// which the library itself never gives.
+/// The code of the event for a record that cannot be passed on: `RD_KAFKA_RESP_ERR__VALUE_DESERIALIZATION`, which the
+/// library itself never uses.
 const UNREADABLE: c_int = -159;
 
 /// The column; its bytes may be gone from here then.

@@ -1,4 +1,4 @@
-//! The records of one partition as they are handed over: a buffer per column.
+//! The records of one partition as they are passed on: a buffer per column.
 
 use std::ffi::{c_char, c_void};
 
@@ -57,8 +57,8 @@ pub struct Chunk {
     pub values: Strings,
     pub headers: Vec<Header>,
     pub ascending: bool,
-    /// The offset of a record that has a header whose name is not UTF-8, which Python has no text for. Neither it nor what
-    /// comes after it is taken.
+    /// The offset of a record with a header name that is not UTF-8, which Python cannot represent. Neither it nor
+    /// later records are taken.
     pub unreadable: Option<i64>,
 }
 

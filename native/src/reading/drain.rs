@@ -18,7 +18,7 @@ pub struct Event {
 pub struct Drain<'a> {
     call: &'a Functions,
     rk: *mut c_void,
-    /// How many more may come.
+    /// How many more records are wanted.
     pub room: usize,
     chunks: &'a mut Vec<Chunk>,
     /// How many of the chunks have records.

@@ -1,7 +1,8 @@
-//! Whether JSON objects stand as the encoder of their type writes them, so that their bytes may be passed on as they are.
+//! Whether JSON objects have the form in which their type's encoder writes them, so that their bytes can be passed
+//! on.
 //!
-//! The promise is one-sided, as the projector's: what has the form is, byte for byte, what the encoder writes of what the
-//! decoder reads of it. All else is left to those two.
+//! The promise is one-sided, like the projector's: an object that has the form is, byte for byte, what the encoder
+//! writes for what the decoder reads from it. All others are left to those two.
 
 use super::lexer::{Cursor, Number};
 use crate::kernels::rows::Rows;
@@ -15,7 +16,7 @@ enum Kind {
 }
 
 struct Field {
-    /// What stands before the value: a brace or a comma, the name, a colon.
+    /// The text before the value: a brace or a comma, the name, a colon.
     before: Vec<u8>,
     kind: Kind,
     nullable: bool,
@@ -30,7 +31,7 @@ impl Field {
             (Kind::Str, b'"') => {
                 cursor.pos += 1;
                 let text = cursor.string()?;
-                // Encoders differ on the control character behind ASCII.
+                // Encoders differ on the control character after ASCII (DEL).
                 (!text.escaped && !cursor.data[text.start..text.end].contains(&0x7f)).then_some(())
             }
             (Kind::Bool, b't') => cursor.word(b"true"),
@@ -45,7 +46,7 @@ impl Field {
     }
 }
 
-/// Objects of these fields, all of them there, in this order.
+/// Objects with exactly these fields, in this order.
 pub struct Form {
     fields: Vec<Field>,
 }
@@ -58,7 +59,7 @@ impl Form {
             && cursor.pos == end
     }
 
-    /// `fields`: what stands before each value, its kind (`str`, `int`, `bool`), and whether it may be null.
+    /// `fields`: the text before each value, its kind (`str`, `int`, `bool`), and whether it may be null.
     pub fn new(fields: Vec<(Vec<u8>, String, bool)>) -> Result<Self, Refused> {
         let fields = fields.into_iter().map(|(before, kind, nullable)| {
             let kind = match kind.as_str() {
@@ -72,7 +73,7 @@ impl Form {
         Ok(Form { fields: fields.collect::<Result<_, _>>()? })
     }
 
-    /// A byte per row, 1 where a row has not the form. A null has it.
+    /// A byte per row, 1 if the row does not have the form. A null has it.
     pub fn others(&self, rows: &Rows) -> Vec<u8> {
         let other = |row| {
             let (start, end) = rows.span(row);

@@ -1,8 +1,8 @@
 //! Strict JSON, read byte by byte: one cursor over one record of a larger buffer.
 //!
-//! Every function returns `None` for what is not certainly read as msgspec reads it; the record is then left to msgspec.
-//! So what is accepted here is a subset of JSON as RFC 8259 has it: valid UTF-8, no lone surrogates, numbers of at most
-//! 18 (integers) or 19 (floats) digits and exponents of at most two, nesting of at most `DEPTH_MAX`.
+//! Every function returns `None` for input that is not certainly read as msgspec reads it; the record is then left to
+//! msgspec. So what is accepted here is a subset of JSON (RFC 8259): valid UTF-8, no lone surrogates, numbers of at
+//! most 18 (integers) or 19 (floats) digits and exponents of at most two, nesting of at most `DEPTH_MAX`.
 
 use super::scan::special;
 

@@ -1,7 +1,8 @@
-//! JSON straight into columns: of each record only the needed fields are made, and none as a Python object.
+//! JSON straight into columns: only the needed fields of each record are read, and none becomes a Python object.
 //!
-//! The promise is one-sided. What a record's status calls certain is what `msgspec.json.Decoder` of the type gives, value
-//! for value; all else is *unsure* and left to that decoder, which then gives the value or the error.
+//! The promise is one-sided. If a record's status is certain, its values are those of the type's
+//! `msgspec.json.Decoder`; all other records are *unsure* and left to that decoder, which then returns the value or
+//! the error.
 
 pub mod form;
 mod lexer;

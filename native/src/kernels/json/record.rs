@@ -1,4 +1,5 @@
-//! One record at a time: which of its members are fields, whether their values are of the fields' types, and where.
+//! One record at a time: which of its members are fields, whether their values have the fields' types, and where they
+//! are.
 
 use super::lexer::{Cursor, Number};
 use super::scan::Literal;
@@ -7,7 +8,7 @@ use super::scan::Literal;
 pub const FIELDS_MAX: usize = 64;
 /// After this many consecutive records with an unexpected layout the parser learns the layout again.
 const MISSES_MAX: u32 = 8;
-/// Members that one layout remembers; those behind are read without a guess.
+/// The most members that one layout remembers; later ones are read without a guess.
 const LAYOUT_MEMBERS_MAX: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +17,7 @@ pub enum Kind {
     Int,
     Float,
     Bool,
-    /// Any JSON, which nobody needs.
+    /// Any JSON, of a field that is not needed.
     Any,
 }
 
@@ -27,7 +28,7 @@ pub struct Field {
     pub nullable: bool,
     pub required: bool,
     pub needed: bool,
-    /// What a record without the field has: `Absent`, or a number or flag.
+    /// The value of a record without the field: `Absent`, or a number or flag.
     pub default: Found,
 }
 
@@ -51,7 +52,7 @@ struct Guess {
     field: Option<usize>,
 }
 
-/// What was seen of one record, as far as a layout is learned from it: all as places in the buffer.
+/// What was seen of one record, for learning a layout: all as places in the buffer.
 struct Member {
     start: usize,
     key: (usize, usize),
@@ -88,7 +89,7 @@ impl RecordParser {
         }
     }
 
-    /// Reads the record `data[start..end]` into `found`. `None`: it is not certain what msgspec makes of it.
+    /// Reads the record `data[start..end]` into `found`. `None`: it is not certain how msgspec reads it.
     pub fn parse(&mut self, data: &[u8], start: usize, end: usize) -> Option<()> {
         self.found.copy_from_slice(&self.defaults);
         let mut cursor = Cursor { data, pos: start, end };

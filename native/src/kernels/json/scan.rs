@@ -63,7 +63,7 @@ fn special_mask<const ASCII: bool>(chunk: &[u8; 16]) -> u32 {
     chunk.iter().enumerate().fold(0, |mask, (i, &byte)| mask | (u32::from(is_special::<ASCII>(byte)) << i))
 }
 
-/// A short text that is looked for at one given place, again and again.
+/// A short text that is compared at a given place, again and again.
 pub struct Literal {
     text: Box<[u8]>,
     padded: [u8; 32],
@@ -84,7 +84,7 @@ impl Literal {
         self.text.len()
     }
 
-    /// Whether the text stands at `data[at..end]`, or at its beginning.
+    /// Whether `data[at..end]` begins with the text.
     #[inline(always)]
     pub fn stands_at(&self, data: &[u8], at: usize, end: usize) -> bool {
         let length = self.text.len();

@@ -1,4 +1,4 @@
-//! JSON objects out of columns: the same text of every row around the texts of its values.
+//! Writes JSON objects from columns: every row has the same text around the texts of its values.
 
 use super::scan::special;
 use crate::kernels::rows::Rows;
@@ -7,7 +7,7 @@ use crate::refused::{Refused, no_room, room_for};
 const NULL: &[u8] = b"null";
 /// Digits of the longest int64, its sign included.
 const INT_BYTES_MAX: usize = 20;
-/// So much is reserved ahead at most.
+/// The most that is reserved ahead.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 
 /// A column of values.

@@ -1,5 +1,5 @@
-//! A library for the units: its functions write down what is asked of them, and hand over records that a test has put
-//! there. A topic's handle is its name, a queue's handle a number.
+//! A library for the unit tests: its functions record their calls, and return records that a test has put there. A
+//! topic's handle is its name, a queue's handle a number.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub struct State {
     pub queued: Vec<Queued>,
     /// How many records are taken before one is refused.
     pub room: usize,
-    /// Header lists and errors that nobody has given back or handed over.
+    /// Header lists and errors that were not freed or passed on.
     pub open: isize,
     pub name: &'static CStr,
     pub kind: c_int,

@@ -1,4 +1,4 @@
-"""``penstock savepoints`` and ``penstock replays``: what Spark's jobs have left, and what of it stays."""
+"""``penstock savepoints`` and ``penstock replays``: list what Spark's jobs have left, and pin what must stay."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def show_replays(args: argparse.Namespace) -> int:
 
 
 def _time_of(name: str) -> str:
-    """When a run of this name began."""
+    """When the run of this name started."""
     return f"{datetime.fromtimestamp(int(name[:13]) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -33,10 +33,10 @@ class LagWatch:
         self._caught_up_s: dict[TaskId, float] = {}
         """When each task that has caught up was last seen at the ends."""
         self._behind: set[TaskId] = set()
-        """Those that had caught up and were reported since."""
+        """Tasks that had caught up and were reported as behind since."""
 
     def look(self, tasks: Mapping[TaskId, Task], ends: Mapping[TopicPartition, int], now_s: float) -> None:
-        """To be called after each turn."""
+        """Call it after each turn."""
         for task_id, task in tasks.items():
             lag = sum(lag_of(task, ends).values())
             known = self._caught_up_s.get(task_id)

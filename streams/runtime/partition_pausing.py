@@ -1,4 +1,4 @@
-"""Pauses partitions that have plenty buffered, and resumes those that have room again."""
+"""Pauses partitions with enough buffered records, and resumes those with room again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PartitionPausing:
         self._since_s: dict[TopicPartition, float] = {}
 
     def turn(self, consumer: LogConsumer, tasks: Iterable[Task], record_bytes: float) -> None:
-        """Look at what the running tasks have buffered; ``record_bytes``: the mean size of a record."""
+        """Check the buffers of the running tasks; ``record_bytes``: the mean size of a record."""
         limit = min(self._max_records, int(self._max_bytes / max(record_bytes, 1.0)))
         buffered = {TopicPartition(topic, t.id.partition): t.feed.buffered(topic) for t in tasks for topic in t.topics}
         full = {tp for tp, records in buffered.items() if records > limit}

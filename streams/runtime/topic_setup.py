@@ -61,9 +61,9 @@ def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:
 
 
 def check_policies(topology: Topology, policies: Policies) -> None:
-    """Refuse policies under which a table over its own topic could not be restored: the topic still has the records that the
-    table refused, and what of them was judged by stream time cannot be judged again once the topic was compacted. Raises
-    ``SettingsError``."""
+    """Refuse policies under which a table over its own topic could not be restored: the topic still has the records
+    that the table refused, and those refused by stream time cannot be recognized again once the topic was compacted.
+    Raises ``SettingsError``."""
     chosen = {"deserialization": policies.deserialization, "timestamp": policies.timestamp}
     lenient = [f"{kind}={policy}" for kind, policy in chosen.items() if policy != "fail"]
     tables = [s for s in topology.stores if s.source_topic is not None]
@@ -77,10 +77,10 @@ def check_policies(topology: Topology, policies: Policies) -> None:
 
 
 def layout_of(topology: Topology, application_id: str, counts: Mapping[str, int]) -> TopicLayout:
-    """How many tasks each sub-topology has and how many partitions each internal topic gets.
+    """The number of tasks of each sub-topology, and of partitions of each internal topic.
 
-    ``counts``: partition counts of the source topics that exist. A repartition topic has the count that it asks for,
-    else that of the other inputs that it meets, else the largest of the sub-topologies that write it.
+    ``counts``: partition counts of the existing source topics. A repartition topic has the count that it requests,
+    else that of the other inputs that it is joined with, else the largest of the sub-topologies that write it.
     """
     tasks: dict[int, int] = {}
     internal: dict[str, int] = {}
@@ -110,8 +110,8 @@ def _tasks_of(
     internal: Mapping[str, int],
     asking: frozenset[int] = frozenset(),
 ) -> int | None:
-    """``asking``: the sub-topologies on the way here. They ask each other in a circle where they write each other's
-    topics, as both sides of a foreign-key join do; what is known comes from outside the circle."""
+    """``asking``: the sub-topologies that led here. They form a cycle if they write each other's topics, as both
+    sides of a foreign-key join do; the known counts come from outside the cycle."""
     external = {
         t: counts[t]
         for n in sub.sources
@@ -211,8 +211,8 @@ def prepare_topics(
 
 
 def _keep_what_is_needed(topology: Topology, application_id: str, admin: LogAdmin, *, tails: bool) -> None:
-    """Changelogs that exist already are kept as new ones would be: those of windows and of versions for ever, and under
-    at-least-once the newest records of all that brokers clean."""
+    """Give existing changelogs the retention of new ones: those of windows and of versions are kept forever, and
+    under at-least-once the newest records of all that brokers clean."""
     logged = [s for s in topology.stores if s.changelog and s.source_topic is None]
     specs = {changelog_topic(application_id, s): s for s in logged if kept_settings(s) or (tails and guarded(s))}
     for topic in admin.partition_counts(list(specs)):
@@ -225,8 +225,8 @@ def _keep_what_is_needed(topology: Topology, application_id: str, admin: LogAdmi
 
 
 def _longest_retention_ms(admin: LogAdmin, topics: list[str], of_new_ms: int) -> int:
-    """Of the inputs; -1 (for ever) when one of them is kept for ever or compacted. Those that are not there yet are the
-    application's own, and will be made to keep their records ``of_new_ms``."""
+    """The retention of the inputs; -1 (forever) if one of them is kept forever or compacted. Missing ones are the
+    application's own, and will keep their records for ``of_new_ms``."""
     existing = admin.partition_counts(topics)
     longest = 0
     for topic in topics:
@@ -239,8 +239,8 @@ def _longest_retention_ms(admin: LogAdmin, topics: list[str], of_new_ms: int) ->
 
 
 def fingerprint(topology: Topology, layout: TopicLayout) -> str:
-    """What stored state depends on: stores, their serdes and sizes, and how many tasks hold them. A folder or snapshot
-    with another fingerprint belongs to another topology."""
+    """A fingerprint of what stored state depends on: stores, their serdes and sizes, and how many tasks hold them. A
+    folder or snapshot with another fingerprint belongs to another topology."""
     parts = [
         f"{sub.number}/{tasks}/{s.name}/{s.kind}/{s.key_serde.name}/{s.value_serde.name}/{s.window_size_ms}"
         for sub, tasks in zip(topology.subtopologies, layout.tasks, strict=True)

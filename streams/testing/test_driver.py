@@ -50,7 +50,7 @@ OpenBackend = Callable[[TaskId, Sequence[StoreSpec]], StateBackend]
 
 
 class TopologyTestDriver:
-    """See the module. ``topology`` may also be a builder of one."""
+    """See the module. ``topology`` may also be a builder."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TopologyTestDriver:
         self._call_executor = DriverCallExecutor(self.options.call_executor)
         self.options = dataclasses.replace(self.options, call_executor=self._call_executor)
         self.changelogs: dict[str, list[Record]] = {}
-        """What went to each changelog and journal topic, as bytes."""
+        """The records of each changelog and journal topic, as bytes."""
         self._logged: dict[tuple[str, int], list[Record]] = {}
         """The same by topic and partition."""
         self._partitions = partitions
@@ -83,11 +83,11 @@ class TopologyTestDriver:
         self._arrival_order = arrival_order
         self._in_columns = columns
         self._label = -1
-        """The highest that was given; also that of what the clock and commits emit."""
+        """The highest label so far; also used for what timers and commits emit."""
         self._labels: dict[TopicPartition, list[int]] = {}
         """Of each input partition's records, by offset."""
         self._held: list[tuple[int, str, int, Record]] | None = None
-        """Label, topic, partition and record of what waits to be carried on; ``None``: nothing waits."""
+        """Label, topic, partition and record of pending records; ``None``: there are none."""
         self._dropped: Counter[str] = Counter()
         self._wall_ms = 0
         self._sources = self.topology.source_topics(application_id)
@@ -98,7 +98,7 @@ class TopologyTestDriver:
         self._stages = self._in_stages()
 
     def _open(self, task_id: TaskId, backend: StateBackend) -> None:
-        """Open a task where its last commit left it."""
+        """Open a task at its last commit."""
         sub = self.topology.subtopologies[task_id.subtopology]
         topics = [self.topology.source(n).topic_name(self.application_id) for n in sub.sources]
         internal = {
@@ -243,12 +243,12 @@ class TopologyTestDriver:
             return
         for stage in self._stages:
             if any(t.subtopology in self._looped for t in stage):
-                # in a loop every record must have come round before the next one enters
+                # in a loop every record must have gone around before the next one enters
                 while (label := self._next_label(stage)) is not None:
                     self._turn_until(stage, label)
                 self._turn_until(stage, None)
                 continue
-            # what several tasks write to one topic is to lie there by label
+            # records of several tasks in one topic are ordered by label
             self._held = []
             self._turn_until(stage, None)
             self._carry_held()
@@ -276,7 +276,7 @@ class TopologyTestDriver:
         return min((label for label in waiting if label is not None), default=None)
 
     def _turn(self, tasks: Sequence[TaskId]) -> bool:
-        """Let each of the tasks go on as far as it can; returns whether one did."""
+        """Run each of the tasks as far as possible; returns whether any of them did something."""
         busy = False
         for t in tasks:
             task = self.tasks[t]
@@ -335,9 +335,9 @@ class TopologyTestDriver:
         return carried and bool(self._sources)
 
     def restart(self, *, restore: bool = False) -> None:
-        """Commit, close every task, and open it again from its stores and the committed positions: what it kept
-        anywhere else is gone. Backends must outlive ``close`` or be found again by ``open_backend``; the default ones,
-        in memory, are kept. ``restore``: the stores are gone too, and are restored, in memory, from the changelogs."""
+        """Commit, close every task, and reopen it from its stores and the committed positions: anything kept
+        elsewhere is gone. Backends must outlive ``close`` or be found again by ``open_backend``; the default ones, in
+        memory, are kept. ``restore``: the stores are gone too, and are restored, in memory, from the changelogs."""
         self._run()
         while self.commit():
             self._drain()
@@ -371,12 +371,12 @@ class TopologyTestDriver:
 
     @property
     def wall_ms(self) -> int:
-        """The clock, which begins at 0."""
+        """The clock; it starts at 0."""
         return self._wall_ms
 
     def advance_wall_time(self, ms: int, *, label: int | None = None) -> None:
-        """Move the clock on by ``ms`` and let wall-clock timers fire. ``label``: that of what they emit; ``None``: the
-        last record's."""
+        """Advance the clock by ``ms`` and fire wall-clock timers. ``label``: for what they emit; ``None``: the last
+        record's."""
         self._label = self._label if label is None else max(self._label, label)
         self._wall_ms += ms
         for task in self.tasks.values():
@@ -387,8 +387,8 @@ class TopologyTestDriver:
     # -- output --------------------------------------------------------------------------------------------------
 
     def read(self, topic: str) -> list[Record]:
-        """What was written to an output topic since the last call, decoded by the sink's serdes. Raises ``SerdeError``
-        for what they cannot read; all of it then stays, for ``read_raw``."""
+        """The records of an output topic since the last call, decoded by the sink's serdes. Raises ``SerdeError`` if
+        they cannot read one; then all records stay, for ``read_raw``."""
         return [r for _, r in self.read_caused(topic)]
 
     def read_caused(self, topic: str) -> list[tuple[int, Record]]:
@@ -417,12 +417,12 @@ class TopologyTestDriver:
 
     @property
     def dropped_records(self) -> Counter[str]:
-        """How many records semantics dropped since the start, by ``operator.reason``."""
+        """How many records were dropped since the start, by ``operator.reason``."""
         return sum((task.dropped for task in self.tasks.values()), self._dropped)
 
     @property
     def shutdown_requested(self) -> bool:
-        """Whether an operator asked its worker to stop."""
+        """Whether an operator requested a shutdown."""
         return any(task.requests.shutdown for task in self.tasks.values())
 
     @overload

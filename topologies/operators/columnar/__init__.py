@@ -1,1 +1,2 @@
-"""Operators over the columns of a batch: same results as the row path, to which they leave a batch when in doubt."""
+"""Operators over the columns of a batch: same results as the row path, which takes over batches that they cannot
+handle."""

@@ -1,7 +1,8 @@
-"""Aggregate expressions on columns: the values of each aggregate as an array, folded into the accumulators of their entries.
+"""Aggregate expressions on columns: the values of each aggregate as an array, folded into the accumulators of their
+entries.
 
-Only where the outcome is that of one record after the other, to the bit: whole numbers that stay far from the bounds of
-64 bits, sums of finite floats added in record order to what the accumulator holds, extremes of floats without NaN and zeros.
+Used only if the result equals that of one record after the other, to the bit: integers far from the bounds of 64
+bits, sums of finite floats added in record order to the accumulator, extremes of floats without NaN and zeros.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class PartFolds:
         return cls(parts)
 
     def columns(self, batch: ColumnBatch) -> list[Column | None] | None:
-        """What each aggregate is of; ``None`` in it: of the records. ``None``: row by row."""
+        """The column of each aggregate; ``None`` in it: of the records. ``None``: row by row."""
         out: list[Column | None] = []
         for vectors in self._vectors:
             column = None if vectors is None else vectors.column(batch)

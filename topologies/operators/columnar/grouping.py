@@ -18,8 +18,8 @@ _FAR = 1 << 62
 
 
 class Entries(NamedTuple):
-    """Records by the entry that each belongs to. ``groups.numbers`` is the entry of each record; ``store_keys`` that of
-    each entry, in the order of their first record."""
+    """Records by entry. ``groups.numbers`` is the entry of each record; ``store_keys`` the key of each entry, in the
+    order of their first record."""
 
     groups: Groups
     store_keys: list[bytes]

@@ -1,4 +1,4 @@
-"""Windows that overlap, on columns: records of one key with the same windows are grouped, and only the groups' results
+"""Overlapping windows on columns: records of one key with the same windows are grouped, and only the groups' results
 are spread over the windows.
 
 Timestamps of one pane, which is as long as the greatest common divisor of size and advance, have the same windows.
@@ -130,5 +130,5 @@ def spread_batch(batch: ColumnBatch, places: Places) -> ColumnBatch:
 
 
 def _begins(sizes: Ints) -> Ints:
-    """Where each of these begins, one after the other."""
+    """The start of each of these sizes, one after the other."""
     return np.cumsum(sizes) - sizes

@@ -1,5 +1,5 @@
-"""Joiners that make a struct of which every field comes from one side: the left ones are columns of the records, the right
-ones are worked out once per row."""
+"""Joiners that create a struct whose fields each come from one side: left fields are columns of the records, right
+ones are computed once per row."""
 
 from __future__ import annotations
 

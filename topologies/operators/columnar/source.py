@@ -139,7 +139,7 @@ def _others(rows: int, without: list[int]) -> Places:
 
 
 def _all_readable(column: BytesColumn, serde: Serde[Any]) -> bool:
-    """Whether the serde is known to read all values without a look at single ones."""
+    """Whether the serde is known to read all values without checking single ones."""
     if serde == STRING:
         low, high = int(column.offsets[0]), int(column.offsets[-1])
         return bytes(memoryview(column.data)[low:high]).isascii()

@@ -1,4 +1,5 @@
-"""Filters, projections and new keys by expressions, over columns. Each form gives ``None`` where the rows must do it."""
+"""Filters, projections and new keys by expressions, over columns. Each form returns ``None`` if the rows must be
+used."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _SIMPLE = ("int64", "float64", "bool", "string", "bytes")
 
 
 def reads(fn: Any) -> RequiredColumns | str:
-    """What a row function reads of a record as columns, or why it takes rows."""
+    """The columns that a row function reads of a record, or why it takes rows."""
     if not isinstance(fn, ExpressionFunction):
         return PYTHON
     return reads_of(fn.expression, fn)
@@ -283,7 +284,7 @@ class _Structs:
         return StructColumn(made, self._build, absent)
 
     def failing(self, batch: ColumnBatch) -> Mask | None:
-        """The rows on which the function fails, as far as it is known."""
+        """The rows for which the function fails, as far as known."""
         if batch.value_column is None:
             return None
         absent = nulls_of(batch.value_column) if self._null_kept else None

@@ -1,1 +1,1 @@
-"""Micro-batches, as DStreams have them."""
+"""Micro-batches, as in DStreams."""

@@ -1,7 +1,7 @@
 """Aggregates of micro-batches: per key, and over the whole stream in partials per task that one task merges.
 
-Every interval is folded by itself (a pane); a window merges the panes that it holds, or, with an aggregate that can be
-subtracted, adds the pane that comes in and takes out the one that leaves. Both give the same answer, floats aside.
+Every interval is folded by itself (a pane). A window merges its panes or, with an aggregate that can be subtracted,
+adds the entering pane and subtracts the leaving one. Both give the same answer, except for floats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTIAL: Serde[tuple[int, int, bytes]] = Serde(
     immutable=True,
     exact=tuple,
 )
-"""What a task says of a pane: its number, the pane's start, the accumulator."""
+"""A task's partial of a pane: its number, the pane's start, the accumulator."""
 TASK = struct.Struct(">i")
 
 
@@ -104,7 +104,7 @@ class _SubtractOperator(_MergeOperator):
     def __init__(self, ctx: OperatorContext, spec: BatchAggregateSpec) -> None:
         super().__init__(ctx, spec)
         self._totals = ctx.state(spec.stores[1].name)
-        # a pane must be seen once more, to be taken out
+        # a pane is read once more, to be subtracted
         self.keeps_ms = self._lingers_ms = spec.intervals.slide_ms
 
     def close(self, end_ms: int) -> None:

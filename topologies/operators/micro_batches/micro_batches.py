@@ -1,13 +1,13 @@
-"""Micro-batches: process the records of an interval as DStreams do, on event time or on processing time.
+"""Micro-batches: process the records of an interval as DStreams do, in event time or in processing time.
 
 Time is cut into intervals (panes) aligned to the epoch. A batch ends at every multiple of ``slide_ms`` and holds the
-records of the panes in the ``size_ms`` before its end; without a window both are the interval. What an operator makes of
-a batch carries the timestamp ``end - 1``; batches without a record make nothing.
+records of the panes in the ``size_ms`` before its end; without a window both are the interval. Output of a batch has
+the timestamp ``end - 1``; batches without a record emit nothing.
 
-On event time a batch is run when the watermark passes ``end - 1 + grace_ms``; records of panes that have passed so are
-late: dropped and counted. On processing time it is run when the clock has reached its end plus the grace, and nothing is
-late: what comes for a pane that is over goes to the one that is open. Records are stamped by the journaled clock, or,
-where they are results of batches themselves, belong to the batch that made them (``by_timestamp``).
+In event time a batch is run when the watermark passes ``end - 1 + grace_ms``; records of panes that have passed are
+late: dropped and counted. In processing time it is run when the clock has reached its end plus the grace, and nothing
+is late: a record for a pane that is over goes to the open one. Records are stamped by the journaled clock or, if they
+are results of batches themselves, belong to the batch that emitted them (``by_timestamp``).
 
 Everything is kept in stores; the end up to which batches were run is the operator's ``stream_time_ms``.
 """
@@ -71,8 +71,8 @@ class BatchSpec(OperatorSpec):
 
 
 class BatchOperator(RowOperator):
-    """Runs ``close(end)`` for each batch, in order. Subclasses keep each record in the first store under a key that begins
-    with the start of its pane; what no batch needs any more is deleted here."""
+    """Runs ``close(end)`` for each batch, in order. Subclasses keep each record in the first store under a key that
+    begins with the start of its pane; what no batch needs any more is deleted here."""
 
     keeps_ms = 0
     """How long a pane is kept after the last batch that holds it."""
@@ -144,7 +144,7 @@ class BatchOperator(RowOperator):
         if self.restless() and self.stream_time_ms >= 0:
             return self._end_after(0)
         if self._first_ms is None:
-            # panes that are only kept make no batch
+            # panes that are only retained do not create a batch
             low = max(self.stream_time_ms + self.intervals.slide_ms - self.intervals.size_ms - self._lingers_ms, 0)
             first = next((k for k, _, _ in self.panes.range(START.pack(low))), None)
             if first is None:
@@ -153,7 +153,7 @@ class BatchOperator(RowOperator):
         return self._first_ms
 
     _lingers_ms = 0
-    """For how long after its last batch a pane still has to be seen."""
+    """How long after its last batch a pane is still needed."""
 
     def held(self, low_ms: int, high_ms: int) -> Iterator[tuple[bytes, Any]]:
         """Keys and values of the panes with ``low_ms <= start < high_ms``."""
@@ -175,7 +175,7 @@ def buffer_store(name: str, key: Serde[Any]) -> StoreSpec:
 
 
 class _BufferingOperator(BatchOperator):
-    """Keeps records as they come. ``serdes``: of the pairs, by port."""
+    """Keeps records as they arrive. ``serdes``: of the pairs, by port."""
 
     def __init__(self, ctx: OperatorContext, spec: BatchSpec, serdes: tuple[Serde[KeyValuePair], ...]) -> None:
         super().__init__(ctx, spec)
@@ -316,7 +316,7 @@ class _BatchStateOperator(_BufferingOperator):
             super().row(port, key, value, ts)
 
     def _begin(self, key: Any, state: Any, ts: int) -> None:
-        """Every task that sends records sends the first states before them; the first one counts."""
+        """Every task that sends records sends the initial states before them; the first copy counts."""
         assert self._begun is not None
         name = self._keys.serialize(key)
         if self._begun.get(name) is None:

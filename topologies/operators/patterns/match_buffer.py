@@ -1,7 +1,7 @@
 """Events that wait for the watermark, in a store sorted by time.
 
-Store key: timestamp (8, big-endian, biased so that negative ones sort first) | key bytes | number of arrival (8). The next
-number lies under the empty key, so that numbers go on where they were after a restart.
+Store key: timestamp (8, big-endian, biased so that negative ones sort first) | key bytes | arrival number (8). The
+next number is stored under the empty key, so that numbers continue after a restart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EventBuffer:
         self._next_ms: int | None = None
         """No event is earlier; ``None``: unknown, the store is asked."""
         self._low = _FIRST
-        """Nor does any lie below: what was taken need not be passed again."""
+        """No event is below it: taken ones need not be skipped again."""
 
     def add(self, ts: int, key: bytes, event: bytes) -> None:
         """Keep an event."""

@@ -1,8 +1,8 @@
-"""Aggregations per key and window, for windows of any two ends: those that users make, and hopping ones that may begin
-before 1970.
+"""Aggregations per key and window, for windows with any start and end: users' windows, and hopping ones that may
+begin before 1970.
 
-The store is a segmented one, as sessions have: key | end | start. With ``on_close`` a second store holds a timer per
-window. Late records, and functions that raise: as ``window_aggregate``.
+The store is a segmented one, as for sessions: key | end | start. With ``on_close`` a second store holds a timer per
+window. Late records, and functions that raise: as in ``window_aggregate``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START = struct.Struct(">q")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CustomWindowAggregateSpec(ClosingAggregateSpec):
-    """``Aggregate`` per window of any two ends."""
+    """``AggregateSpec`` per window with any start and end."""
 
     windows: Windows
 
@@ -68,7 +68,7 @@ def build_operator(request: Aggregation) -> BuiltOperator:
 
 
 class CustomWindowAggregateOperator(RowOperator):
-    """``stream_time_ms`` is the time by which windows close, whatever it follows."""
+    """``stream_time_ms`` is the time by which windows close, whichever that is."""
 
     def __init__(self, ctx: OperatorContext, spec: CustomWindowAggregateSpec) -> None:
         super().__init__(ctx, spec)
@@ -139,7 +139,7 @@ class CustomWindowAggregateOperator(RowOperator):
         self._move(now_ms)
 
     def add(self, port: int, key: Any, value: Any, record_ts: int, at: int, windows: list[Bounds], now_ms: int) -> None:
-        """A record whose time is ``at``, with its windows; those that have closed at ``now_ms`` take nothing."""
+        """Process a record with time ``at`` in its windows; those that have closed at ``now_ms`` accept nothing."""
         opened = [w for w in windows if w[1] + self._windows.grace_ms > now_ms]
         if not opened:
             self.not_taken(key, value, record_ts, late=bool(windows))
@@ -182,6 +182,6 @@ class CustomWindowAggregateOperator(RowOperator):
         self._order = 0
         for (_, (start, end)), (key, new, ts, old) in changed.items():
             if new is None and old is None:
-                continue  # came and went since the last commit
+                continue  # created and deleted since the last commit
             self.emit_row(Windowed(key, start, end), self._fold.shown(new), ts, old=self._fold.shown(old), headers=())
         self._send()

@@ -1,11 +1,12 @@
-"""The base of aggregations over windows that follow the data: sessions and sliding windows.
+"""The base of aggregations over data-driven windows: sessions and sliding windows.
 
-Such windows are kept in a segmented store, a key's windows next to each other. When they close: as in ``closing``; the
-operator's time T is ``stream_time_ms``. With ``on_close`` a second store holds a timer per window, and windows are
-emitted once, those that close together by their place in the store (time, suffix), then key bytes.
+Such windows are kept in a segmented store, a key's windows next to each other. When they close is as in
+``window_closing``; the operator's time T is ``stream_time_ms``. With ``on_close`` a second store holds a timer per
+window, and each window is emitted once; those that close together are emitted in the order of the store (time,
+suffix), then key bytes.
 
-A record whose windows have all closed is late: dropped, counted, and sent to the port ``late`` if there is one. A record
-for which a function of the user's raises changes nothing, T neither.
+A record whose windows have all closed is late: dropped, counted, and sent to the port ``late`` if there is one. If a
+user function raises for a record, nothing changes, not even T.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ LONG = struct.Struct(">q")
 
 
 class WindowUpdate(NamedTuple):
-    """What a record does to one window. ``new``: its aggregate, ``None`` deletes. ``existed``: whether the store holds
-    it; ``old``: its aggregate before, if the edge carries olds. Where one record deletes a window and makes it again,
-    both changes are emitted, and the store gets the second."""
+    """The change of one window by a record. ``new``: its aggregate, ``None`` deletes. ``existed``: whether the store
+    holds it; ``old``: its aggregate before, if the edge carries old values. If one record deletes a window and
+    creates it again, both changes are emitted, and the store gets the second."""
 
     place: Place
     start_ms: int
@@ -40,7 +41,7 @@ class WindowUpdate(NamedTuple):
 
 
 class DataDrivenAggregateOperator(RowOperator):
-    """Subclasses have ``changes`` and ``bounds``."""
+    """Subclasses implement ``changes`` and ``bounds``."""
 
     def __init__(self, ctx: OperatorContext, spec: ClosingAggregateSpec, keep_ms: int, closes_after_ms: int) -> None:
         """A window at place (time, …) closes when T reaches time + ``closes_after_ms``, and is kept until T passes time +
@@ -67,8 +68,8 @@ class DataDrivenAggregateOperator(RowOperator):
     def changes(
         self, port: int, key: Any, data: bytes, value: Any, ts: int, now_ms: int
     ) -> tuple[list[WindowUpdate], bool]:
-        """What a record changes, in order of emission, and whether some window took it: else it is late. It must not
-        write. ``data``: the key's bytes; ``now_ms``: T with this record."""
+        """The changes by a record, in order of emission, and whether any window accepted it: else it is late. It must
+        not write. ``data``: the key's bytes; ``now_ms``: T including this record."""
         raise AssertionError(type(self).__name__)
 
     def bounds(self, place: Place, timestamp_ms: int) -> tuple[int, int]:
@@ -76,8 +77,8 @@ class DataDrivenAggregateOperator(RowOperator):
         raise AssertionError(type(self).__name__)
 
     def old_of(self, data: bytes, place: Place) -> Any:
-        """A window's aggregate as it stands, if the edge carries olds. Read apart from what functions of the user's are
-        given, as they may change that."""
+        """A window's current aggregate, if the edge carries old values. Read separately from what user functions get,
+        because they may change that."""
         return self.index.get(data, place)[0] if self._sends_olds else None
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ class DataDrivenAggregateOperator(RowOperator):
                     new, old = shown(new), shown(old)
                 self.emit_row(Windowed(key, start_ms, end_ms), new, ts, old=old)
         if len(entries) > 1:
-            # where a window is deleted and made again, the store need not see the deletion
+            # if a window is deleted and created again, the store need not see the deletion
             entries = list({entry[0]: entry for entry in entries}.values())
         for place, entry, ts in entries:
             self.index.put(data, place, entry, ts)
@@ -163,7 +164,7 @@ class DataDrivenAggregateOperator(RowOperator):
                 self._set_timer(data, place, place in existed, entry is not None)
 
     def _set_timer(self, data: bytes, place: Place, existed: bool, exists: bool) -> None:
-        """Have a timer for every window. The payload is suffix | key."""
+        """Set a timer for every window. The payload is suffix | key."""
         assert self._timers is not None
         if exists and not existed:
             self._timers.set(place[0], place[1] + data, new=True)

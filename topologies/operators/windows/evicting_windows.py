@@ -1,8 +1,9 @@
-"""Aggregations over windows of policies (``penstock.topologies.windows.evicting``): results are facts, one per emission,
+"""Aggregations over policy windows (``penstock.topologies.windows.evicting``): results are facts, one per emission,
 under the record's key.
 
-A tumbling window keeps its aggregate alone; a sliding one keeps its records, and folds them when it is emitted. Time is
-the operator's stream time, or processing time: what falls due up to a record's time happens before the record is taken.
+A tumbling window keeps only its aggregate; a sliding one keeps its records, and folds them when it is emitted. Time
+is the operator's stream time, or processing time: what is due up to a record's time happens before the record is
+processed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Number = float | int | None
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvictingAggregateSpec(OperatorSpec):
-    """``fold`` of the records that are in a key's window. Stores: windows and, for time, timers."""
+    """``fold`` of the records in a key's window. Stores: windows and, for time policies, timers."""
 
     fold: Fold
     windows: EvictingWindows
@@ -105,8 +106,8 @@ class _Item(NamedTuple):
 
 
 class _Buffer(NamedTuple):
-    """A sliding window. ``records`` since it was emitted, ``anchor``: the number of the record that triggered last,
-    ``fresh``: not as it was when emitted last, ``timer_ms``: its timer, -1 without one."""
+    """A sliding window. ``records`` since it was emitted, ``anchor``: the number of the last record that triggered,
+    ``fresh``: changed since it was last emitted, ``timer_ms``: its timer, -1 without one."""
 
     opened_ms: int
     records: int
@@ -116,7 +117,7 @@ class _Buffer(NamedTuple):
     items: tuple[_Item, ...]
 
 
-# read back as plain tuples: what is written is made one too, so that both are alike
+# read back as plain tuples, so what is written is converted too, for equality
 _TUMBLING = packed("window-of-policies", tuple[int, int, Number, int, bytes | None])
 _SLIDING = packed("buffer-of-policies", tuple[int, int, Number, bool, int, tuple[tuple[int, Number, bytes], ...]])
 
@@ -157,7 +158,7 @@ class _EvictingOperator(RowOperator):
         try:
             self.take(key, self.spec.key_serde.serialize(key), value, ts, now_ms)
         except Exception:
-            # the record takes back what it emitted, not what time did before it
+            # the record's own output is dropped, not what time emitted before it
             del self._out[fired:]
             self._send()
             raise
@@ -287,7 +288,7 @@ class _SlidingEvictingOperator(_EvictingOperator):
         return _Buffer(opened, records, anchor, fresh, timer, tuple(_Item(*item) for item in items))
 
     def _kept(self, items: tuple[_Item, ...], number: Number, now_ms: int) -> tuple[_Item, ...]:
-        """The records that a new one of this number, or the time, leaves."""
+        """The records that a new one with this number, or the time, evicts."""
         evict = self._evict
         if isinstance(evict, Delta) and number is not None:
             return tuple(i for i in items if i.number is not None and abs(number - i.number) <= evict.distance)
@@ -310,7 +311,7 @@ class _SlidingEvictingOperator(_EvictingOperator):
         self.emit_row(key, self._fold.shown(acc), max(item.ts for item in buffer.items))
 
     def _keep(self, data: bytes, buffer: _Buffer, now_ms: int) -> None:
-        """Store the window, with a timer where time will do something to it."""
+        """Store the window, with a timer if time can change it."""
         if buffer.timer_ms < 0 and (next_ms := self._next(buffer, now_ms)) is not None:
             self._set(data, next_ms)
             buffer = buffer._replace(timer_ms=next_ms)
@@ -318,7 +319,7 @@ class _SlidingEvictingOperator(_EvictingOperator):
         self._state.put(data, stored, max(item.ts for item in buffer.items))
 
     def _next(self, buffer: _Buffer, now_ms: int) -> int | None:
-        """When the window is to be looked at again though no record comes."""
+        """When to check the window again if no record arrives."""
         if isinstance(self._trigger, TimePolicy) and (buffer.fresh or isinstance(self._evict, TimePolicy)):
             every = self._trigger.ms
             return buffer.opened_ms + ((now_ms - buffer.opened_ms) // every + 1) * every

@@ -1,9 +1,9 @@
-"""Aggregations per key and window, for custom windows that grow together by a function (``CustomWindows.merge_fn``).
+"""Aggregations per key and window, for custom windows that merge by a function (``CustomWindows.merge_fn``).
 
-A record's windows join those of its key that were open before it came. Windows that become one: from ``init()``, each
-member's aggregate is folded in by ``merger(key, aggregate, member's aggregate)``, by their ends, then the record by its
-adder. The members are deleted, which is emitted first (null under their keys), then the merged one. A record is late for
-a window when what would come of it has closed.
+A record's windows can merge with those of its key that are already open. The merged aggregate starts from ``init()``;
+each member's aggregate is folded in by ``merger(key, aggregate, member's aggregate)``, in the order of their ends,
+then the record by its adder. The members are deleted, which is emitted first (null under their keys), then the merged
+window. A record is late for a window if the merged window has closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OpenWindows = dict[Bounds, tuple[Any, int]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MergingWindowAggregateSpec(CustomWindowAggregateSpec):
-    """``Aggregate`` per window of those that grow together."""
+    """``AggregateSpec`` per window, for windows that merge."""
 
     def open(self, ctx: OperatorContext) -> Operator:
         """The running form."""
@@ -56,7 +56,7 @@ class MergingWindowAggregateOperator(CustomWindowAggregateOperator):
 
     def add(self, port: int, key: Any, value: Any, record_ts: int, at: int, windows: list[Bounds], now_ms: int) -> None:
         data = self._key_serde.serialize(key)
-        # those that this record closes by moving time may still become one with it
+        # those that this record closes by advancing time may still merge with its window
         first_end = max(self.stream_time_ms - self._windows.grace_ms + 1, 0)
         before = self._held(data, first_end)
         held: OpenWindows = dict(before)
@@ -83,12 +83,12 @@ class MergingWindowAggregateOperator(CustomWindowAggregateOperator):
                 self.keep(key, data, window, row[0], row[1], olds[window][0] if window in olds else None)
 
     def _held(self, data: bytes, first_end: int) -> OpenWindows:
-        """The windows of a key that are open."""
+        """The open windows of a key."""
         found = self._state.fetch(data, first_end, _FAR_MS)
         return {(_START.unpack(e.suffix)[0], e.time_ms): (e.value, e.timestamp_ms) for e in found}
 
     def _grown(self, window: Bounds, held: OpenWindows) -> tuple[Bounds, list[Bounds]]:
-        """What a new window becomes, and the windows that it takes in, by their ends."""
+        """The window that a new one merges into, and the windows that it replaces, by their ends."""
         for merged, members in self._windows.merge([*held, window]):
             if window in members:
                 return merged, sorted((m for m in members if m in held), key=lambda m: (m[1], m[0]))

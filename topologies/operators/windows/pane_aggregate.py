@@ -1,16 +1,16 @@
-"""Hopping windows that overlap, put together of panes when they close.
+"""Overlapping hopping windows, computed from panes when they close.
 
-A pane is as long as the greatest common divisor of size and advance, so that every window is a run of whole panes. A
-record goes into one pane instead of all its windows. When a window closes its aggregate is
+A pane is as long as the greatest common divisor of size and advance, so every window is a run of whole panes. A
+record goes into one pane instead of all its windows. When a window closes, its aggregate is
 
 * the merge of its panes, or
-* with an inverse, that of the window before it, without the panes that left and with those that came (DStreams'
-  reduceByWindow): a store keeps, per key, what the window that closed last holds, corrected when a late record changes a
-  pane of it.
+* with an inverse, that of the window before it, without the panes that left and with those that entered (DStreams'
+  reduceByWindow): a store keeps, per key, the aggregate of the last closed window, corrected when a late record
+  changes one of its panes.
 
-The results are those of ``window_aggregate``, given that ``merge`` and ``inverse`` are what they promise to be, and go into
-a store of the same form; open windows are not in it. For ``on_close`` only: other emissions show each window's every
-change, which panes would make dearer.
+The results are those of ``window_aggregate``, if ``merge`` and ``inverse`` keep their promises, and go into a store
+of the same form; open windows are not in it. For ``on_close`` only: other emissions show every change of each window,
+which panes would make more expensive.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class PaneAggregateSpec(WindowAggregateSpec):
         return _InversePaneAggregateOperator(ctx, self) if len(self.stores) > 2 else PaneAggregateOperator(ctx, self)
 
     def details(self) -> dict[str, Any]:
-        """As of all windows, and how they are put together."""
+        """As for all windows, and how they are computed."""
         return {**super().details(), "by": "panes and inverse" if len(self.stores) > 2 else "panes"}
 
 
 def pays(spec: WindowAggregateSpec) -> bool:
-    """Whether the aggregation can be, and is better, done by panes."""
+    """Whether panes are possible and better for the aggregation."""
     return spec.windows.overlapping and spec.emission == "on_close" and spec.fold.merge is not None
 
 
@@ -118,7 +118,7 @@ class PaneAggregateOperator(WindowAggregateOperator):
         self._expire()
 
     def close_windows(self, before: int, order: int) -> None:
-        """Emit the windows with ``before <= start < floor`` that hold anything."""
+        """Emit the non-empty windows with ``before <= start < floor``."""
         start = before
         while start < self.floor:
             merged: dict[bytes, tuple[Any, int]] = {}

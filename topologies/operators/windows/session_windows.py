@@ -1,17 +1,18 @@
 """Aggregations per key and session (Kafka Streams' session windows; Beam's and Flink's with other bounds).
 
-A record joins the sessions of its key that it reaches. They become one: from ``init()``, each session's aggregate is
-folded in by ``merger(key, aggregate, session's aggregate)``, by their ends, then the record by its adder. The former
-sessions are deleted, which is emitted first (null under their keys), then the new one. A record alone at the time of a
-session that holds nothing else updates it in place. A result's timestamp is that of the session's last record.
+A record joins the sessions of its key that it reaches, which merge: from ``init()``, each session's aggregate is
+folded in by ``merger(key, aggregate, session's aggregate)``, in the order of their ends, then the record by its
+adder. The former sessions are deleted, which is emitted first (null under their keys), then the new one. If a record
+has the same time as a session with no other times, that session is updated in place. A result's timestamp is that of
+the session's last record.
 
-A session reaches to its last record + gap; with gaps of records' own to the furthest of these sums. It closes when T is
-past its reach + grace (bounds ``records``), or at its end + grace (bounds ``gap``: the end is the reach, outside). A
-record is late when the session that it would make has closed. Sessions that have closed can still be joined by records
-in time for as long as they are kept: by default as long as any such record can reach them; with ``retention`` at its
-least, gap + grace, not at all.
+A session reaches to its last record + gap; if records have their own gaps, to the furthest of these sums. It closes
+when T is past its reach + grace (bounds ``records``), or at its end + grace (bounds ``gap``: the end is the reach,
+exclusive). A record is late if the session that it would create has closed. Closed sessions can still be joined by
+records in time for as long as they are kept: by default as long as any such record can reach them; with ``retention``
+at its minimum, gap + grace, not at all.
 
-The store is a ``session`` store: key | end | start, the end being the last record's time, or the reach where that does
+The store is a ``session`` store: key | end | start, the end being the last record's time, or the reach if that does
 not follow from it.
 """
 
@@ -36,7 +37,7 @@ from penstock.topologies.windows.base import check_end
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SessionAggregateSpec(ClosingAggregateSpec):
-    """``Aggregate`` per session."""
+    """``AggregateSpec`` per session."""
 
     windows: SessionWindows
 

@@ -1,7 +1,7 @@
-"""What triggers keep of a key's window, and how it is written.
+"""The state of a key's window with a trigger, and its encoding.
 
-Store key: length of the key (4) | key | window start (8) | window end (8), the ends shifted so that negative ones sort
-first. So one key's windows lie together, by start. The value is msgpack.
+Store key: length of the key (4) | key | window start (8) | window end (8), the ends shifted so that negative ones
+sort first. So one key's windows are adjacent, by start. The value is msgpack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHIFT = 1 << 63
 
 
 class Emitted(msgspec.Struct, array_like=True):
-    """A pane that may have to be taken back: its window, value, timestamp and pane header."""
+    """A pane that may have to be retracted: its window, value, timestamp and pane header."""
 
     start_ms: int
     end_ms: int
@@ -31,8 +31,8 @@ class Emitted(msgspec.Struct, array_like=True):
 
 class WindowState(msgspec.Struct, array_like=True):
     """``aggregate``: of the ``records`` of the current pane; ``fresh``: how many of them no pane has shown yet.
-    ``hold_ms``: what the timestamp combiner made of their timestamps. ``trigger``: the trigger's state. ``finished``: it
-    will not fire again, and records are dropped. ``event_ms``, ``wall_ms``: the timers that are set for it."""
+    ``hold_ms``: the combined timestamp. ``trigger``: the trigger's state. ``finished``: it will not fire again, and
+    records are dropped. ``event_ms``, ``wall_ms``: the timers that are set for it."""
 
     aggregate: bytes | None = None
     records: int = 0
@@ -63,7 +63,7 @@ def list_serde(value: Serde[Any]) -> Serde[list[bytes]]:
 
 
 def key_prefix(key: bytes) -> bytes:
-    """What the store keys of a key's windows begin with."""
+    """The prefix of the store keys of a key's windows."""
     return _LENGTH.pack(len(key)) + key
 
 

@@ -56,7 +56,7 @@ def _named(ref: str) -> Any:
 
 def _module(place: str) -> ModuleType:
     """A module by name, also from the folder that the process was started in, or by file. Raises ``TopologyError`` where
-    there is none, and, with the line of the user's, where it raised something; errors of Penstock's pass."""
+    there is none, and, with the line of user code, where it raised something; errors of Penstock's pass."""
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

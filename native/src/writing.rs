@@ -54,7 +54,7 @@ impl HeaderLists {
     }
 }
 
-/// Records that are to be queued, as columns of equal lengths.
+/// Records to queue, as columns of equal lengths.
 pub struct Run {
     pub keys: Vec<Place>,
     pub values: Vec<Place>,
@@ -103,7 +103,7 @@ pub unsafe fn queue(handle: &Handle, run: &mut Run) -> usize {
             lists.lists[i] = std::ptr::null_mut();
         }
         if run.topic.is_null() {
-            // SAFETY: the handle is open; the topic is there by now, so nothing is asked for.
+            // SAFETY: the handle is open; the topic exists by then, so there is no request.
             run.topic = unsafe { (handle.call.topic_new)(handle.rk, run.name.as_ptr(), std::ptr::null_mut()) };
         }
     }

@@ -194,7 +194,7 @@ def pin_replay(output: str, run: str, pinned: bool = True) -> None:
 
 def prune_replays(output: str, *, keep: int, now_ms: int) -> list[str]:
     """Remove all but the ``keep`` newest finished replays, the pinned ones and the one that is shown, and what attempts have
-    left that are older than ``ABANDONED_MS``; returns their names. Snapshots of the stores are pruned likewise, but for
+    left that are older than ``ABANDONED_MS``; returns their names. Snapshots of the stores are pruned likewise, except for
     those that a remaining replay names."""
     if keep < 1:
         raise ValueError(f"prune_replays would keep {keep} replays; keep at least 1")

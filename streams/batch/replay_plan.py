@@ -254,7 +254,7 @@ def _cautions(topology: Topology, application_id: str, cluster: Cluster, counts:
         if topic in counts and "compact" in cluster.topic_config(topic).get("cleanup.policy", "delete"):
             yield (
                 f"{topic} is compacted: where the broker has removed older records of a key, what the application made of "
-                "them cannot be made again"
+                "them cannot be computed again"
             )
 
 

@@ -40,7 +40,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until the end that was asked for; 1 where something could not be read."""
+    """Print until the requested end; returns 1 if something could not be read."""
     from penstock.streams.kafka.follow import follow
 
     lines = RecordLines(lambda topic: types_of(args, topic), None if args.json else check_format(args.format))

@@ -109,7 +109,7 @@ class WholeWordsParser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Reads the version only when it is asked for."""
+    """Reads the version only on request."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         print(f"penstock {importlib.import_module('penstock').__version__}")

@@ -11,7 +11,7 @@ from penstock.streams.worker.worker_pages import WorkerStatus
 
 INTERVAL_S = 5.0
 UNCHANGED_INTERVAL_S = 60.0
-"""A worker that has nothing to do is shown so often."""
+"""The interval for a worker without work."""
 
 
 class StatusLine:

@@ -34,7 +34,7 @@ class Codec:
 
 
 class Undecodable(dict[str, Any]):
-    """What is shown in place of bytes that the serde cannot read."""
+    """What is shown instead of bytes that the serde cannot read."""
 
 
 def codec_of(serde: Serde[Any]) -> Codec:

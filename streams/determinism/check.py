@@ -55,7 +55,7 @@ class RecordLine(msgspec.Struct):
 
 
 def read_records(path: Path) -> list[tuple[str, Record]]:
-    """JSON lines, in the order in which the records are to be processed. Raises ``SettingsError``."""
+    """JSON lines, in the order of processing. Raises ``SettingsError``."""
     found: list[tuple[str, Record]] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -205,7 +205,7 @@ class FaustConsumer:
         from later ones, so records could be skipped. A restart continues from the committed positions."""
         if self._positions.get(partition) != offset:
             raise RetriableError(
-                f"{partition} is to be read again from offset {offset}, which cannot be done safely inside Faust; "
+                f"{partition} must be read again from offset {offset}, which cannot be done safely inside Faust; "
                 "start the process again: it goes on from there"
             )
 

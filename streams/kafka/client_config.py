@@ -175,7 +175,7 @@ def consumer_config(
         config["partition.assignment.strategy"] = "range"
         config["session.timeout.ms"] = session_timeout_ms
         config["heartbeat.interval.ms"] = max(min(session_timeout_ms // 3, _HEARTBEAT_MAX_MS), 1)
-        # librdkafka refuses a poll interval below the session time-out.
+        # librdkafka refuses a poll interval below the session timeout.
         config.setdefault("max.poll.interval.ms", max(300_000, session_timeout_ms))
     if group_instance_id is not None:
         config["group.instance.id"] = group_instance_id

@@ -30,7 +30,7 @@ class Folding(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is to be logged."""
+        """Whether to log the line."""
         text = record.getMessage()
         if all(word in text for word in _NOISE):
             return False

@@ -287,7 +287,7 @@ class KafkaConsumer:
         self._touched.clear()
         found, ends = columns.Gathered(), dict[TopicPartition, int]()
         if not self._gather(found, ends, max_records) and timeout_s > 0:
-            # The client waits until it has all that was asked for; asking for one returns with the first. Callbacks of
+            # The client waits until it has all requested messages; asking for one returns with the first. Callbacks of
             # this call ran before that record was taken, so none of it is stale.
             first = self._take(1, timeout_s)
             self._touched.clear()

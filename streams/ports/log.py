@@ -137,7 +137,7 @@ class LogProducer(Protocol):
     def flush(self, timeout_s: float) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged. Returns, for each partition that was sent to with an explicit
         ``partition``, the offset after the last acknowledged record since the last flush. Raises ``AbortableError``
-        if any record failed (transactional or not), ``RetriableError`` on time-out."""
+        if any record failed (transactional or not), ``RetriableError`` on timeout."""
 
     def unacknowledged(self) -> int:
         """The number of records without an acknowledgement; if 0, ``flush`` would not wait. Raises the error that

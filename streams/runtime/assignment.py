@@ -133,7 +133,7 @@ class Assignment:
         topic_id = self._topic_ids.get(tp.topic, noted.topic_id)
         if noted.topic_id and topic_id != noted.topic_id:
             raise IncompatibleError(
-                f"topic {tp.topic} was deleted and made again since the last commit: its id was {noted.topic_id} and is "
+                f"topic {tp.topic} was deleted and recreated since the last commit: its id was {noted.topic_id} and is "
                 f"{topic_id}, so that the committed positions mean nothing in it. Stop the application and reset the "
                 "group's positions; to build the stores from the new topic alone, delete its changelog topics and state "
                 "folder too"

@@ -1,4 +1,4 @@
-"""The producer of a commit group: opened, retired and replaced, with its transaction and its time-outs."""
+"""The producer of a commit group: opened, retired and replaced, with its transaction and its timeouts."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@
 A crash between 2 and 3 is repaired by reading the changelog from the stored position. When the outcome of 2 is not known
 the producer is retired: a new one of the same transactional id fences it and waits for its transaction to end, and the
 committed offsets say what happened. With fixed partitions, where a new producer would fence the worker that has taken over,
-they are read first, which waits for the transaction to end by its time-out. Nothing is committed past a refused record:
+they are read first, which waits for the transaction to end by its timeout. Nothing is committed past a refused record:
 that aborts.
 
-**In doubt.** A commit that was asked for and whose answer is lost stays in doubt until the log was asked. If it took place
+**In doubt.** A commit whose answer is lost stays in doubt until the log shows its outcome. If it took place
 after all and its work was dropped meanwhile, the stores lack it: such a task is handed back to be reopened, since only
 the changelog knows what it did.
 
@@ -26,7 +26,7 @@ nor those of the commit in doubt, another worker has had the task meanwhile and 
 
 At-most-once commits positions before it processes (``commit_ahead``) and writes no state.
 
-Free of IO but for the ports it is given, so every crash point can be tested: ``CommitStep`` names them.
+Free of IO except for its ports, so every crash point can be tested: ``CommitStep`` names them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Committer:
     gives what ``send_offsets`` needs to be fenced by: the membership token as of the last assignment, or the plain
     group id with fixed partitions. ``position_of(task, store, at_ms)`` encodes the position record of a store that was known
     to be at the log's end at that wall time.
-    ``on_step`` is called after each step (failpoints and tests). ``yields``: who was fenced gives way, instead of opening
+    ``on_step`` is called after each step (failpoints and tests). ``yields``: a fenced worker stops, instead of opening
     a producer that would fence the newer one; for fixed partitions, where no group tells who is to have them. ``lease`` and
     ``open_reader`` (a consumer that only reads) keep changelogs right: see ``MembershipLease``, ``ForeignWrites``.
     ``positions`` commits those of fixed partitions where the producer has no transactions. ``on_open`` is called after a
@@ -417,7 +417,7 @@ class Committer:
         tasks of this producer that the caller reopens in any case.
 
         ``RetriableError``: the log does not answer; call it again before anything else. ``TaskMigratedError``: another
-        worker has the tasks, so this one gives way.
+        worker has the tasks, so this one stops.
         """
         failure: PenstockError | None = None
         if (client := self._producer.client) is not None and self._producer.in_transaction:

@@ -76,7 +76,7 @@ class FencedPositions:
             self._producer.commit(self._timeout_s)
         except (AbortableError, RetriableError, UnknownOutcomeError) as exc:
             self.close()
-            raise ProducerRetiredError(f"{exc}; whether the positions were committed is to be seen") from exc
+            raise ProducerRetiredError(f"{exc}; it is unknown whether the positions were committed") from exc
 
     def _abort(self) -> None:
         assert self._producer is not None

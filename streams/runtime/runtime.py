@@ -93,7 +93,7 @@ class Runtime:
     loss. What it raises ends the loop.
     ``open_reader`` makes a consumer for a look at the log, separate from the group's (``None``: as that one).
     ``purger`` deletes what was read of repartition topics, ``changelog_purger`` what no restore needs; ``topic_watch`` ends
-    the loop when a topic was made again. ``events`` gets what happens."""
+    the loop when a topic was recreated. ``events`` gets what happens."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class Runtime:
                 self._events.emit(Fenced(exc))
                 raise TaskMigratedError(
                     f"{exc}. Another worker runs these fixed partitions, or this one was stopped for longer than the "
-                    "transaction time-out: start it again when no other runs"
+                    "transaction timeout: start it again when no other runs"
                 ) from exc
             self._rejoin(exc)
             return 0

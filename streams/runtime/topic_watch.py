@@ -50,7 +50,7 @@ class TopicWatch:
         for topic, topic_id in found.items():
             if topic_id != self._ids.get(topic, topic_id):
                 raise IncompatibleError(
-                    f"topic {topic} was deleted and made again while it is in use: its id was {self._ids[topic]} and is "
+                    f"topic {topic} was deleted and recreated while it is in use: its id was {self._ids[topic]} and is "
                     f"{topic_id}, so that offsets mean nothing in it; {_REMEDY}"
                 )
 

@@ -2,7 +2,7 @@
 
 Each task's records are put into the order in which the live task took them (``replay_rows``), and the task itself, the
 very code of the worker, runs over them in an executor (``replay_task``). Repartition topics are read as they were really
-written, so every sub-topology is exact on its own; with ``recompute`` they are made again, in a deterministic order that
+written, so every sub-topology is exact on its own; with ``recompute`` they are computed again, in a deterministic order that
 Kafka could have produced, and what follows is the same only as far as order does not matter.
 
 Outputs and stores become Parquet files, and stores that end at a commit also snapshots. All of it is published by one

@@ -200,7 +200,7 @@ class MemoryLog:
             action()
 
     def advance(self, ms: int) -> None:
-        """Let time pass: transactions and members that are past their time-outs are ended."""
+        """Let time pass: transactions and members that are past their timeouts are ended."""
         self.now_ms += ms
         for transaction in list(self._open.values()):
             if self.now_ms - transaction.started_ms > transaction.timeout_ms:

@@ -40,7 +40,7 @@ def check_no_fixed_workers(admin: LogAdmin, application_id: str) -> None:
     """For a worker of the group: raises ``SettingsError`` while workers run fixed partitions."""
     if members := admin.group_members(presence_group(application_id)):
         raise SettingsError(
-            f"{members} workers run fixed partitions of {application_id} (a killed one counts until its session time-out "
+            f"{members} workers run fixed partitions of {application_id} (a killed one counts until its session timeout "
             "has passed), so records could be processed twice; stop them first, or start this one with --partitions"
         )
 

@@ -113,7 +113,7 @@ class WorkerSettings:
             "state_flush_interval_ms": (100, 3_600_000, "a crash of the machine makes the changelog repeat this much"),
             "repartition_purge_interval_ms": (0, 86_400_000, "0 is never; disks fill meanwhile"),
             "metrics_port": (0, 65_535, "0 is off"),
-            "repartition_retention_ms": (-1, 1 << 53, "-1 is for ever; brokers judge by the records' own time"),
+            "repartition_retention_ms": (-1, 1 << 53, "-1 is forever; brokers judge by the records' own time"),
         }
         for name, (low, high, why) in bounds.items():
             value = getattr(self, name)

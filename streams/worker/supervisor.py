@@ -2,7 +2,7 @@
 together.
 
 The processes share one state folder. Each takes a slot of it, so that their transactional ids differ and a restarted
-one finds its own again. A process that ends with an error of the user's (``exit_codes.USER_ERROR``) is not restarted:
+one finds its own again. A process that ends with a user error (``exit_codes.USER_ERROR``) is not restarted:
 it would meet the same record or setting again, and so would the others, so all are stopped. One that was killed, or
 ended with another error, is started again after a pause that doubles up to ``PAUSE_MAX_S``, while the others
 continue.

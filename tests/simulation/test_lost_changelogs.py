@@ -162,7 +162,7 @@ def test_input_that_was_made_again_while_nothing_ran_is_refused(guarantee: str) 
     for _ in range(3):
         write(world)
     refused = world.node("a", node.disk)
-    with pytest.raises(IncompatibleError, match="topic in was deleted and made again since the last commit"):
+    with pytest.raises(IncompatibleError, match="topic in was deleted and recreated since the last commit"):
         world.settle(refused)
     refused.crash()
     world.log.group(APP).offsets.clear()
@@ -181,7 +181,7 @@ def test_topic_that_is_made_again_ends_the_worker(guarantee: str, which: str) ->
     if which == "in":
         for _ in range(3):
             write(world)  # so that its offsets are there again
-    with pytest.raises(IncompatibleError, match="made again"):
+    with pytest.raises(IncompatibleError, match="recreated"):
         for _ in range(FOUND_MS // TURN_MS):
             node.turn()
 

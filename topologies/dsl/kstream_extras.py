@@ -212,7 +212,7 @@ class KStreamExtras(Handle[K, V]):
         return GlobalKTable(self._flow)
 
     def through(self, topic: str, *, name: str | None = None) -> KStream[K, V]:
-        """Send the records through an existing topic of the user's: ``to(topic)`` and ``stream(topic)`` in one. They
+        """Send the records through an existing topic: ``to(topic)`` and ``stream(topic)`` in one. They
         are partitioned by key."""
         self._stream(self._flow).to(topic, name=None if name is None else f"{name}-sink")
         return self._stream(records.read_back(self._flow, topic, name))

@@ -69,9 +69,9 @@ class Expression(StringMethods, TimeMethods, AggregateMethods):
 
     def __bool__(self) -> NoReturn:
         raise TopologyError(
-            f"the expression {self.text()} has no truth value before there is a row; combine conditions with & | ~ in "
-            "place of and, or, not (with brackets around comparisons), and use is_in() in place of in, between() in "
-            "place of a < b < c"
+            f"the expression {self.text()} has no truth value before there is a row; combine conditions with & | ~ "
+            "instead of and, or, not (with brackets around comparisons), and use is_in() instead of in, between() "
+            "instead of a < b < c"
         )
 
     def __iter__(self) -> NoReturn:

@@ -30,7 +30,7 @@ class SourceLine(NamedTuple):
 
 
 def declared_at() -> str | None:
-    """``FILE:LINE`` of the innermost line of the user's that led to this call; ``None`` where all callers are others."""
+    """``FILE:LINE`` of the innermost line of user code that led to this call; ``None`` where all callers are others."""
     frame = inspect.currentframe()
     while frame is not None:
         if _is_users(frame):

@@ -118,7 +118,7 @@ class OperatorContext(Protocol):
 
     def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
         """Report that a user function raised on this row. Raises ``ProcessingError`` under the policy ``fail``, and if
-        the work cannot be skipped record by record. Returns if the record is to be skipped; then it is already counted
+        the work cannot be skipped record by record. Returns if the record is skipped; then it is already counted
         or sent to the dead letter topic."""
 
     def dropped(self, reason: str, count: int = 1) -> None:

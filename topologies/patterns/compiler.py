@@ -11,7 +11,7 @@ the semantics:
   not take leads to the end. Its last repetition, if there is one, leads to the end at once.
 * ``not_followed_by`` has no state of its own: every state in which it counts has a ``proceed`` edge to a stop state. It
   counts in the stage behind it, and in those behind optional stages; once such an optional stage has taken an event it no
-  longer does, so the stage leads to a copy of its sink without those edges. In the loop in front of it, it counts from the
+  longer does, so the stage leads to a copy of its sink without those edges. In the loop before it, it counts from the
   loop's first event on.
 * The contiguity of a group is that of its first stage; between repetitions of the group, its inner contiguity.
 """

@@ -1,7 +1,7 @@
 """A pattern to look for: ``pattern("a").where(…).followed_by("b").where(…).within("10s")``, as a value.
 
 A pattern is a sequence of stages. ``pattern``, ``next``, ``followed_by`` and ``followed_by_any`` add one: an event
-under a name, or a group (a pattern given in place of a name). Every other method refines the stage added last. All
+under a name, or a group (a pattern given instead of a name). Every other method refines the stage added last. All
 methods return a new pattern and leave the old one unchanged.
 
 **Contiguity**, between a stage and the one before it. ``next``: strict, the very next event. ``followed_by``: relaxed,

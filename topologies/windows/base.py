@@ -61,7 +61,7 @@ class Windows:
 
     @property
     def horizon_ms(self) -> int | None:
-        """How long after its start a window may still change, at most; ``None``: for ever."""
+        """How long after its start a window may still change, at most; ``None``: forever."""
         return None if self.length_ms is None else self.length_ms + self.grace_ms
 
     def assign(self, ts: int) -> list[Bounds]:

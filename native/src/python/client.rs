@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// The client refers to its callbacks, and the callbacks to users of this handle: the collector must see the whole
-    /// cycle. Nothing here is to be cleared: the client's own part is, and the handle serves until its user is gone.
+    /// cycle. Nothing here must be cleared: the client's own part is, and the handle serves until its user is gone.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.object)
     }

@@ -7,7 +7,7 @@ use super::buffers::{Held, rows_of, to_bytes};
 use crate::kernels::interner::{Interned, check_rows};
 
 /// The batch's distinct values in the order of their codes, as `str` or `bytes`. Raises `UnicodeDecodeError` where they
-/// are to be `str` and one is not UTF-8; the interner is emptied then.
+/// must be `str` and one is not UTF-8; the interner is emptied then.
 pub fn values_of<'py>(py: Python<'py>, interned: &mut Interned<Py<PyAny>>, text: bool) -> PyResult<Bound<'py, PyList>> {
     let make = |bytes: &[u8]| match text {
         true => PyString::from_bytes(py, bytes).map(|text| text.into_any().unbind()),

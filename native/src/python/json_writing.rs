@@ -18,7 +18,7 @@ enum Given<'py> {
     Ints(Held<i64>, Option<Held<u8>>),
 }
 
-/// The values that codes use, others empty. `None`: one that is to be quoted needs more than quotes.
+/// The values that codes use, others empty. `None`: one that must be quoted needs more than quotes.
 fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyResult<Option<Vec<&'a [u8]>>> {
     let mut texts: Vec<&[u8]> = vec![&[]; values.len()];
     let mut seen = vec![false; values.len()];
@@ -38,7 +38,7 @@ fn used<'a>(codes: &[i32], values: &'a [Bound<'_, PyAny>], quoted: bool) -> PyRe
 }
 
 /// `befores[i]` and the i-th column's value, for each column, and a closing brace, for each row: `(data, int64 ends from 0
-/// on)`. `None`: a text that is to be quoted is none, or is not all printable ASCII without quotes and backslashes.
+/// on)`. `None`: a text that must be quoted is null, or is not all printable ASCII without quotes and backslashes.
 #[pyfunction]
 pub fn write_records<'py>(
     py: Python<'py>,

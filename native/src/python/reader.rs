@@ -105,8 +105,7 @@ impl Reader {
         }
     }
 
-    /// Forwards a partition that is about to be started, again or for the first time: to be called before the client is
-    /// told to.
+    /// Forwards a partition that is about to be started or restarted. Call it before the client starts it.
     fn follow(&self, py: Python<'_>, topic: &str, partition: i32) -> PyResult<()> {
         let mut guard = self.queues()?;
         let queues = opened(&mut guard)?;
@@ -161,7 +160,7 @@ impl Reader {
         self.client.traverse(&visit)
     }
 
-    /// Gives back all queues; what lies in them is dropped. To be called before the client is closed. Idempotent.
+    /// Gives back all queues; what lies in them is dropped. Call it before the client is closed. Idempotent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let queues = self.queues()?.take();
         self.destroy(py, queues);

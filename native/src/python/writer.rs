@@ -124,7 +124,7 @@ impl Writer {
         self.client.traverse(&visit)
     }
 
-    /// Gives back the topic handles. To be called before the client is let go. Idempotent.
+    /// Gives back the topic handles. Call it before the client is closed. Idempotent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut guard =
             self.topics.try_lock().map_err(|_| PyRuntimeError::new_err("the writer is in use by another thread"))?;

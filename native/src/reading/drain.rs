@@ -81,7 +81,7 @@ impl<'a> Drain<'a> {
             self.last = place;
             return place;
         }
-        // A topic that was deleted and made again has two handles and one name.
+        // A topic that was deleted and recreated has two handles and one name.
         // SAFETY: by the contract.
         let name = unsafe { text((self.call.topic_name)(message.topic)) };
         let same = |c: &Chunk| c.name == name && c.partition == message.partition;

@@ -3,7 +3,7 @@
 //! The partitions that are read are forwarded to a queue of the reader's own. Group events, errors and log lines stay on
 //! the client's queue and are served by the client, for its callbacks need a state that only its own calls set up. The
 //! own queue is drained with `rd_kafka_consume_callback`, which hands over whatever lies there, errors included, to the
-//! callback that is given and to no other. It is asked for one partition and serves the queue to which that is forwarded.
+//! callback that is given and to no other. It is called for one partition and serves the queue to which that is forwarded.
 //! `rd_kafka_consume_callback_queue` would do the same, but take the whole queue out at once: while it lies aside, the
 //! client sees an empty queue and fetches more than its limits allow. The other one takes as many as the client's setting
 //! `consume.callback.max.messages` says.

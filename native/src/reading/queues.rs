@@ -58,7 +58,7 @@ impl Queues {
         let call = &handle.call;
         // SAFETY: the handle and the queues are open; the old queue is used no more.
         unsafe {
-            // Asked for each time: a topic that was deleted and made again has other queues.
+            // Asked for each time: a topic that was deleted and recreated has other queues.
             let queue = (call.queue_get_partition)(handle.rk, name.as_ptr(), partition);
             if queue.is_null() {
                 return Err(Unfollowed::NoQueue);

@@ -44,7 +44,7 @@ _FORMAT_TIMEOUT_S = 180.0
 _ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _PROCESS_FILE = "process"
-_PORT_TIMEOUT_S = 30.0  # a broker killed a moment ago may not have let go of its ports
+_PORT_TIMEOUT_S = 30.0  # a broker killed a moment ago may not have released its ports yet
 _LOG_TAIL_BYTES = 64 * 1024
 # A small serial collector and shared classes start fastest; a broker on one machine never needs a parallel
 # one.

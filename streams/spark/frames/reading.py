@@ -32,7 +32,7 @@ def read_range(
         first, _ = consumer.watermarks(tp)
         if first > start:
             raise EnvironmentFault(
-                f"{tp.topic} partition {tp.partition} begins at offset {first} by now, and {start} was asked for: records "
+                f"{tp.topic} partition {tp.partition} begins at offset {first}, but {start} was requested: records "
                 "of the range are no longer in Kafka. Ask for a later begin, and keep the topic longer (retention.ms)"
             )
         consumer.assign_at({tp: start})

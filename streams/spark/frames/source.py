@@ -3,8 +3,8 @@
 Options: ``topology`` (``module:name``), ``application_id``, ``bootstrap_servers``, any librdkafka key as ``kafka.<key>``,
 and one of ``topic`` (with ``key`` and ``value``, names of serdes, where the topology does not know it), ``changelog`` or
 ``store``; further ``columns`` (comma-separated), ``as_of``, ``since``, ``partitions`` (comma-separated) and ``repository``
-as ``Application`` takes them. The executors need Penstock. Classic sessions are tried, Spark Connect is not, though nothing
-is asked for that it lacks.
+as ``Application`` takes them. The executors need Penstock. Classic sessions are tested; Spark Connect is not, although it
+has all that is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PenstockDataSource(DataSource):
         return _resolved(self.options)
 
     def schema(self) -> StructType:
-        """Of the columns that are asked for."""
+        """The schema of the requested columns."""
         schema: StructType = from_arrow_schema(self._request.schema)
         return schema
 

@@ -13,7 +13,7 @@ from penstock.streams.runtime.commit_protocol import Guarantee
 from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
 
 FROZEN_S = 14.0
-"""Longer than a session and a transaction time-out."""
+"""Longer than a session and a transaction timeout."""
 
 
 def test_woken_worker_restores_what_another_one_did_meanwhile(kafka: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_changelog_that_is_made_again_ends_the_worker(kafka: str, tmp_path: Path
         app.feed("the worker ends", lambda: not worker.alive)
         assert worker.wait() == 1
     assert "IncompatibleError" in worker.said
-    assert "made again" in worker.said
+    assert "recreated" in worker.said
 
 
 def made(app: Application, topic: str) -> bool:

@@ -166,7 +166,7 @@ class AggregateOperator(Operator):
         self.done(batch, store_keys, self._rows.fold(port, batch, store_keys, self.row_failed))
 
     def row_failed(self, batch: Batch, index: int, error: Exception) -> None:
-        """A function of the user's raised for a row."""
+        """A user function raised for a row."""
         self.ctx.failed(batch, index, error, may_skip=self._may_skip)
 
     def done(self, batch: Batch, store_keys: list[bytes], changes: Changes | None) -> None:

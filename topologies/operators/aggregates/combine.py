@@ -14,7 +14,7 @@ not overtake them. The reader of the topic then gets the records in an order tha
 * Everything held is sent before a watermark, or the news that the task is idle, that would close a window of it
   (without windows: that has passed a record of it).
 
-If a function of the user's refuses a record, under a policy that skips it, the reader of the topic does not see it,
+If a user function refuses a record, under a policy that skips it, the reader of the topic does not see it,
 not even as a moment of stream time.
 
 Between tasks that write one topic nothing is ordered, with or without combining; but with combining a task may be up

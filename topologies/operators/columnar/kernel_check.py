@@ -49,7 +49,7 @@ _TEXTS: list[bytes | None] = [
         b"a key of some length" * 3,
     ),
     *(b'{"s":"x","i":12,"f":1.5,"b":false}', b'{"s":"y","i":-7,"f":1e-7,"b":true}', b'{"s":"x","i":0,"f":-0.0}'),
-    # what opens a record, in place of a comma
+    # what opens a record, instead of a comma
     *(b'{"z":1{"s":"x","i":12}', b'{"z":"y"{"s":"x","i":12,"f":1.5,"b":false}', b'{"i":7{"s":"x","i":12}'),
     *(
         b' { "b" : false , "s" : null } ',

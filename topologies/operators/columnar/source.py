@@ -2,7 +2,7 @@
 
 Values of a declared type are projected to the needed fields; the serde's own decoder judges every record of which the
 projection is not certain, so that the same records fail with the same words, in the order of the rows: values first, then
-keys. Values and keys of plain serdes stay bytes until they are asked for, distinct ones once.
+keys. Values and keys of plain serdes stay bytes until they are used, distinct ones once.
 """
 
 from __future__ import annotations

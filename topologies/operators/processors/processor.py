@@ -1,4 +1,4 @@
-"""The processor API, in the manner of Samza and Kafka Streams: a class of the user's, its stores and timers.
+"""The processor API, in the manner of Samza and Kafka Streams: a user's class, its stores and timers.
 
 A subclass of ``Processor`` overrides ``process(record, ctx)``, or ``process_batch(batch, ctx)`` for the hot path, whose
 answer must not depend on where batches are cut. One instance serves one task. What is forwarded leaves when the method

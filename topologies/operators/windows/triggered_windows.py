@@ -62,7 +62,7 @@ _WALL, _FIRE, _CLOSE = b"\x00", b"\x01", b"\x02"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TriggeredWindowsSpec(OperatorSpec):
     """See the module. ``stores``: the windows, the event-time timers, the processing-time timers. ``value_serde``: of
-    aggregates; ``shown_serde``: of what is emitted of them. ``allowed_lateness_ms``: ``None``: for ever."""
+    aggregates; ``shown_serde``: of what is emitted of them. ``allowed_lateness_ms``: ``None``: forever."""
 
     fold: Fold
     windows: Windows
@@ -341,7 +341,7 @@ class _TriggeredWindowsOperator(RowOperator):
 
 
 def _moved(queue: TimerQueue, payload: bytes, old_ms: int | None, new_ms: int | None, behind_ms: int = 0) -> int | None:
-    """Set a timer in place of another, each so far behind its time; returns the new time."""
+    """Replace a timer by another, each so far behind its time; returns the new time."""
     if old_ms != new_ms:
         if old_ms is not None:
             queue.delete(old_ms + behind_ms, payload)

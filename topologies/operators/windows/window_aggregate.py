@@ -5,7 +5,7 @@ is kept under start 0. When windows close: ``closing``. A record that no window 
 and sent to the port ``late`` if there is one. ``on_close`` emits each window's result once, those that close together by
 start, then key bytes.
 
-A record goes into all its windows or, when a function of the user's raises for one of them, into none.
+A record goes into all its windows or, if a user function raises for one of them, into none.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class HoppingAggregateOperator(WindowAggregateOperator):
         self._fold_wide(port, batch, by_record, store_keys)
 
     def _fold_wide(self, port: int, batch: Batch, by_record: list[list[bytes]], store_keys: list[bytes]) -> None:
-        """Fold a row for each window of each record; if a function of the user's raises for one, undo that, and fold record
+        """Fold a row for each window of each record; if a user function raises for one, undo that, and fold record
         by record."""
         counts = map(len, by_record)
         wide = batch.pick(list(chain.from_iterable(map(repeat, range(len(by_record)), counts))))

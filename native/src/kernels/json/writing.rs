@@ -14,7 +14,7 @@ const AHEAD_BYTES_MAX: usize = 16 << 20;
 pub enum Part<'a> {
     /// Numbers and nulls.
     Ints(&'a [i64], Option<&'a [u8]>),
-    /// Codes, the texts that they stand for, and whether those are to be quoted.
+    /// Codes, the texts that they stand for, and whether those must be quoted.
     Coded(&'a [i32], Vec<&'a [u8]>, bool),
     /// JSON.
     Raw(Rows<'a>),

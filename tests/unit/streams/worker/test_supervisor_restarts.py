@@ -81,7 +81,7 @@ def test_a_stop_does_not_wait_for_a_pause(tmp_path: Path) -> None:
     with supervise(ENDS.format(mark=str(fails), status=1), pause_s=600.0) as supervisor:
         try:
             assert supervisor.stderr is not None
-            assert "starting it again. process=0" in supervisor.stderr.readline()
+            assert "restarting it. process=0" in supervisor.stderr.readline()
             supervisor.send_signal(signal.SIGTERM)
             assert supervisor.wait(LIMIT_S) == 0
         finally:
@@ -100,4 +100,4 @@ def test_what_the_user_is_to_correct_ends_all(tmp_path: Path) -> None:
             supervisor.kill()
     assert supervisor.returncode == exit_codes.USER_ERROR
     assert fails.read_text() == "x", "once"
-    assert "starting it again" not in said
+    assert "restarting it" not in said

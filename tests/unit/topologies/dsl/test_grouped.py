@@ -231,7 +231,7 @@ def test_cogroups_that_cannot_be_are_refused() -> None:
     no_group: Any = builder.stream("ungrouped")
     with pytest.raises(TopologyError, match="it takes grouped streams"):
         cogrouped.cogroup(no_group, lambda key, value, acc: acc)
-    with pytest.raises(TopologyError, match="their aggregates must be merged"):
+    with pytest.raises(TopologyError, match="their aggregates must merge too"):
         merging = w.custom(lambda k, v, ts: [(ts, ts + 5)], max_size=50, grace=0, merge=w.merge_overlapping)
         grouped.windowed_by(merging).aggregate(int, lambda key, value, acc: acc, value=int)
 

@@ -25,7 +25,7 @@ def stream(**how: Any) -> KStream:
     [
         (lambda s: s.micro_batches(0), "at least 1 ms"),
         (lambda s: s.micro_batches("1s", time="wall"), "unknown"),
-        (lambda s: s.micro_batches("1 year"), "no duration"),
+        (lambda s: s.micro_batches("1 year"), "not a duration"),
         (lambda s: s.micro_batches("2s").window("3s"), "multiples of the interval"),
         (lambda s: s.micro_batches("2s").window("4s", "1s"), "multiples of the interval"),
         (lambda s: s.micro_batches("1s").window("4s").window("8s"), "windows already"),

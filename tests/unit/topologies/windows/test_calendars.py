@@ -90,7 +90,7 @@ def test_unknown_zones_and_units_are_refused() -> None:
         calendar("day", "Mars/Base", grace=0)
     with pytest.raises(TopologyError, match="no 'hour'; use day, week, month, year"):
         CalendarWindows("hour", "UTC")  # type: ignore[arg-type]  # as a user without a type checker
-    with pytest.raises(TopologyError, match="'someday' is no weekday"):
+    with pytest.raises(TopologyError, match="'someday' is not a weekday"):
         calendar("week", grace=0, week_start="someday")
 
 

@@ -37,7 +37,7 @@ FAILPOINTS: dict[str, str] = {
     "restore.decided": "it is known from where a store is restored",
     "restore.chunk_written": "a part of the changelog is in the store",
     "restore.ended": "a store is at the end of its changelog",
-    "restore.quarantined": "damaged state is put aside, nothing new is there",
+    "restore.quarantined": "damaged state is quarantined, nothing new exists yet",
     "ingest.fetched": "a snapshot's files are here and verified",
     "ingest.done": "the database has taken a snapshot's files in",
     "flush.begun": "a flush of the stores is about to begin",

@@ -1,6 +1,6 @@
 """What a dead worker of the group has left open, and how the next owner of its tasks ends it.
 
-An open transaction keeps the positions in it, and all that readers of committed records see behind it, until a time-out
+An open transaction keeps the positions in it, and all that readers of committed records see behind it, until a timeout
 of the brokers, which they look for every ten seconds only. So every commit notes with its positions which worker made it
 (``CommitMetadata.owner``), and members of the group go by the same name there. Who is given partitions asks first who has
 committed last and who is a member now. A worker that is noted but not a member is fenced: a producer of its transactional
@@ -9,7 +9,7 @@ the committed positions are read.
 
 Nothing depends on it but time. A worker that was only frozen has lost its place: when it wakes it is refused, and joins
 again with a new producer. Two that fence the same worker at once do no harm, nor does a failure
-half-way: the time-out then ends what is left. A worker that stops in order takes its name back (``released``), so that the
+half-way: the timeout then ends what is left. A worker that stops in order takes its name back (``released``), so that the
 next one does not fence its restart.
 
 No member is ever fenced by a mistake about names: a worker that does not see its own name among the members' fences nobody,

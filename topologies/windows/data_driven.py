@@ -137,7 +137,7 @@ class CustomWindows(Windows):
                 )
             if end <= ts:
                 raise ValueError(
-                    f"the window function gave ({start}, {end}) for a record of {ts}, which starts after it"
+                    f"the window function gave ({start}, {end}) for a record of {ts}, which ends before that"
                 )
         return made
 

@@ -30,7 +30,7 @@ def grouped() -> Any:
         (lambda g: g.windowed_by(TEN).triggered(t.count(1), late_by="me"), "late_by='me'"),
         (lambda g: g.windowed_by(TEN).triggered(t.count(1), timestamp_combiner="mid"), "timestamp_combiner='mid'"),
         (lambda g: g.windowed_by(TEN).triggered(t.purging(t.count(1)), accumulation="accumulating"), "purging"),
-        (lambda g: g.windowed_by(TEN).triggered(t.count(1), allowed_lateness="long"), "'long' is no duration"),
+        (lambda g: g.windowed_by(TEN).triggered(t.count(1), allowed_lateness="long"), "'long' is not a duration"),
         (
             lambda g: g.windowed_by(tumbling(10, time="processing")).triggered(t.count(1), allowed_lateness=5),
             "processing time",

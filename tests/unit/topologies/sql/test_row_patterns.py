@@ -68,7 +68,7 @@ def test_a_last_run_ends_with_its_time(query: Query, step: int) -> None:
         ("A*?", DEFINED, "3:10", "as few rows as possible would be none here"),
         ("A B?? C", DEFINED, "3:12", "B??: a reluctant optional is not supported"),
         ("(A B)?? C", DEFINED, "3:10", "(A B)??: a reluctant optional is not supported"),
-        ("(B{1,2}){2} C", DEFINED, "3:10", "(B{1,2}){2}: which repetition takes a row of B is not certain"),
+        ("(B{1,2}){2} C", DEFINED, "3:10", "(B{1,2}){2}: which repetition takes a row of B is not defined"),
         (
             "A+ B",
             "B AS B.price > 1",

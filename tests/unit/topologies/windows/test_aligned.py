@@ -60,7 +60,7 @@ def test_the_first_open_window_is_the_lowest_that_ends_later(windows: w.SpanWind
         (lambda: w.tumbling(5, grace=1, time="processing"), "no late records"),
         (lambda: w.TumblingWindows(5, -1), "grace cannot be negative"),
         (lambda: w.unlimited(-1), "before 1970"),
-        (lambda: w.tumbling(5, grace="2 weeks"), "is no duration"),
+        (lambda: w.tumbling(5, grace="2 weeks"), "is not a duration"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:

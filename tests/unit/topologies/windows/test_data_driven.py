@@ -30,7 +30,7 @@ def test_sessions_take_their_gap_from_the_record() -> None:
 def test_custom_windows_are_checked() -> None:
     windows = w.custom(lambda key, value, ts: value, max_size=10, grace=0)
     assert windows.windows_of("k", [(5, 9), (0, 10), (5, 9)], 5) == [(0, 10), (5, 9)]
-    for value, message in (([(0, 11)], "longer than 10 ms"), ([(0, 5)], "lies behind it"), ([(6, 6)], "start < end")):
+    for value, message in (([(0, 11)], "longer than 10 ms"), ([(0, 5)], "ends before that"), ([(6, 6)], "start < end")):
         with pytest.raises(ValueError, match=message):
             windows.windows_of("k", value, 5)
     assert not windows.merging

@@ -73,7 +73,7 @@ def test_windows_of_policies_describe_themselves() -> None:
         (lambda: policies.delta("p", -1), "distance of 0 or more"),
         (lambda: policies.delta(5, 1), "a field's name or a function"),
         (lambda: policies.punctuation("p"), "needs a function"),
-        (lambda: w.evicting(10), "10 is no policy"),
+        (lambda: w.evicting(10), "10 is not a window policy"),
     ],
 )
 def test_what_is_no_policy_is_refused(make: Any, message: str) -> None:

@@ -98,7 +98,7 @@ _NO_EPOCHS = Mutant("leaders' epochs are not compared", ChangelogEpochs, "_look"
 
 MUTANTS = [
     # the commit
-    Mutant("commits are not fenced by the membership", Committer, "_commit_log", "self._fence()", "'app'"),
+    Mutant("commits are not fenced by the membership", Committer, "commit_log", "self._fence()", "'app'"),
     Mutant(
         "stores are written before the commit",
         Committer,

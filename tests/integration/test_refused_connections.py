@@ -26,3 +26,12 @@ def test_a_broker_that_refuses_is_not_called_away(
     assert said in error
     assert "security.protocol" in error
     assert "hunter2" not in error
+
+
+def test_the_doctor_reads_what_a_broker_says(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bootstrap-server", kafka]) == 0
+    said = capsys.readouterr().out
+    assert f"1 at {kafka}, cluster " in said
+    assert "good  penstock" in said
+    options = ("--bootstrap-server", kafka, "--config")
+    assert main(["doctor", *options, "absent.toml"]) == 2

@@ -1,0 +1,167 @@
+"""``penstock doctor``: look at this machine and the cluster, and say what to do about what is not as it should be."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import orjson
+
+from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, settings_of
+
+if TYPE_CHECKING:
+    from penstock.streams.worker.settings import WorkerSettings
+
+Verdict = Literal["good", "look", "wrong"]
+_FREE_LOW, _FREE_LEAST = 5 << 30, 1 << 30
+_MINUTES_A_DAY = 1_440
+_OFFSETS_KEPT_DAYS = 7
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at. ``advice`` is empty where there is nothing to do."""
+
+    what: str
+    verdict: Verdict
+    seen: str
+    advice: str = ""
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="look at this machine and the cluster, and say what to do",
+        description="Look at Python, Java, the disk, the brokers and their settings. Ends with 1 where something is wrong. "
+        "Changes nothing.",
+    )
+    add_settings_file(parser)
+    parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT", help=SETTINGS_SERVERS)
+    parser.add_argument("--state-dir", metavar="DIR", help="where stores are kept (default: .penstock)")
+    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was found; 1 where something is wrong."""
+    given = {name: getattr(args, name) for name in ("bootstrap_servers", "state_dir")}
+    settings = settings_of(args.config, application_id=args.application_id or "doctor", **given)
+    found = [*machine(settings), *cluster(settings)]
+    if args.json:
+        print(orjson.dumps([finding._asdict() for finding in found], option=orjson.OPT_INDENT_2).decode())
+    else:
+        width = max(len(finding.what) for finding in found)
+        for finding in found:
+            print(f"{finding.verdict:<6}{finding.what:<{width}}  {finding.seen}")
+            if finding.advice:
+                print(f"{'':<6}{'':<{width}}  → {finding.advice}")
+    return 1 if any(finding.verdict == "wrong" for finding in found) else 0
+
+
+def machine(settings: WorkerSettings) -> Iterator[Finding]:
+    """What this machine has."""
+    import penstock
+    from penstock.state.errors import PenstockError
+    from penstock.streams.kafka.embedded.java import find_java
+
+    yield Finding("penstock", "good", f"{penstock.__version__} on Python {platform.python_version()}")
+    if importlib.util.find_spec("penstock_native") is not None:
+        yield Finding("compiled part", "good", "installed")
+    else:
+        yield Finding(
+            "compiled part", "look", "not installed", "everything works, more slowly; install a wheel that has it"
+        )
+    try:
+        java = find_java()
+        yield Finding("Java", "good", str(java.path))
+    except PenstockError as exc:
+        yield Finding("Java", "look", "not found", f"only penstock up and Spark need it: {exc}")
+    yield disk(Path(settings.state_dir), shutil.disk_usage)
+
+
+def disk(folder: Path, usage: Callable[[Path], Any]) -> Finding:
+    """The disk that a folder is, or will be, on."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = usage(there).free
+    seen = f"{free / (1 << 30):,.1f} GiB free for {folder}"
+    if free < _FREE_LEAST:
+        return Finding("disk", "wrong", seen, "free space, or move state_dir: a full disk stops the worker")
+    if free < _FREE_LOW:
+        return Finding("disk", "look", seen, "stores need room for themselves and for merging files")
+    return Finding("disk", "good", seen)
+
+
+def cluster(settings: WorkerSettings) -> Iterator[Finding]:
+    """What the brokers say."""
+    from penstock.state.errors import PenstockError
+    from penstock.streams.kafka.admin import KafkaAdmin
+    from penstock.streams.kafka.broker_settings import broker_settings
+    from penstock.streams.kafka.client_config import admin_config
+
+    servers = settings.bootstrap_servers
+    try:
+        admin = KafkaAdmin(admin_config(servers, settings.common))
+        admin.require_answer()
+        brokers = broker_settings(servers, settings.common)
+    except PenstockError as exc:
+        yield Finding("brokers", "wrong", f"{servers}: not usable", str(exc))
+        return
+    yield Finding("brokers", "good", f"{len(brokers)} at {servers}, cluster {admin.cluster_id()}")
+    for broker, values in sorted(brokers.items()):
+        yield from judged(broker, values, len(brokers), settings)
+
+
+def judged(broker: int, values: Mapping[str, str], brokers: int, settings: WorkerSettings) -> Iterator[Finding]:
+    """The settings of a broker that matter, each with what to do."""
+
+    def number(name: str, default: int) -> int:
+        text = values.get(name, "")
+        return int(text) if text.lstrip("-").isdigit() else default
+
+    def finding(name: str, verdict: Verdict, advice: str) -> Finding:
+        return Finding(f"broker {broker}", verdict, f"{name}={values.get(name, 'unknown')}", advice)
+
+    wrong = []
+    longest = number("transaction.max.timeout.ms", 900_000)
+    if settings.transaction_timeout_ms > longest:
+        wrong.append(
+            finding("transaction.max.timeout.ms", "wrong", f"keep transaction_timeout_ms at {longest} or less")
+        )
+    if (
+        not number("group.min.session.timeout.ms", 0)
+        <= settings.session_timeout_ms
+        <= number("group.max.session.timeout.ms", 1 << 31)
+    ):
+        name = "group.max.session.timeout.ms"
+        wrong.append(
+            finding(name, "wrong", f"session_timeout_ms={settings.session_timeout_ms} is outside what the broker takes")
+        )
+    if number("message.max.bytes", 1_048_588) < settings.policies.max_record_bytes:
+        wrong.append(
+            finding("message.max.bytes", "wrong", "lower policies.max_record_bytes, or raise it on the brokers")
+        )
+    if number("offsets.retention.minutes", 10_080) < _OFFSETS_KEPT_DAYS * _MINUTES_A_DAY:
+        wrong.append(
+            finding(
+                "offsets.retention.minutes",
+                "look",
+                "an application that is stopped for longer loses its positions and reads everything again; raise it",
+            )
+        )
+    factor = number("default.replication.factor", 1)
+    if brokers >= 3 and settings.replication_factor == -1 and factor < 3:
+        wrong.append(
+            finding("default.replication.factor", "look", "changelogs would have few copies; set replication_factor=3")
+        )
+    if brokers >= 3 and number("min.insync.replicas", 1) < 2:
+        wrong.append(finding("min.insync.replicas", "look", "a commit may be on one disk only; set it to 2"))
+    if values.get("auto.create.topics.enable") == "true":
+        wrong.append(
+            finding("auto.create.topics.enable", "look", "a misspelt topic of other programs is created; turn it off")
+        )
+    yield from wrong or [Finding(f"broker {broker}", "good", "the settings that matter")]

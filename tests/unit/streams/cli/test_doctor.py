@@ -1,0 +1,61 @@
+"""What ``penstock doctor`` makes of what it sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import orjson
+import pytest
+
+from penstock.streams.cli.doctor import disk, judged
+from penstock.streams.cli.main import main
+from penstock.streams.worker.settings import WorkerSettings
+
+SETTINGS = WorkerSettings(application_id="a")
+
+
+def seen(values: dict[str, str], brokers: int = 1, settings: WorkerSettings = SETTINGS) -> list[tuple[str, str]]:
+    return [(finding.verdict, finding.seen) for finding in judged(0, values, brokers, settings)]
+
+
+def test_settings_that_are_right_are_one_line() -> None:
+    assert seen({"message.max.bytes": "1048588"}) == [("good", "the settings that matter")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "brokers", "verdict"),
+    [
+        ("transaction.max.timeout.ms", "5000", 1, "wrong"),
+        ("group.max.session.timeout.ms", "30000", 1, "wrong"),
+        ("message.max.bytes", "1000", 1, "wrong"),
+        ("offsets.retention.minutes", "60", 1, "look"),
+        ("auto.create.topics.enable", "true", 1, "look"),
+    ],
+)
+def test_a_setting_that_hurts_is_named(name: str, value: str, brokers: int, verdict: str) -> None:
+    settings = WorkerSettings(application_id="a", transaction_timeout_ms=10_000)
+    assert seen({name: value}, brokers, settings) == [(verdict, f"{name}={value}")]
+
+
+def test_copies_matter_where_there_are_brokers_for_them() -> None:
+    values = {"default.replication.factor": "1", "min.insync.replicas": "1"}
+    assert seen(values, brokers=1) == [("good", "the settings that matter")]
+    assert [text for _, text in seen(values, brokers=3)] == ["default.replication.factor=1", "min.insync.replicas=1"]
+    given = WorkerSettings(application_id="a", replication_factor=3)
+    assert [text for _, text in seen(values, 3, given)] == ["min.insync.replicas=1"]
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(1 << 20, "wrong"), (2 << 30, "look"), (9 << 30, "good")])
+def test_the_disk_of_a_folder_that_is_not_there_yet_is_looked_at(free: int, verdict: str, tmp_path: Path) -> None:
+    asked: list[Path] = []
+    found = disk(tmp_path / "absent" / "state", lambda path: (asked.append(path), SimpleNamespace(free=free))[1])
+    assert (found.verdict, asked) == (verdict, [tmp_path])
+
+
+def test_brokers_that_do_not_answer_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bootstrap-server", "127.0.0.1:1", "--json"]) == 1
+    found = {finding["what"]: finding for finding in orjson.loads(capsys.readouterr().out)}
+    assert found["brokers"]["verdict"] == "wrong"
+    assert "Connection refused" in found["brokers"]["advice"]
+    assert found["penstock"]["verdict"] == "good"

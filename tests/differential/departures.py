@@ -183,5 +183,8 @@ def without_subtractions(run: Run, outcome: Outcome) -> Outcome:
         rows[sink, repr(row["k"])] = row["v"]
         return bool(row["v"] != was)
 
-    chains = _mapped(outcome, lambda rows: [{**row, "v": re.sub(r"-[^+-]*", "", str(row["v"]))} for row in rows])
+    chains = _mapped(
+        outcome,
+        lambda rows: [{**row, "v": re.sub(r"-[^+-]*", "", "" if row["v"] is None else str(row["v"]))} for row in rows],
+    )
     return without_times(run, _filtered(chains, added))

@@ -20,7 +20,7 @@ from penstock.topologies.expressions.types import TIMESTAMP, struct_of
 from penstock.topologies.sql.names import ROWTIME, Names
 from penstock.topologies.sql.parsing import SESSION, Text, interval_ms
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
-from penstock.topologies.windows import Windows, hopping, session, tumbling
+from penstock.topologies.windows import SessionWindows, Windows, hopping, session, tumbling
 
 _WINDOWS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 """The number of durations that each window function takes."""
@@ -173,5 +173,7 @@ def aggregated(
         if group.windows is None:
             table = grouped.agg(**made)
             return table, table.map_values_with_key
-        closed = grouped.windowed_by(group.windows).agg(**made, emission="on_close").to_stream()
+        # a session that was emitted is final: kept no longer, it takes no further records
+        kept_ms = group.windows.gap_ms + group.windows.grace_ms if isinstance(group.windows, SessionWindows) else None
+        closed = grouped.windowed_by(group.windows, retention=kept_ms).agg(**made, emission="on_close").to_stream()
         return closed, closed.map_values_with_key

@@ -152,6 +152,19 @@ def test_windows_give_one_row_when_they_close(query: Query, bids: list[Record]) 
     assert values(session)[0] == {"bidder": 0, "window_start": 0, "window_end": 1000}
 
 
+def test_a_session_that_was_emitted_takes_no_more_records(query: Query) -> None:
+    """A late record that reaches it begins a session of its own, as in Flink; no record is in two results."""
+    late = [Record("a", Bid(1, 0, 3), 4000), Record("b", Bid(2, 0, 0), 5400), Record("a", Bid(1, 0, 4), 4900)]
+    found = query(
+        "SELECT auction, SUM(price) AS s, window_start FROM bids GROUP BY auction, SESSION(rowtime, INTERVAL '1' SECOND)",
+        bids=[*late, Record("end", Bid(3, 0, 0), 60_000)],
+    )
+    assert [v for v in values(found) if v["auction"] == 1] == [
+        {"auction": 1, "s": 3, "window_start": 4000},
+        {"auction": 1, "s": 4, "window_start": 4900},
+    ]
+
+
 def test_grace_keeps_windows_open(query: Query, bids: list[Record]) -> None:
     """A late record is in, as long as the grace has not passed."""
     late = [bids[0], bids[3], Record("late", Bid(1, 0, 5), 1000), Record("end", Bid(1, 0, 0), 60_000)]

@@ -31,7 +31,7 @@ COMMANDS = (
     Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine"),
     Command("down", f"{_CLI}.cluster", "stop it"),
     Command("status", f"{_CLI}.cluster", "show whether it runs, and where"),
-    Command("topics", f"{_CLI}.topics", "create, list, describe and delete topics"),
+    Command("topics", f"{_CLI}.topics", "create, list, describe, alter and delete topics"),
     Command("doctor", f"{_CLI}.doctor", "look at this machine and the cluster, and say what to do"),
     Command("apps", f"{_CLI}.groups", "list the applications that have topics of their own"),
     Command("groups", f"{_CLI}.groups", "list the consumer groups"),

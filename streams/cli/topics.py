@@ -1,4 +1,4 @@
-"""``penstock topics create | list | describe | delete``."""
+"""``penstock topics create | list | describe | alter | delete``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Any) -> None:
-    """Add the command and its four actions."""
-    parser = subparsers.add_parser("topics", help="create, list, describe and delete topics")
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("topics", help="create, list, describe, alter and delete topics")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     create = actions.add_parser("create", help="create a topic")
     create.add_argument("topic", help="its name")
@@ -30,10 +30,16 @@ def register(subparsers: Any) -> None:
     describe = actions.add_parser("describe", help="partitions, offsets and settings of a topic")
     describe.add_argument("topic", help="its name")
     describe.set_defaults(action=_describe)
+    alter = actions.add_parser("alter", help="change settings of a topic, or give it more partitions")
+    alter.add_argument("topic", help="its name")
+    alter.add_argument("--partitions", type=int, metavar="N", help="more than it has; a key may then be in another one")
+    alter.add_argument("--retention", metavar="TIME", help="such as 90m, 1d, 2w or forever")
+    alter.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="any topic setting")
+    alter.set_defaults(action=_alter)
     delete = actions.add_parser("delete", help="delete a topic and its records")
     delete.add_argument("topic", help="its name")
     delete.set_defaults(action=_delete)
-    for action in (create, listing, describe, delete):
+    for action in (create, listing, describe, alter, delete):
         add_client_options(action)
     parser.set_defaults(run=run)
 
@@ -47,6 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _create(args: argparse.Namespace, topics: Topics) -> None:
+    configs = _configs(args)
+    topics.create(args.topic, partitions=args.partitions, replication_factor=args.replication_factor, configs=configs)
+    print(f"created topic {args.topic}")
+
+
+def _configs(args: argparse.Namespace) -> dict[str, str]:
     from penstock.streams.kafka.topics import parse_retention_ms
 
     configs = pairs(args.config, "--config")
@@ -54,8 +66,15 @@ def _create(args: argparse.Namespace, topics: Topics) -> None:
         if "retention.ms" in configs:
             raise SettingsError("--retention and --config retention.ms set the same thing; give only one of them")
         configs["retention.ms"] = str(parse_retention_ms(args.retention))
-    topics.create(args.topic, partitions=args.partitions, replication_factor=args.replication_factor, configs=configs)
-    print(f"created topic {args.topic}")
+    return configs
+
+
+def _alter(args: argparse.Namespace, topics: Topics) -> None:
+    configs = _configs(args)
+    if not configs and args.partitions is None:
+        raise SettingsError("nothing to change; give --partitions, --retention or --config KEY=VALUE")
+    topics.alter(args.topic, configs=configs, partitions=args.partitions)
+    print(f"altered topic {args.topic}")
 
 
 def _list(args: argparse.Namespace, topics: Topics) -> None:

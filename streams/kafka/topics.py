@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported there, without the mark that mypy wants
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -137,6 +140,33 @@ class Topics:
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
         return TopicDescription(name, partitions, configs)
+
+    def alter(self, name: str, *, configs: Mapping[str, str], partitions: int | None = None) -> None:
+        """Change these settings and no others, and give the topic more partitions. Raises ``UserError`` if it is absent,
+        has as many already, or Kafka refuses a setting; partitions come last."""
+        there = self.require(name)
+        if partitions is not None and partitions <= there:
+            raise UserError(
+                f"topic {name} has {there} partitions, and cannot have fewer or the same again; give more than {there}, or "
+                "make another topic"
+            )
+        if configs:
+            entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
+            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+
+            def ask(left_s: float) -> None:
+                self._client.incremental_alter_configs([resource], request_timeout=left_s)[resource].result()
+
+            self._change(ask, f"altering topic {name}", ())
+        if partitions is not None:
+            wanted = NewPartitions(name, partitions)
+
+            def grow(left_s: float) -> None:
+                self._client.create_partitions([wanted], request_timeout=left_s, operation_timeout=left_s)[
+                    name
+                ].result()
+
+            self._change(grow, f"giving topic {name} {partitions} partitions", {KafkaError.INVALID_PARTITIONS})
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records; return when the cluster no longer knows it.

@@ -52,12 +52,12 @@ def main() -> int:
         try:
             app.wait()
             until("all are members", lambda: app.admin.group_members(app.name) == WORKERS)
-            settled = [worker.said.count("joining again") for worker in workers]
+            settled = [len(worker.reported("Rejoining")) for worker in workers]
             until_s = time.monotonic() + CALM_S
             while time.monotonic() < until_s:
                 app.add_lines(5)
                 time.sleep(0.5)
-            calm = [worker.said.count("joining again") - n for worker, n in zip(workers, settled, strict=True)]
+            calm = [len(worker.reported("Rejoining")) - n for worker, n in zip(workers, settled, strict=True)]
             print(
                 f"Kafka {options.version}: joined again in {CALM_S:.0f} s in which nobody came or went: {calm}",
                 flush=True,
@@ -71,8 +71,8 @@ def main() -> int:
             late.stop()
             app.add_lines(LINES)
             app.wait()
-            print(f"joined again in all: {[worker.said.count('joining again') for worker in workers]}")
-            fenced = [line for worker in workers for line in worker.said.splitlines() if "left open" in line]
+            print(f"joined again in all: {[len(worker.reported('Rejoining')) for worker in workers]}")
+            fenced = [fact for worker in workers for fact in worker.reported("DeadWorkerFenced")]
             print(f"dead workers fenced: {len(fenced)}")
         finally:
             for worker in workers:

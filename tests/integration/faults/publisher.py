@@ -18,7 +18,7 @@ from penstock.state.recovery.changelog import changelog_topic, from_changelog_co
 from penstock.state.recovery.position import Position, encode_position
 from penstock.state.rocksdb.table_files import write_ssts
 from penstock.state.snapshots.manifest import Manifest, StorePartition
-from penstock.state.snapshots.repository import SnapshotRepository, new_attempt
+from penstock.state.snapshots.repository import StoredSnapshots, new_attempt
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config, consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
@@ -30,7 +30,7 @@ from tests.integration.worker.application import PARTITIONS
 
 def publish(servers: str, application_id: str, repository: str) -> None:
     """One snapshot of each partition; older ones are removed."""
-    admin, snapshots = KafkaAdmin(admin_config(servers, {})), SnapshotRepository(repository)
+    admin, snapshots = KafkaAdmin(admin_config(servers, {})), StoredSnapshots(repository)
     (spec,) = word_count.build("in", "out").stores
     topic = changelog_topic(application_id, spec)
     reader = KafkaConsumer(consumer_config(servers, f"{application_id}-publisher", {}))

@@ -267,7 +267,7 @@ def killed(cast: Cast) -> None:
     if cast.keeps_positions:
         needless = [restore for restore in heir.restores if restore[1] == 0]
         assert not needless, f"restored in full, though its stores were on the disk: {needless}"
-    assert "Local state put aside" not in heir.said, heir.said
+    assert not heir.reported("StoreQuarantined"), heir.said
 
 
 def frozen(cast: Cast) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -76,7 +77,10 @@ class CommandWorker:
         env = {**os.environ, "PYTHONPATH": str(ROOT / ".package"), VARIABLE: ";".join(filter(None, (NOTE, strike)))}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "--config", str(config)], stdout=log, stderr=subprocess.STDOUT, env=env
+                [*command, "--config", str(config), "--log-format", "json"],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
             )
 
     @property
@@ -95,14 +99,29 @@ class CommandWorker:
         return re.findall(r"^failpoint (\S+: \S+)", self.said, re.MULTILINE)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
     @property
+    def facts(self) -> list[dict[str, Any]]:
+        """What it has reported."""
+        lines = [
+            json.loads(line) for line in self.said.splitlines() if line.startswith('{"time"') and line.endswith("}")
+        ]
+        return [line for line in lines if "fact" in line]
+
+    def reported(self, fact: str) -> list[dict[str, Any]]:
+        """The facts of one kind."""
+        return [line for line in self.facts if line["fact"] == fact]
+
+    @property
     def restores(self) -> list[tuple[str, int, str]]:
         """Task, first offset and reason of each restore that it began."""
-        found = re.findall(r"Restoring a store .*", self.said)
-        return [(_field(line, "task"), int(_field(line, "from_offset")), _field(line, "reason")) for line in found]
+        return [(str(r["task"]), int(r["from_offset"]), str(r["reason"])) for r in self.reported("RestoreStarted")]
 
     def signal(self, number: int) -> None:
         """Send a signal."""
@@ -126,9 +145,3 @@ class CommandWorker:
         if self.alive:
             self._process.kill()
         self._process.wait()
-
-
-def _field(line: str, name: str) -> str:
-    found = re.search(rf'\b{name}=("[^"]*"|\S+)', line)
-    assert found is not None, line
-    return found[1].strip('"')

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import statistics
 import subprocess
@@ -34,6 +35,7 @@ TASKS = 2
 LOAD_CHUNK = 50_000
 BEAT_S = 0.05
 LIMIT_S = 600.0
+CAUGHT_UP_MS = 3_000
 BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000"}
 """A broker's default, where the embedded one is quicker."""
 
@@ -113,6 +115,7 @@ class Workers:
             "state-dir": str(state),
             "guarantee": "exactly_once",
             "session-timeout-ms": str(self._session_ms),
+            "log-format": "json",
         }
         command += [word for name, value in options.items() for word in (f"--{name}", value)]
         with (self._folder / f"said-{slot}").open("ab") as out:
@@ -126,9 +129,9 @@ class Workers:
         owners = {client: tp.partition for tp, client in view.owners().items()}
         view.close()
         for slot, process in self.running.items():
-            said = (self._folder / f"said-{slot}").read_text()
-            last = [line for line in said.splitlines() if "Task runs" in line][-1]
-            partition = int(last.rpartition("task=0_")[2].split()[0])
+            said = (self._folder / f"said-{slot}").read_text().splitlines()
+            facts = [json.loads(line) for line in said if line.startswith('{"time"')]
+            partition = int([fact["task"] for fact in facts if fact.get("fact") == "TaskRunning"][-1].partition("_")[2])
             if partition in owners.values():
                 process.kill()
                 killed_s = time.monotonic()
@@ -169,7 +172,7 @@ def measure(folder: Path, keys: int, rounds: int, session_ms: int, *, separate: 
                     "both have caught up",
                     lambda: (
                         cluster.admin.group_members(cluster.name) == TASKS
-                        and all(beat.now_ms() - seen < 1_000 for seen in beat.seen_ms)
+                        and all(beat.now_ms() - seen < CAUGHT_UP_MS for seen in beat.seen_ms)
                     ),
                     LIMIT_S,
                 )

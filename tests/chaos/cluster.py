@@ -31,11 +31,16 @@ class ChaosCluster(EmbeddedKafka):
     brokers themselves, for whoever writes the input and judges the output."""
 
     def __init__(
-        self, brokers: int = BROKERS, configs: Mapping[str, str] | None = None, data_dir: Path | None = None
+        self,
+        brokers: int = BROKERS,
+        configs: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
+        client_protocol: str = "PLAINTEXT",
     ) -> None:
         super().__init__(brokers, heap=HEAP, data_dir=data_dir, configs={**SETTINGS, **(configs or {})})
         self._frozen: set[int] = set()
         self._brokers = brokers
+        self._client_protocol = client_protocol
 
     def _prepare(self) -> BrokerLayout:
         layout = super()._prepare()
@@ -46,7 +51,7 @@ class ChaosCluster(EmbeddedKafka):
                 f"PLAINTEXT://{HOST}:{own.port},CONTROLLER://{HOST}:{own.controller_port},CLIENT://{HOST}:{behind.port}"
             )
             advertised = f"PLAINTEXT://{HOST}:{own.port},CLIENT://{HOST}:{behind.controller_port}"
-            protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT"
+            protocols = f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENT:{self._client_protocol}"
             with (layout.broker_dir(own) / "server.properties").open("a") as file:  # the last line of a name counts
                 file.write(f"listeners={listeners}\nadvertised.listeners={advertised}\n")
                 file.write(f"listener.security.protocol.map={protocols}\n")

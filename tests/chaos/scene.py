@@ -76,7 +76,7 @@ class Scene:
         """Whether every result is there, whatever else there is."""
         return self.verdict().nothing_lost()
 
-    def converge(self, limit_s: float = 120.0) -> None:
+    def converge(self, limit_s: float = 240.0) -> None:
         """Wait until every result is there. Fails with what is missing and what the workers said last."""
         self.writer.flush()
         deadline = time.monotonic() + limit_s
@@ -98,7 +98,7 @@ class Scene:
         """Stop the workers that live; their exit statuses."""
         return {w.name: w.stop() for w in self.workers if w.alive}
 
-    def await_progress(self, limit_s: float = 60.0) -> None:
+    def await_progress(self, limit_s: float = 180.0) -> None:
         """Wait until some order that is written from now on has come out."""
         self.writer.write(1)
         written = self.writer.written
@@ -109,13 +109,13 @@ class Scene:
         topic = self.topic(output)
         return sum(len(records) for records in self.reader.read([topic])[topic].values())
 
-    def await_both(self, limit_s: float = 90.0) -> None:
+    def await_both(self, limit_s: float = 240.0) -> None:
         """Wait until every worker has tasks that run, and all that was written has come out."""
         until("each worker has tasks", lambda: all(w.facts("TaskRunning") for w in self.workers), limit_s)
         self.writer.write(100)
         self.converge(limit_s)
 
-    def feed(self, what: str, condition: Callable[[], object], limit_s: float = 60.0) -> None:
+    def feed(self, what: str, condition: Callable[[], object], limit_s: float = 180.0) -> None:
         """Write orders, a few at a time, until the condition holds: work for as many commits as that takes."""
         deadline = time.monotonic() + limit_s
         while not condition():

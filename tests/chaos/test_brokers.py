@@ -14,7 +14,7 @@ from tests.chaos.quorum import leader_of_quorum
 from tests.chaos.scene import Scene
 from tests.chaos.workers import until
 
-PROGRESS_S = 60.0
+PROGRESS_S = 180.0
 ROLES = ("orders", "per-user-changelog", "counts", "__consumer_offsets", "__transaction_state")
 """Whose leaders are killed: an input, a changelog, an output, the positions, the transactions."""
 

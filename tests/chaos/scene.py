@@ -120,14 +120,14 @@ class Scene:
         deadline = time.monotonic() + limit_s
         while not condition():
             assert time.monotonic() < deadline, self.report_of(what, limit_s)
-            self.writer.write(20)
+            self.writer.write(10)
             time.sleep(0.2)
 
     def feed_for(self, seconds: float) -> None:
         """Write orders for so long."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self.writer.write(20)
+            self.writer.write(10)
             time.sleep(0.2)
 
     def since(self) -> Mark:

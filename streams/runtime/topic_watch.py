@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from penstock.state.errors import IncompatibleError
+from penstock.state.errors import IncompatibleError, RetriableError
+from penstock.streams.ports.log import LogAdmin
 
 INTERVAL_S = 5.0
 Asked = Callable[[], Mapping[str, str] | None]
 """A pending request: ``None`` until it is answered, then the ids of existing topics; empty if nobody answered."""
+
+
+def all_topic_ids(admin: LogAdmin, topics: Sequence[str]) -> dict[str, str]:
+    """Return the id of every topic. Raises ``RetriableError`` if one is not known: a broker that has just started, or has
+    not heard of a new topic yet, may not know all of them. State whose topic has no id cannot be verified later."""
+    found = admin.topic_ids(topics)
+    if missing := sorted(set(topics) - found.keys()):
+        raise RetriableError(
+            f"no broker that was asked knows topic {', '.join(missing)}; if it stays so, see whether it was deleted"
+        )
+    return found
 
 
 class TopicWatch:

@@ -47,6 +47,7 @@ from penstock.streams.events.facts import (
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.ports.log import LogAdmin, LogConsumer
 from penstock.streams.runtime.changelog_epochs import replaced
+from penstock.streams.runtime.topic_watch import all_topic_ids
 from penstock.streams.task.task_stores import CommittedPositions, TaskStores
 from penstock.streams.worker.restore_report import RefusedSnapshots, RestoreReport
 
@@ -287,7 +288,7 @@ class TaskOpener:
         config = self._admin.topic_config(topic)
         return ChangelogFacts(
             topic,
-            self._admin.topic_ids([topic])[topic],
+            all_topic_ids(self._admin, [topic])[topic],
             self._admin.cluster_id(),
             begin,
             end,

@@ -55,7 +55,7 @@ from penstock.streams.runtime.topic_setup import (
     fingerprint,
     prepare_topics,
 )
-from penstock.streams.runtime.topic_watch import TopicWatch
+from penstock.streams.runtime.topic_watch import TopicWatch, all_topic_ids
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
 from penstock.streams.worker.abandoned_work import abandoned_transactions, owner_name
 from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
@@ -279,7 +279,7 @@ class Worker:
             *self.topology.source_topics(s.application_id),
             *changelog_topics(self.topology, s.application_id),
         ]
-        self._identity = (cluster_id, self._brokers.ask(lambda: admin.topic_ids(sorted(set(topics)))))
+        self._identity = (cluster_id, self._brokers.ask(lambda: all_topic_ids(admin, sorted(set(topics)))))
         opener = TaskOpener(
             s.application_id,
             directory,

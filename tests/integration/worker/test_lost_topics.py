@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from penstock.streams.events.facts import StoreQuarantined
+from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.ports.log import TopicSpec
+from penstock.streams.worker.worker import Worker
 from tests.integration.worker.application import PARTITIONS, Application, until
+from tests.recorder import Recorder
 
 
 def test_changelog_that_is_made_again_ends_the_worker(kafka: str, tmp_path: Path) -> None:
@@ -25,6 +31,36 @@ def test_changelog_that_is_made_again_ends_the_worker(kafka: str, tmp_path: Path
         assert worker.wait() == 1
     assert "IncompatibleError" in worker.said
     assert "recreated" in worker.said
+
+
+def test_broker_that_knows_a_new_changelog_late_costs_no_state(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids of topics are part of every position. One that was missing when the worker began would be missed in all of its
+    state, and the next start would put that aside."""
+    app = Application(kafka, "late", tmp_path)
+    app.add_lines(100)
+    late, known = [1], KafkaAdmin.topic_ids
+
+    def topic_ids(self: KafkaAdmin, topics: Sequence[str]) -> dict[str, str]:
+        found = known(self, topics)
+        if late and len(topics) > 1:
+            late.pop()
+            return {topic: topic_id for topic, topic_id in found.items() if not topic.endswith("-changelog")}
+        return found
+
+    monkeypatch.setattr(KafkaAdmin, "topic_ids", topic_ids)
+    first = Worker(app.topology, app.settings()).start()
+    app.wait()
+    first.stop()
+    assert not late
+    events = Recorder()
+    second = Worker(app.topology, app.settings(), events=events).start()
+    app.add_lines(100)
+    app.wait()
+    second.stop()
+    assert events.of(StoreQuarantined) == []
+    app.assert_exact()
 
 
 def made(app: Application, topic: str) -> bool:

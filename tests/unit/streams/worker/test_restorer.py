@@ -169,6 +169,20 @@ def test_worker_that_is_killed_behind_a_restore_need_not_do_it_again(tmp_path: P
     again.close()
 
 
+def test_broker_that_does_not_know_a_new_changelog_yet_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.pending(b"a").commit(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryAdmin, "topic_ids", lambda self, topics: {})
+        with pytest.raises(RetriableError, match="knows topic app-s-changelog"):
+            bench.opener().open(TASK, [SPEC], reached(1))
+    state = bench.opener().open(TASK, [SPEC], reached(1))
+    assert keys_of(state) == [b"a"]
+    state.close()
+
+
 @pytest.mark.parametrize("transactional", [False, True])
 def test_store_that_lacks_nothing_is_kept_when_its_changelog_has_expired(tmp_path: Path, transactional: bool) -> None:
     """A transaction's marker stands behind the last record, so that the store is never at the log's very end."""

@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 PATIENCE_S = 60.0
+SOCKET_TIMEOUT_MS = 8_000
+"""A broker that is frozen is left for another one."""
 
 
 class Read(NamedTuple):
@@ -29,7 +31,7 @@ class LogReader:
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self.admin = AdminClient({"bootstrap.servers": servers})
+        self.admin = AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": SOCKET_TIMEOUT_MS})
 
     def create(self, topics: Iterable[str], partitions: int, replicas: int = 3, **config: str) -> None:
         """Create topics; dots in names of settings are written as underscores."""
@@ -40,8 +42,18 @@ class LogReader:
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
         """The partitions of those of the topics that exist."""
-        found = self.admin.list_topics(timeout=20).topics
+        found = self.listed()
         return {topic: sorted(found[topic].partitions) for topic in topics if topic in found and not found[topic].error}
+
+    def listed(self) -> dict[str, TopicMetadata]:
+        """All topics. A broker that does not answer is left for another one."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.admin.list_topics(timeout=10).topics
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
 
     def read(self, topics: Sequence[str]) -> dict[str, Topic]:
         """All that is committed now. A transaction that is open hides what follows it, so this ends where the first one
@@ -98,6 +110,7 @@ class LogReader:
                 "enable.partition.eof": True,
                 "isolation.level": isolation,
                 "check.crcs": True,
+                "socket.timeout.ms": SOCKET_TIMEOUT_MS,
                 "fetch.wait.max.ms": 50,
                 "fetch.queue.backoff.ms": 10,
             }

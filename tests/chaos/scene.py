@@ -72,10 +72,6 @@ class Scene:
         of_stores = {store: found[topic] for store, topic in changelogs.items() if found[topic]}
         return judge(wanted, {name: found[self.topic(name)] for name in OUTPUTS}, of_stores)
 
-    def complete(self) -> bool:
-        """Whether every result is there, whatever else there is."""
-        return self.verdict().nothing_lost()
-
     def converge(self, limit_s: float = 240.0) -> None:
         """Wait until every result is there. Fails with what is missing and what the workers said last."""
         self.writer.flush()
@@ -160,6 +156,4 @@ class Scene:
 
     def owned(self) -> Sequence[str]:
         """All topics of the application."""
-        return [
-            topic for topic in self.reader.admin.list_topics(timeout=20).topics if topic.startswith(f"{self.name}-")
-        ]
+        return [topic for topic in self.reader.listed() if topic.startswith(f"{self.name}-")]

@@ -38,6 +38,7 @@ def leaders(scene: Scene, role: str) -> set[int]:
 def least_that_lead_all(scene: Scene) -> list[int]:
     """Few brokers that lead a partition of every role among them."""
     left, out = {role: leaders(scene, role) for role in ROLES}, []
+    assert all(left.values()), left
     while left:
         best = max(range(BROKERS), key=lambda b: sum(b in of for of in left.values()))
         out.append(best)

@@ -51,7 +51,7 @@ def test_truncated_changelog_ends_the_workers_before_they_count_on(healthy: Chao
         healthy.start_broker(follower)
         healthy.start_broker(leader)
         scene.writer.write(50)
-        until("the workers end", lambda: not any(w.alive for w in scene.workers), 120)
+        until("the workers end", lambda: not any(w.alive for w in scene.workers), 300)
         said = "".join(w.said() for w in scene.workers)
         assert all(w.status not in (0, None) for w in scene.workers)
         assert "lost records" in said, scene.report(scene.verdict())

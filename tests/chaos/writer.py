@@ -32,6 +32,7 @@ class OrderWriter:
                 "message.timeout.ms": 0,
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
+                "socket.timeout.ms": 10_000,
             }
         )
 

@@ -14,6 +14,8 @@ from tests.chaos.cluster import ChaosCluster
 from tests.chaos.scene import Scene
 from tests.chaos.workers import until
 
+pytestmark = pytest.mark.long
+
 DISK_BYTES = 192 << 20
 
 

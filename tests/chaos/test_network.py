@@ -15,6 +15,8 @@ from tests.chaos.rules import Fault, Side, Weather
 from tests.chaos.scene import Scene
 from tests.chaos.workers import SESSION_TIMEOUT_MS, until
 
+pytestmark = pytest.mark.long
+
 SHORT_S = 3.0
 BEYOND_SESSION_S = SESSION_TIMEOUT_MS / 1000 + 3.0
 MOVED = ("TasksRevoked", "TasksLost", "TasksAssigned", "Rejoining")

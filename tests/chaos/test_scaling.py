@@ -9,6 +9,8 @@ import pytest
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.scene import Scene
 
+pytestmark = pytest.mark.long
+
 UNOWNED_S = 30.0
 """No partition may be without an owner for longer."""
 

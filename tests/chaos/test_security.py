@@ -23,6 +23,8 @@ from tests.chaos.log_reading import LogReader
 from tests.chaos.scene import Scene
 from tests.chaos.workers import USER_ERROR, until
 
+pytestmark = pytest.mark.long
+
 USER = "worker"
 SECURED = {
     "sasl.enabled.mechanisms": "SCRAM-SHA-256",

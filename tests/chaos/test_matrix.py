@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = Path(__file__).with_name("MATRIX.md")
 SIZES = {"P": 9, "B": 7, "N": 8, "S": 9, "D": 7, "O": 6, "K": 1, "J": 2, "M": 1}
 CASES = [f"{letter}{n}" for letter, size in SIZES.items() for n in range(1, size + 1)]
-_NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+_NAMED = re.compile(r"`((?:tests|streams/testing)/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -34,8 +34,8 @@ def missing(text: str) -> list[str]:
 
 
 def functions(file: Path) -> set[str]:
-    """The names of a module's functions."""
-    return {node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)}
+    """The names of a module's functions and of its classes' methods."""
+    return {node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_case_has_a_row_with_its_tests_or_says_that_it_has_none() -> None:

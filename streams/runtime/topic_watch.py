@@ -17,8 +17,8 @@ Asked = Callable[[], Mapping[str, str] | None]
 
 
 def all_topic_ids(admin: LogAdmin, topics: Sequence[str]) -> dict[str, str]:
-    """Return the id of every topic. Raises ``RetriableError`` if one is not known: a broker that has just started, or has
-    not heard of a new topic yet, may not know all of them. State whose topic has no id cannot be verified later."""
+    """Return the id of every topic. Raises ``RetriableError`` if one is not known: a broker that has just started, or
+    lags behind, may not know all of them. State whose topic has no id cannot be verified later."""
     found = admin.topic_ids(topics)
     if missing := sorted(set(topics) - found.keys()):
         raise RetriableError(

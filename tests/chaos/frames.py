@@ -60,16 +60,37 @@ def correlation_of(frame: bytes) -> int:
     return int.from_bytes(frame[:4], "big")
 
 
+def _crc_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum of record batches (Castagnoli)."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
 def batches_in(frame: bytes) -> list[tuple[int, int]]:
-    """Begin and end of the record batches (format 2) in a response to a fetch, found by what they look like."""
+    """Begin and end of the record batches (format 2) in a response to a fetch: what looks so, with a right checksum."""
     out: list[tuple[int, int]] = []
     at = frame.find(b"\x02", 16)
     while at >= 0:
         start = at - 16
         if start + _LEAST_BATCH_BYTES <= len(frame):
-            offset, length, epoch, _, _ = _BATCH.unpack_from(frame, start)
+            offset, length, epoch, _, crc = _BATCH.unpack_from(frame, start)
             end = start + _LENGTH_AT + 4 + length
-            if offset >= 0 and epoch >= -1 and length >= _LEAST_BATCH_BYTES - 12 and end <= len(frame):
+            fits = offset >= 0 and epoch >= -1 and length >= _LEAST_BATCH_BYTES - 12 and end <= len(frame)
+            if fits and crc == crc32c(frame[start + _CRC_END : end]):
                 out.append((start, end))
                 at = frame.find(b"\x02", end + 16)
                 continue

@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 from tests.chaos.frames import Api, batches_in, correlation_of, header_of, with_flipped_bit
@@ -157,8 +158,7 @@ class Connection:
                     break
                 frame = await reader.readexactly(size)
                 api = self._api(side, frame)
-                has_records = side == "response" and api == Api.FETCH and bool(batches_in(frame))
-                fault = self._sky.striking(self.link, side, api, has_records=has_records)
+                fault = self._sky.striking(self.link, side, api, partial(has_records, side, api, frame))
                 await queue.put((loop.time(), frame, fault))
         await queue.put(None)
 
@@ -214,6 +214,11 @@ class Connection:
             await writer.drain()
             if slice_bytes:
                 await asyncio.sleep(len(piece) / rate if rate else 0)
+
+
+def has_records(side: Side, api: int, frame: bytes) -> bool:
+    """Whether there are records in the frame."""
+    return side == "response" and api == Api.FETCH and bool(batches_in(frame))
 
 
 def _tear(writer: asyncio.StreamWriter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Literal
 
 from tests.chaos.frames import Api
@@ -120,10 +121,10 @@ class Sky:
         """End all of them."""
         self._faults, self._weathers = (), ()
 
-    def striking(self, link: Link, side: Side, api: int, *, has_records: bool) -> Fault | None:
+    def striking(self, link: Link, side: Side, api: int, has_records: Callable[[], bool]) -> Fault | None:
         """The first fault that strikes the frame."""
         for fault in self._faults:
-            if fault.action == "flip" and not has_records:
+            if fault.action == "flip" and not (fault.matches(link, side, api) and not fault.spent and has_records()):
                 continue
             if fault.strikes(link, side, api) and fault.action != "pass":
                 return fault

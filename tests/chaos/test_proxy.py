@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.streams.kafka.embedded.ports import choose_addresses
-from tests.chaos.frames import Api, batches_in, correlation_of, header_of, with_flipped_bit
+from tests.chaos.frames import Api, batches_in, correlation_of, crc32c, header_of, with_flipped_bit
 from tests.chaos.proxy import HOST, Network
 from tests.chaos.rules import Fault, Weather
 from tests.chaos.workers import until
@@ -283,8 +283,9 @@ def test_connection_to_a_broker_that_is_down_ends(world: World) -> None:
 
 
 def batch(records: bytes, offset: int = 0) -> bytes:
-    """A record batch by its looks."""
-    return struct.pack(">qiibI", offset, 49 + len(records), 0, 2, 0) + b"\x00" * 40 + records
+    """A record batch with a right checksum."""
+    body = b"\x00" * 40 + records
+    return struct.pack(">qiibI", offset, 49 + len(records), 0, 2, crc32c(body)) + body
 
 
 @given(st.binary(min_size=1, max_size=80), st.binary(min_size=1, max_size=80), st.integers(0, 10_000))
@@ -300,5 +301,12 @@ def test_one_bit_of_the_last_batch_is_flipped(first: bytes, second: bytes, bit: 
     assert (frame[changed[0]] ^ flipped[changed[0]]).bit_count() == 1
 
 
+def test_checksum_is_castagnolis() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
+
+
 def test_frame_without_records_cannot_be_flipped() -> None:
+    wrong = bytearray(batch(b"records"))
+    wrong[-1] ^= 1
+    assert with_flipped_bit(b"\x00\x00\x00\x07" + bytes(wrong)) is None, "only what looks like a batch"
     assert with_flipped_bit(b"\x00\x00\x00\x07" + b"\xff" * 100) is None

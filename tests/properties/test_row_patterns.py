@@ -17,7 +17,7 @@ REFUSED = (
     "greedy at the end",
     "cannot follow a greedy one",
     "reluctant optional",
-    "possible are none",
+    "possible would be none",
     "one quantifier",
 )
 

@@ -141,7 +141,7 @@ def test_aggregates_are_refused_when_the_topology_is_built() -> None:
         ),
         ({"t": key().count()}, "key() is not available here"),
         ({"t": col("a").sum() + "x"}, "int64? + string is not defined"),
-        ({}, "agg() of nothing"),
+        ({}, "agg() has no aggregates; name at least one"),
     ):
         with pytest.raises(TopologyError) as caught:
             aggregator_of_all(fields, SCHEMA, operator="op")

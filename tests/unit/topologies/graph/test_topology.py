@@ -148,7 +148,7 @@ def add_unequal_partitions(graph: GraphBuilder) -> None:
     ("spoil", "message"),
     [
         (add_cycle, "cycle through again, write, loop; feed back through a topic"),
-        (add_unconnected, "'lonely' .* nothing on in port 'in'; connect it"),
+        (add_unconnected, "'lonely' .* has no input at port 'in'; connect it"),
         (add_second_reader, "'in' is read by both 'read' and 'again-read'"),
         (add_store_twice, "store 'sums' is declared differently by 'sum-2'"),
         (add_unequal_partitions, "re-2=2, re-3=3; give them the same number"),

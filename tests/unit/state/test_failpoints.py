@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,8 +103,7 @@ def test_signals_strike_the_process_itself(action: str) -> None:
         assert process.stdout is not None
         assert process.stderr.readline() == f"failpoint flush.done: {action}\n".encode()
         if action == "stop":
-            import signal
-
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # a signal to go on that comes before the stop has no effect
             process.send_signal(signal.SIGCONT)
             assert process.stdout.read() == b"went on\n"
             assert process.wait() == 0

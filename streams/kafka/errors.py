@@ -166,6 +166,9 @@ def translate(err: KafkaError, doing: str) -> PenstockError:
         return ProducerRetiredError(f"{seen}; this client is unusable, open a new one")
     if err.retriable() or code in RETRIABLE:
         return RetriableError(f"{seen}; {_HINTS.get(code, 'nothing happened, try again')}")
+    if code == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in err.str():
+        # There are enough brokers; the controller only waits for their heartbeats.
+        return RetriableError(f"{seen}; brokers are away for the moment, try again")
     if code in _USER:
         return UserError(f"{seen}; {_USER[code]}")
     return EnvironmentFault(f"{seen}; see the broker's log")

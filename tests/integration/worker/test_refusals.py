@@ -312,7 +312,7 @@ def test_secrets_are_nowhere_to_be_seen(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     cluster = Cluster(kafka, "secret")
-    given = settings(cluster, tmp_path, common={"sasl.password": MARKER}, snapshots=f"s3://me:{MARKER}@host/folder")
+    given = settings(cluster, tmp_path, common={"sasl.password": MARKER}, snapshots=f"memory://me:{MARKER}@host/folder")
     assert MARKER not in repr(given)
     assert MARKER not in str(given)
     assert MARKER not in repr(Worker(tenths("a", "b"), given))

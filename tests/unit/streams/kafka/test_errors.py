@@ -48,6 +48,17 @@ def test_code_becomes(code: int, flags: dict[str, bool], expected: type[Penstock
     assert "seen" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("why", "expected"),
+    [
+        ("Unable to replicate the partition 1 time(s): All brokers are currently fenced", RetriableError),
+        ("Unable to replicate the partition 3 time(s): only 1 broker(s) are registered", UserError),
+    ],
+)
+def test_brokers_that_are_fenced_for_the_moment_are_waited_for(why: str, expected: type[PenstockError]) -> None:
+    assert type(translate(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, why), "creating topics")) is expected
+
+
 def test_a_consumer_that_was_fenced_by_its_twin_is_known_by_the_text() -> None:
     why = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
     error = translate(KafkaError(KafkaError._FATAL, f"Fatal error: {why}"), "reading")

@@ -21,7 +21,7 @@ from typing import Self
 from penstock.state.failpoints import FAILPOINTS
 from penstock.streams.worker.failpoint_actions import VARIABLE
 from tests.integration.faults.publisher import publish
-from tests.integration.faults.workers import NOTE, CommandWorker, StruckApplication
+from tests.integration.faults.workers import NOTE, CommandWorker, StruckApplication, passed_in
 from tests.integration.worker.application import LIMIT_S, ROOT, until
 
 LINES = 200
@@ -48,6 +48,8 @@ class Cast:
     """Whether its stores are on the disk, at a position."""
     settings: dict[str, int] = dataclasses.field(default_factory=dict)
     """Of the struck worker."""
+    published: set[str] = dataclasses.field(default_factory=set)
+    """The failpoints that a publisher has passed."""
 
     def __post_init__(self) -> None:
         self.started: list[CommandWorker] = []
@@ -78,7 +80,7 @@ class Cast:
     @property
     def passed(self) -> set[str]:
         """The failpoints that any of them has passed."""
-        return set[str]().union(*(worker.passed for worker in self.started))
+        return self.published.union(*(worker.passed for worker in self.started))
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +205,7 @@ def publishing(cast: Cast) -> None:
             process.send_signal(signal.SIGCONT)
             assert process.wait(LIMIT_S) == 0, log.read_text()
         assert process.wait(LIMIT_S) == (0 if cast.action == "stop" else -signal.SIGKILL)
+        cast.published |= passed_in(log.read_text())
         cast.struck.stop()
         last = cast.worker("last")
         app.add_lines(MORE)

@@ -20,6 +20,11 @@ from tests.integration.worker.application import LIMIT_S, ROOT, SESSION_TIMEOUT_
 NOTE = "*=note"
 
 
+def passed_in(said: str) -> set[str]:
+    """The failpoints that a process says it has passed."""
+    return set(re.findall(r"^failpoint (\S+) passed$", said, re.MULTILINE))
+
+
 class StruckApplication(Application):
     """A word count whose workers are ``penstock worker``. ``before``: what their module does before it builds it."""
 
@@ -91,7 +96,7 @@ class CommandWorker:
     @property
     def passed(self) -> set[str]:
         """The failpoints that it has passed."""
-        return set(re.findall(r"^failpoint (\S+) passed$", self.said, re.MULTILINE))
+        return passed_in(self.said)
 
     @property
     def struck(self) -> list[str]:

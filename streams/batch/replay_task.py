@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -35,6 +36,7 @@ from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
+TaskT = TypeVar("TaskT", bound="ReplayTask")
 REPORT_SCHEMA = pa.schema([("report", pa.string())])
 
 
@@ -64,19 +66,35 @@ class ReplayJob:
 def run_tasks(job: ReplayJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of ``ORDERED_SCHEMA`` sorted by ``ORDER``, each task's complete; one report per task."""
     topology = job.topology.load()
-    with TemporaryDirectory(prefix="penstock-replay-") as folder:
-        current: _FileTask | None = None
+    return task_by_task(
+        "penstock-replay-",
+        batches,
+        lambda task_id, folder: _FileTask(job, topology, task_id, folder),
+        lambda task: _report_batch(task.finish()),
+    )
+
+
+def task_by_task(
+    prefix: str,
+    batches: Iterable[pa.RecordBatch],
+    open_task: Callable[[TaskId, Path], TaskT],
+    finish: Callable[[TaskT], pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Open a task when its first rows come, in a folder of its own, feed it all of them, and give what ``finish`` makes of
+    it. ``prefix``: of the folder's name. The task at work is closed where something fails."""
+    with TemporaryDirectory(prefix=prefix) as folder:
+        current: TaskT | None = None
         try:
             for batch in batches:
                 for task_id, number, rows in task_runs(batch):
                     if current is None or current.id != task_id:
                         if current is not None:
-                            yield _report_batch(current.finish())
-                        current = _FileTask(job, topology, task_id, Path(folder) / str(task_id))
+                            yield finish(current)
+                        current = open_task(task_id, Path(folder) / str(task_id))
                     if number != END_OF_TASK[0]:
                         current.feed(number, rows)
             if current is not None:
-                yield _report_batch(current.finish())
+                yield finish(current)
         finally:
             if current is not None:
                 current.close()

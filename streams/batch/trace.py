@@ -6,14 +6,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 import pyarrow as pa
 
 from penstock.state.log import TaskId
-from penstock.streams.batch.replay_rows import END_OF_TASK
-from penstock.streams.batch.replay_task import ReplayJob, ReplayTask, task_runs
+from penstock.streams.batch.replay_task import ReplayJob, ReplayTask, task_by_task
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
 from penstock.topologies.graph.topology import Topology
@@ -52,22 +50,12 @@ def trace_tasks(
 ) -> Iterator[pa.RecordBatch]:
     """Rows sorted as for ``run_tasks``; the sightings of each task, in order."""
     topology = job.topology.load()
-    with TemporaryDirectory(prefix="penstock-trace-") as folder:
-        current: _TracedTask | None = None
-        try:
-            for batch in batches:
-                for task_id, number, rows in task_runs(batch):
-                    if current is None or current.id != task_id:
-                        if current is not None:
-                            yield _sighted(current.finish())
-                        current = _TracedTask(job, topology, task_id, Path(folder) / str(task_id), watches[task_id])
-                    if number != END_OF_TASK[0]:
-                        current.feed(number, rows)
-            if current is not None:
-                yield _sighted(current.finish())
-        finally:
-            if current is not None:
-                current.close()
+    return task_by_task(
+        "penstock-trace-",
+        batches,
+        lambda task_id, folder: _TracedTask(job, topology, task_id, folder, watches[task_id]),
+        lambda task: _sighted(task.finish()),
+    )
 
 
 def _sighted(sightings: Sequence[TracedRecord]) -> pa.RecordBatch:

@@ -8,7 +8,6 @@ This is the only place that wires the adapters to the core.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -69,6 +68,7 @@ from penstock.streams.worker.fixed_worker_lock import (
 from penstock.streams.worker.known_topology import KnownTopology
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
+from penstock.streams.worker.rare_collections import rare_collections
 from penstock.streams.worker.restorer import Restorer
 from penstock.streams.worker.runtime_options import runtime_options
 from penstock.streams.worker.settings import WorkerSettings
@@ -85,12 +85,8 @@ CHANGELOG_PURGE_INTERVAL_MS = 300_000
 """The interval at which brokers by default look for transactions that timed out."""
 
 YOUNG_OBJECTS = {"balanced": 50_000, "low": 5_000}
-"""While a worker runs, Python's garbage collector runs after this many new objects instead of 700: a poll alone
-creates thousands of messages, which are freed without it, and scanning them again and again costs a fifth of the CPU.
-A scan of 50,000 takes 40 ms, of 5,000 four, and the polls of a worker that keeps up are small."""
-
-OLDER_ROUNDS = 100
-"""And after this many such runs, instead of 10, it scans the older objects: most are cached state, which stays."""
+"""While a worker runs, Python's garbage collector runs after this many new objects instead of 700. A scan of 50,000
+takes 40 ms, of 5,000 four, and the polls of a worker that keeps up are small."""
 
 
 class Worker:
@@ -219,7 +215,6 @@ class Worker:
 
     def _run(self) -> None:
         restorer: Restorer | None = None
-        young, *older = gc.get_threshold()
         try:
             arm_from(os.environ)
             choose(self.settings.native)
@@ -228,28 +223,11 @@ class Worker:
                 few_arenas()
             runtime, restorer = self._open()
             self._runtime = runtime
-            if young:  # 0: the process does without
-                gc.set_threshold(
-                    max(young, YOUNG_OBJECTS[self.settings.latency]), max(older[0], OLDER_ROUNDS), *older[1:]
-                )
-            try:
-                self._brokers.ask(runtime.start)
-                self._ready.set()
-                spare = SpareMemory(trim())
-                while not self._stop.is_set() and not runtime.shutdown_requested:
-                    records = runtime.step()
-                    self._reports.pages.turned()
-                    spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
-                    if self._presence is not None:
-                        self._presence.keep()
-            except BaseException:
-                runtime.close()
-                raise
-            runtime.stop()
+            with rare_collections(YOUNG_OBJECTS[self.settings.latency]):
+                self._work(runtime)
         except StoppedError:
             pass  # before anything was started
         finally:
-            gc.set_threshold(young, *older)
             self._call_executor.close()
             if restorer is not None:
                 restorer.close()
@@ -257,6 +235,22 @@ class Worker:
                 self._presence.close()
             if self._slot is not None:
                 self._slot.release()
+
+    def _work(self, runtime: Runtime) -> None:
+        try:
+            self._brokers.ask(runtime.start)
+            self._ready.set()
+            spare = SpareMemory(trim())
+            while not self._stop.is_set() and not runtime.shutdown_requested:
+                records = runtime.step()
+                self._reports.pages.turned()
+                spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
+                if self._presence is not None:
+                    self._presence.keep()
+        except BaseException:
+            runtime.close()
+            raise
+        runtime.stop()
 
     # -- wiring --------------------------------------------------------------------------------------------------
 

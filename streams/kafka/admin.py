@@ -23,6 +23,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
 from penstock.streams.kafka.errors import SILENT, error_of, translate, translated
 from penstock.streams.ports.log import Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
@@ -247,9 +248,9 @@ class KafkaAdmin:
         """See the port."""
 
         def ask(left_s: float) -> list[str]:
-            timeout_s = min(left_s, GROUP_ATTEMPT_S)
+            asked = self._client.describe_consumer_groups([group], request_timeout=COORDINATOR_TIMEOUT_S)
             try:
-                found = self._client.describe_consumer_groups([group], request_timeout=timeout_s)[group].result()
+                found = answer_of(asked[group], min(left_s, GROUP_ATTEMPT_S))
             except KafkaException as exc:
                 if has_code(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
                     return []
@@ -269,10 +270,10 @@ class KafkaAdmin:
 
         def ask(left_s: float) -> None:
             asked = self._client.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, native)], request_timeout=left_s
+                [ConsumerGroupTopicPartitions(group, native)], request_timeout=COORDINATOR_TIMEOUT_S
             )
             try:
-                done = asked[group].result()
+                done = answer_of(asked[group], left_s)
             except KafkaException as exc:
                 if has_code(exc, _BUSY):
                     raise _busy(group) from exc

@@ -19,6 +19,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
 
 REQUEST_TIMEOUT_S = 20.0
 _TIMEOUT_S = 60.0
@@ -44,10 +45,10 @@ class GroupView:
         """Return the ``client.id`` of each assigned partition's member; empty during a rebalance."""
 
         def ask() -> dict[TopicPartition, str]:
-            asked = self._admin.describe_consumer_groups([self._group], request_timeout=REQUEST_TIMEOUT_S)
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=COORDINATOR_TIMEOUT_S)
             return {
                 TopicPartition(part.topic, part.partition): member.client_id
-                for member in asked[self._group].result().members
+                for member in answer_of(asked[self._group], REQUEST_TIMEOUT_S).members
                 for part in member.assignment.topic_partitions
             }
 

@@ -13,6 +13,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
 from penstock.streams.kafka.group_view import GroupView
 from penstock.streams.kafka.topics import Topics
 
@@ -54,8 +55,8 @@ def list_groups(servers: str, client_config: Mapping[str, str]) -> list[GroupSum
         names = [group.group_id for group in found.valid]
         if not names:
             return []
-        described = client.describe_consumer_groups(names, request_timeout=left_s)
-        return sorted(_summary(name, future.result()) for name, future in described.items())
+        described = client.describe_consumer_groups(names, request_timeout=COORDINATOR_TIMEOUT_S)
+        return sorted(_summary(name, answer_of(future, left_s)) for name, future in described.items())
 
     groups: list[GroupSummary] = answered(ask, "listing the groups", _TIMEOUT_S)
     return groups
@@ -97,7 +98,8 @@ def delete_groups(servers: str, client_config: Mapping[str, str], names: Sequenc
 
         def ask(left_s: float, name: str = name) -> None:
             try:
-                client.delete_consumer_groups([name], request_timeout=left_s)[name].result()
+                asked = client.delete_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S)
+                answer_of(asked[name], left_s)
             except KafkaException as exc:
                 if has_code(exc, {KafkaError.NON_EMPTY_GROUP}):
                     raise UserError(f"group {name} has members; stop its workers first, then run this again") from exc

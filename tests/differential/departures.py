@@ -39,10 +39,11 @@ Between = Callable[[Run, Outcome, Outcome], bool]
 
 @dataclasses.dataclass(frozen=True)
 class Departure:
-    """``cause``: the system whose fault it is, or ``choice``: both are right, and Penstock chose otherwise. ``whose``: the
-    side that ``seen_as`` changes, where only one has what is looked past."""
+    """``entry``: its heading in ``DEPARTURES.md``. ``cause``: the system whose fault it is, or ``choice``: both are right,
+    and Penstock chose otherwise. ``whose``: the side that ``seen_as`` changes, where only one has what is looked past."""
 
     name: str
+    entry: str
     kinds: tuple[str, ...]
     cause: str
     reason: str

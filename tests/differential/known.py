@@ -9,6 +9,7 @@ from tests.differential.departures import Departure
 DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "sliding windows in order of start",
+        "Order of sliding windows",
         ("*sliding*",),
         "choice",
         "A record's sliding windows are emitted by their start. Kafka Streams emits the right windows first, then the left.",
@@ -16,6 +17,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "sliding windows told twice",
+        "Sliding windows that are two records' at once",
         ("*sliding*",),
         "Kafka Streams",
         "Where a record's left window is also the right window of an earlier record, Kafka Streams tells it twice, and "
@@ -25,6 +27,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "sliding windows in suppress",
+        "Sliding windows in suppress",
         ("sliding_suppressed_by_time",),
         "choice",
         "In which order a record's windows are updated decides which of them suppress lets go at that record.",
@@ -32,6 +35,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "old values behind suppress",
+        "Old values behind suppress",
         ("suppressed_then_grouped",),
         "Kafka Streams",
         "What suppress lets go replaces what it let go before. Kafka Streams' names the value before the last change as the "
@@ -40,6 +44,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "deletions lost behind suppress",
+        "Deletions behind suppress",
         ("suppressed_then_joined",),
         "Kafka Streams",
         "A deleted row is deleted from the join. Kafka Streams' suppress loses it when the row is deleted again while it "
@@ -48,6 +53,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "unmatched records late",
+        "When unmatched records leave a join",
         ("streams_left_*", "streams_outer_*"),
         "Kafka Streams",
         "An unmatched record is due when stream time passes its window and grace. Kafka Streams lets some wait for later "
@@ -56,6 +62,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "records without key or value ahead",
+        "Records without a key or value that run ahead",
         ("streams_*",),
         "Kafka Streams",
         "A record without a key or value meets nobody and moves no time. In Kafka Streams it moves the time by which a "
@@ -64,6 +71,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "records later than a join's grace",
+        "How late a record may meet another",
         ("streams_*",),
         "choice",
         "What a record that is later than the grace still meets depends on when rows are forgotten: Kafka Streams keeps "
@@ -72,6 +80,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "released at once",
+        "Equal timestamps in a grace buffer",
         ("versioned_*_grace*",),
         "choice",
         "Records with equal timestamps leave the grace buffer in order of arrival. Kafka Streams orders them by key.",
@@ -79,6 +88,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "null keys in a grace buffer",
+        "A null key in a left join with grace",
         ("versioned_left_grace_null_keys",),
         "Kafka Streams",
         "A left join emits a record without a key at once. Kafka Streams fails with a NullPointerException when it has a "
@@ -87,6 +97,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "null values in windows",
+        "Null values in windows",
         ("windowed_null_values",),
         "choice",
         "Windowed aggregations skip null values, as those without windows do and as Kafka's documentation says. Kafka "
@@ -95,6 +106,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "outdated versions told",
+        "Versioned tables as streams",
         ("versions_*",),
         "choice",
         "A versioned table's stream of changes has only changes of its newest rows. Kafka Streams also tells rows that are "
@@ -104,6 +116,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "deletions lost in versioned tables",
+        "A tombstone of its row's time",
         ("versions_*", "versioned_*", "tables_*_versioned"),
         "Kafka Streams",
         "A deletion with the timestamp of the row that it deletes is a version, too. Kafka Streams forgets it, and takes an "
@@ -112,6 +125,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "rows that are not there deleted",
+        "Rows that were never there",
         (
             "foreign_inner*",
             "table_grouped_to_null",
@@ -126,6 +140,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "rows told again",
+        "Rows that did not change",
         ("tables_outer_filtered", "tables_left_filtered"),
         "Kafka Streams",
         "A row that did not change is not told again. Kafka Streams repeats it where the other side deletes a row that is "
@@ -134,6 +149,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "null aggregates deleted again",
+        "Aggregates that become null",
         ("per_commit_to_null",),
         "choice",
         "An aggregate that was null and is null again may be deleted again: where no reader asks for old values, what was "
@@ -143,6 +159,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "times of deletions per commit",
+        "Aggregates that become null within a commit",
         ("per_commit_to_null",),
         "choice",
         "An aggregate that becomes null is deleted with the latest time of its records. Kafka Streams' cache gives it that "
@@ -151,6 +168,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "deletions lost in a join with itself",
+        "A table joined with itself",
         ("tables_inner_with_its_own_map",),
         "Kafka Streams",
         "A deleted row deletes the result. Kafka Streams loses it in an inner join of a table with its own map.",
@@ -158,6 +176,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "timestamps of suppressed rows",
+        "Timestamps behind suppress",
         ("suppressed_then_joined",),
         "Kafka Streams",
         "A join's result has the later timestamp of its two rows. Kafka Streams forgets that of a suppressed table's row.",
@@ -165,6 +184,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "sessions out of reach",
+        "Sessions that were closed",
         ("session_*_on_close",),
         "choice",
         "A late record of a long session reaches earlier sessions for as long as those are kept. Kafka Streams must keep "
@@ -173,6 +193,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "timestamps of foreign-key joins",
+        "Timestamps of foreign-key joins",
         ("foreign_*",),
         "choice",
         "A result has the later timestamp of its two rows. Kafka Streams takes the right row's when that one changes.",
@@ -180,6 +201,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "first aggregates subtracted",
+        "Initial aggregates",
         ("again_count_of_counts_from_zero",),
         "Kafka Streams",
         "A group's first result replaces none. Kafka Streams subtracts the initial aggregate from a following group.",
@@ -188,6 +210,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "sessions that stay as they are",
+        "Sessions that keep their bounds",
         ("again_sessions_to_keys",),
         "Kafka Streams",
         "A session that takes a record is subtracted before it is added again. Kafka Streams forgets to when its first and "
@@ -196,6 +219,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "timers at the first record",
+        "First timer in stream time",
         ("processor_first_stream_time",),
         "choice",
         "A timer fires when time passes a multiple of its interval. Kafka Streams also fires it at the first record.",
@@ -203,6 +227,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "timers at the first reading of the clock",
+        "First timer by the clock",
         ("processor_first_wall_time",),
         "choice",
         "Time begins with the first reading of the clock that the journal has. Kafka Streams reads it when a timer is "

@@ -95,6 +95,7 @@ def _counted(step: dict[str, list[Row]]) -> Counter[str]:
 DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "order among keys",
+        "Order of matches",
         ("*",),
         "choice",
         "What one watermark completes comes in order of time, whatever the key. Flink goes key by key, in the "
@@ -103,6 +104,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "order among the matches of one event",
+        "Order of matches",
         ("*",),
         "choice",
         "Matches that one event completes come in a fixed order. Flink keeps partial matches in a heap, which "
@@ -111,6 +113,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "times of matches that no event completes",
+        "Matches that no event completes",
         ("not_*_at_end", "not_at_end_*", "skip_*", "random*"),
         "choice",
         "A match that ends with what did not come, or waits for an earlier one, has a time that follows from its "
@@ -119,6 +122,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "which of several matches is the first",
+        "Which of several matches is kept",
         ("skip_*", "random*"),
         "choice",
         "Of several matches with one first event that one event completes, the skip strategy takes the first and "
@@ -127,6 +131,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "repeated groups",
+        "Repeated groups",
         ("group_at_begin", "group_of_loops"),
         "Flink",
         "A repeated group of one stage is that stage repeated. Flink gives the same match twice, and takes a later "

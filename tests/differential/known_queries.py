@@ -134,6 +134,7 @@ def without_late_rows(run: Run, outcome: Outcome) -> Outcome:
 DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "hopping windows before 1970",
+        "Hopping windows before 1970",
         ("hopping_*",),
         "choice",
         "The first hopping window begins at time 0, as in Kafka Streams. Flink has those that begin before it.",
@@ -142,6 +143,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "literals with a point",
+        "Numbers with a point in SQL",
         ("decimal_literals",),
         "choice",
         "1.5 is a float64. In Flink it is a decimal.",
@@ -150,6 +152,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "like an empty pattern",
+        "An empty pattern in SQL",
         ("like_nothing",),
         "Flink",
         "Only the empty text is LIKE ''. In Flink every text is.",
@@ -158,6 +161,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "last letters of texts that are no decimals",
+        "Texts as decimals in SQL",
         ("tried_casts",),
         "Flink",
         "A text that is no number is no decimal. Flink passes over a last character that is no digit: 'a' is 0, '1x' is 1.",
@@ -166,6 +170,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "texts of fractions as integers",
+        "Texts of fractions as integers in SQL",
         ("tried_casts",),
         "choice",
         "A text that is no integer is none. Flink cuts off its fraction.",
@@ -174,6 +179,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "truth values as texts",
+        "Truth values as texts in SQL",
         ("casts_to_text",),
         "choice",
         "true as a text is 'true', as in Trino and Spark. In Flink it is 'TRUE'.",
@@ -182,6 +188,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "means of integers",
+        "Means of integers in SQL",
         ("means_of_integers",),
         "choice",
         "A mean of integers is a float64, as in Trino and Spark. Flink's is an integer, cut off towards zero.",
@@ -190,6 +197,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "first and last by event time",
+        "First and last values in SQL",
         ("first_and_last",),
         "choice",
         "FIRST_VALUE and LAST_VALUE go by event time, so that an answer does not depend on the order of partitions. Flink's "
@@ -198,6 +206,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "last digits of variances",
+        "Variances",
         ("spread",),
         "choice",
         "Variances are worked out without the squares of the values, whose difference loses digits. Flink takes it.",
@@ -205,6 +214,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "null keys in outer joins",
+        "Null keys in outer joins of streams",
         ("interval_left*", "interval_right*", "interval_full*"),
         "choice",
         "A record whose key is null meets nobody, and is emitted at once, as in Kafka Streams. Flink emits it when no "
@@ -213,6 +223,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "late rows in interval joins",
+        "Late records in joins of streams",
         ("interval_late",),
         "choice",
         "A row below the watermark is late, and dropped, in joins as in windows. Flink joins it to what it still has, and "
@@ -221,6 +232,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "when versioned rows are joined",
+        "When versioned rows are joined in SQL",
         ("versioned_*",),
         "choice",
         "A record meets the versioned row when it comes. Flink waits for the watermark.",

@@ -59,6 +59,7 @@ def without_times_of_late_panes(run: Run, outcome: Outcome) -> Outcome:
 DEPARTURES: tuple[Departure, ...] = (
     Departure(
         "order among windows",
+        "Order among windows",
         ("sliding_*", "session_*", "fixed_*"),
         "choice",
         "Windows that fire together come in order of their start. Beam promises no order.",
@@ -66,6 +67,7 @@ DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "expired sessions merged",
+        "Expired sessions",
         ("session_*",),
         "Beam",
         "A session that is older than the allowed lateness is gone, as in Beam's model. Beam's Python driver never "
@@ -79,6 +81,7 @@ RUNNER_DEPARTURES: tuple[Departure, ...] = (
     *DEPARTURES,
     Departure(
         "timing while output is held back",
+        "Timing while output is held back",
         ("*",),
         "choice",
         "A pane is early until the watermark has passed its window. Beam asks for the watermark of its output, which the "
@@ -87,6 +90,7 @@ RUNNER_DEPARTURES: tuple[Departure, ...] = (
     ),
     Departure(
         "times of late elements while output is held back",
+        "Timestamps of panes with late elements",
         ("*",),
         "choice",
         "An element behind the watermark does not count for the timestamp of its pane. In Beam's runner it does, as long as "

@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import penstock as ps
+from tests.differential import known, known_patterns, known_queries, known_triggers
+from tests.differential.departures import Departure
 from tests.unit import test_departures_from_flink_and_beam as flink_and_beam
 from tests.unit.departure_answers import answers, by_window, pair
 
@@ -21,9 +25,26 @@ def test_the_page_and_these_tests_name_each_other() -> None:
     named = re.findall(r"^Test: `(test_\w+)`\.$", PAGE, re.MULTILINE)
     modules = (sys.modules[__name__], flink_and_beam)
     here = [name for module in modules for name in vars(module) if name.startswith("test_")]
-    here.remove("test_the_page_and_these_tests_name_each_other")
+    for about_the_page in (
+        "test_the_page_and_these_tests_name_each_other",
+        "test_what_the_comparisons_excuse_is_on_the_page",
+    ):
+        here.remove(about_the_page)
     assert named == here
     assert PAGE.count("\n### ") == len(named)
+
+
+@pytest.mark.parametrize(
+    ("section", "departures"),
+    [
+        ("Kafka Streams", known.DEPARTURES),
+        ("Flink", known_patterns.DEPARTURES + known_queries.DEPARTURES),
+        ("Beam", known_triggers.RUNNER_DEPARTURES),
+    ],
+)
+def test_what_the_comparisons_excuse_is_on_the_page(section: str, departures: tuple[Departure, ...]) -> None:
+    entries = re.findall(r"^### (.*)$", PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0], re.MULTILINE)
+    assert {departure.entry for departure in departures} <= set(entries)
 
 
 # -- Kafka Streams ---------------------------------------------------------------------------------------------------

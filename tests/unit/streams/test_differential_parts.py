@@ -85,13 +85,13 @@ def test_there_are_as_many_kinds_as_promised() -> None:
 )
 def test_a_departure_explains_its_own_difference_alone(see: d.See, ours: list[Any], theirs: list[Any]) -> None:
     run = Run("x", 0, [], [entry(0)])
-    departure = Departure("it", ("x",), "choice", "why", seen_as=see)
+    departure = Departure("it", "It", ("x",), "choice", "why", seen_as=see)
     mine, other = Outcome([{"out": ours}]), Outcome([{"out": theirs}])
     assert not same(mine, other)
     assert explanation([departure], run, mine, other, ECHOES) == "it"
     assert explanation([departure], run, mine, Outcome([{"out": [*theirs, row("z", 9, 9)]}]), ECHOES) is None
     assert explanation([departure], Run("y", 0, [], []), mine, other, ECHOES) is None
-    other_one = Departure("another", ("x",), "choice", "why", seen_as=lambda run, outcome: outcome)
+    other_one = Departure("another", "Another", ("x",), "choice", "why", seen_as=lambda run, outcome: outcome)
     assert explanation([other_one, departure], run, mine, other, ECHOES) == "it", "no more departures than are needed"
 
 

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, settings_of
+from penstock.streams.cli.doctor_cluster import Finding, Verdict, addresses, clock, port, rights
 
 if TYPE_CHECKING:
     from penstock.streams.worker.settings import WorkerSettings
 
-Verdict = Literal["good", "look", "wrong"]
 _FREE_LOW, _FREE_LEAST = 5 << 30, 1 << 30
 _MINUTES_A_DAY = 1_440
 _OFFSETS_KEPT_DAYS = 7
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at. ``advice`` is empty where there is nothing to do."""
-
-    what: str
-    verdict: Verdict
-    seen: str
-    advice: str = ""
 
 
 def register(subparsers: Any) -> None:
@@ -37,12 +30,16 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="look at this machine and the cluster, and say what to do",
-        description="Look at Python, Java, the disk, the brokers and their settings. Ends with 1 where something is wrong. "
-        "Changes nothing.",
+        description="Look at this machine, the brokers, their addresses and settings and, given a topology, at "
+        "the rights of this principal. Ends with 1 where something is wrong. Changes nothing without --clock.",
     )
+    parser.add_argument("topology", nargs="?", metavar="MODULE:TOPOLOGY", help="look also at the rights that it needs")
     add_settings_file(parser)
     parser.add_argument("--bootstrap-server", dest="bootstrap_servers", metavar="HOST:PORT", help=SETTINGS_SERVERS)
     parser.add_argument("--state-dir", metavar="DIR", help="where stores are kept (default: .penstock)")
+    parser.add_argument(
+        "--clock", action="store_true", help="compare the clocks: creates a topic, writes a record to it and deletes it"
+    )
     parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.set_defaults(run=run)
 
@@ -51,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what was found; 1 where something is wrong."""
     given = {name: getattr(args, name) for name in ("bootstrap_servers", "state_dir")}
     settings = settings_of(args.config, application_id=args.application_id or "doctor", **given)
-    found = [*machine(settings), *cluster(settings)]
+    found = [*machine(settings), *cluster(settings, args.topology, with_clock=args.clock)]
     if args.json:
         print(orjson.dumps([finding._asdict() for finding in found], option=orjson.OPT_INDENT_2).decode())
     else:
@@ -82,6 +79,36 @@ def machine(settings: WorkerSettings) -> Iterator[Finding]:
     except PenstockError as exc:
         yield Finding("Java", "look", "not found", f"only penstock up and Spark need it: {exc}")
     yield disk(Path(settings.state_dir), shutil.disk_usage)
+    yield writable(Path(settings.state_dir))
+    yield port(settings.metrics_port, settings.metrics_host)
+    yield versions()
+
+
+def versions() -> Finding:
+    """The libraries that do the work."""
+    from penstock.streams.kafka.client_config import librdkafka_version
+
+    names = ("rocksdict", "msgspec", "pyspark")
+    there = [f"{name} {version}" for name in names if (version := _version(name)) is not None]
+    client = f"confluent-kafka {_version('confluent-kafka')}, librdkafka {librdkafka_version()}"
+    return Finding("libraries", "good", ", ".join([client, *there]))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def writable(folder: Path) -> Finding:
+    """Whether stores can be kept in a folder."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return Finding("state folder", "good", f"{folder} can be written")
+    return Finding(
+        "state folder", "wrong", f"{there} cannot be written", "change its owner, or choose another state_dir"
+    )
 
 
 def disk(folder: Path, usage: Callable[[Path], Any]) -> Finding:
@@ -96,24 +123,51 @@ def disk(folder: Path, usage: Callable[[Path], Any]) -> Finding:
     return Finding("disk", "good", seen)
 
 
-def cluster(settings: WorkerSettings) -> Iterator[Finding]:
-    """What the brokers say."""
+def cluster(settings: WorkerSettings, topology: str | None, *, with_clock: bool) -> Iterator[Finding]:
+    """What the brokers say. ``topology``: the one whose rights are looked at, if any."""
     from penstock.state.errors import PenstockError
     from penstock.streams.kafka.admin import KafkaAdmin
-    from penstock.streams.kafka.broker_settings import broker_settings
+    from penstock.streams.kafka.broker_settings import broker_addresses, broker_settings
     from penstock.streams.kafka.client_config import admin_config
 
     servers = settings.bootstrap_servers
     try:
         admin = KafkaAdmin(admin_config(servers, settings.common))
         admin.require_answer()
-        brokers = broker_settings(servers, settings.common)
+        where = broker_addresses(servers, settings.common)
     except PenstockError as exc:
         yield Finding("brokers", "wrong", f"{servers}: not usable", str(exc))
         return
-    yield Finding("brokers", "good", f"{len(brokers)} at {servers}, cluster {admin.cluster_id()}")
-    for broker, values in sorted(brokers.items()):
-        yield from judged(broker, values, len(brokers), settings)
+    yield Finding("brokers", "good", f"{len(where)} at {servers}, cluster {admin.cluster_id()}")
+    yield from addresses(where)
+    try:
+        brokers = broker_settings(servers, settings.common)
+    except PenstockError as exc:
+        advice = f"ask with a login that may describe the cluster's settings: {exc}"
+        yield Finding("broker settings", "look", "not read", advice)
+    else:
+        for broker, values in sorted(brokers.items()):
+            yield from judged(broker, values, len(brokers), settings)
+    if topology is not None:
+        yield from _rights(topology, settings)
+    if with_clock:
+        from penstock.streams.kafka.broker_clock import clock_difference
+
+        try:
+            yield clock(clock_difference(servers, settings.common))
+        except PenstockError as exc:
+            yield Finding("clock", "look", "not compared", str(exc))
+
+
+def _rights(topology: str, settings: WorkerSettings) -> Iterator[Finding]:
+    from penstock.streams.cli.acls import rights_of
+    from penstock.streams.kafka.granted import GrantedRights
+    from penstock.streams.topology_loading import load_topology
+
+    needed = rights_of(load_topology(topology), settings)
+    granted = GrantedRights(settings.bootstrap_servers, settings.common)
+    topics = granted.topics(right.name for right in needed if right.kind == "topic")
+    yield from rights(needed, topics, granted.groups(right.name for right in needed if right.kind == "group"))
 
 
 def judged(broker: int, values: Mapping[str, str], brokers: int, settings: WorkerSettings) -> Iterator[Finding]:

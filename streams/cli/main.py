@@ -7,6 +7,7 @@ A command's module has ``register(subparsers)``, which adds its parser with ``se
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -18,44 +19,59 @@ from penstock.streams.worker import exit_codes
 
 
 class Command(NamedTuple):
-    """One line of the table: ``module`` registers the command ``name``, and perhaps others."""
+    """One line of the table: ``module`` registers the command ``name``, and perhaps others. ``waits``: it may take seconds
+    before it prints, and shows no progress of its own."""
 
     name: str
     module: str
     help: str
+    waits: bool = False
 
 
 _CLI = "penstock.streams.cli"
 COMMANDS = (
     Command("new", f"{_CLI}.new", "create a folder with a topology, its test and its settings"),
-    Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine"),
-    Command("down", f"{_CLI}.cluster", "stop it"),
+    Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine", waits=True),
+    Command("down", f"{_CLI}.cluster", "stop it", waits=True),
     Command("status", f"{_CLI}.cluster", "show whether it runs, and where"),
-    Command("topics", f"{_CLI}.topics", "create, list, describe, alter and delete topics"),
-    Command("doctor", f"{_CLI}.doctor", "look at this machine and the cluster, and say what to do"),
-    Command("apps", f"{_CLI}.groups", "list the applications that have topics of their own"),
-    Command("groups", f"{_CLI}.groups", "list the consumer groups"),
-    Command("lag", f"{_CLI}.groups", "show how far a group has come, and how far it has to go"),
-    Command("reset", f"{_CLI}.reset", "have an application begin again, with empty stores"),
+    Command("topics", f"{_CLI}.topics", "create, list, describe, alter and delete topics", waits=True),
+    Command("doctor", f"{_CLI}.doctor", "look at this machine and the cluster, and say what to do", waits=True),
+    Command("apps", f"{_CLI}.groups", "list the applications that have topics of their own", waits=True),
+    Command("groups", f"{_CLI}.groups", "list the consumer groups", waits=True),
+    Command("tasks", f"{_CLI}.tasks", "show every task of an application: who runs it, how far it is"),
+    Command("lag", f"{_CLI}.groups", "show how far a group has come, and how far it has to go", waits=True),
+    Command(
+        "acls",
+        f"{_CLI}.acls",
+        "print the least rights that an application needs in Kafka, also as a script",
+        waits=True,
+    ),
+    Command("reset", f"{_CLI}.reset", "have an application begin again, with empty stores", waits=True),
     Command("produce", f"{_CLI}.produce", "write lines of standard input to a topic"),
     Command("consume", f"{_CLI}.consume", "print the records of a topic"),
     Command("tail", f"{_CLI}.tail", "follow several topics in the order of their records' timestamps"),
-    Command("dlq", f"{_CLI}.dlq", "list dead letters, send them back, or drop them"),
-    Command("diff", f"{_CLI}.diff", "compare a topology with the one whose state is stored"),
-    Command("state", f"{_CLI}.state", "list an application's stores, and read their entries"),
-    Command("describe", f"{_CLI}.describe", "print a topology as text, as a Mermaid chart, or (--plan) how it runs"),
+    Command("dlq", f"{_CLI}.dlq", "list dead letters, send them back, or drop them", waits=True),
+    Command("diff", f"{_CLI}.diff", "compare a topology with the one whose state is stored", waits=True),
+    Command("state", f"{_CLI}.state", "list an application's stores, and read their entries", waits=True),
+    Command(
+        "describe",
+        f"{_CLI}.describe",
+        "print a topology as text, as a Mermaid chart, or (--plan) how it runs",
+        waits=True,
+    ),
     Command("worker", f"{_CLI}.worker", "run a topology against Kafka"),
     Command("replay", f"{_CLI}.replay", "run a topology as a Spark batch over [from, to) of the log"),
     Command("compact", f"{_CLI}.compact", "create snapshots of an application's stores from their changelogs"),
     Command("verify", f"{_CLI}.verify", "compare what workers wrote with what Spark computes"),
     Command("lake", f"{_CLI}.lake", "write a topic or a store to an Apache Iceberg table"),
-    Command("savepoints", f"{_CLI}.kept", "list, pin and unpin the savepoints that compact has made"),
-    Command("replays", f"{_CLI}.kept", "list, pin and unpin the replays in a folder"),
+    Command("savepoints", f"{_CLI}.kept", "list, pin and unpin the savepoints that compact has made", waits=True),
+    Command("replays", f"{_CLI}.kept", "list, pin and unpin the replays in a folder", waits=True),
     Command(
         "check-determinism",
         f"{_CLI}.check_determinism",
         "run a topology several ways over the same records and compare",
     ),
+    Command("completion", f"{_CLI}.completion", "print a script that completes the commands in bash, zsh or fish"),
 )
 
 
@@ -71,7 +87,8 @@ def run_parsed(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     try:
         args = parser.parse_args(argv)
         args.argv = list(argv)
-        code: int = args.run(args)
+        with waiting_line(_chosen(argv)):
+            code: int = args.run(args)
         sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
         return code
     except PenstockError as exc:
@@ -92,14 +109,29 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    chosen = next((text for text in argv if not text.startswith("-")), None)
-    module = next((command.module for command in COMMANDS if command.name == chosen), None)
+    chosen = _chosen(argv)
+    module = None if chosen is None else chosen.module
     for command in COMMANDS:
         if command.module != module:
             subparsers.add_parser(command.name, help=command.help)
     if module is not None:
         importlib.import_module(module).register(subparsers)
     return parser
+
+
+def _chosen(argv: Sequence[str]) -> Command | None:
+    """The command that a command line begins with."""
+    name = next((text for text in argv if not text.startswith("-")), None)
+    return next((command for command in COMMANDS if command.name == name), None)
+
+
+def waiting_line(command: Command | None) -> contextlib.AbstractContextManager[None]:
+    """Shows on a terminal that a command still works, where it may take seconds and shows nothing of its own."""
+    if command is None or not command.waits or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from penstock.streams.cli.waiting import WaitingLine
+
+    return WaitingLine(f"penstock {command.name}")
 
 
 class WholeWordsParser(argparse.ArgumentParser):

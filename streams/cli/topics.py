@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from penstock.state.errors import SettingsError
 from penstock.streams.cli.client_options import add_client_options, bootstrap_servers, client_config, pairs
 
@@ -30,6 +32,8 @@ def register(subparsers: Any) -> None:
     describe = actions.add_parser("describe", help="partitions, offsets and settings of a topic")
     describe.add_argument("topic", help="its name")
     describe.set_defaults(action=_describe)
+    for action in (listing, describe):
+        action.add_argument("--json", action="store_true", help="JSON instead of a table")
     alter = actions.add_parser("alter", help="change settings of a topic, or give it more partitions")
     alter.add_argument("topic", help="its name")
     alter.add_argument("--partitions", type=int, metavar="N", help="more than it has; a key may then be in another one")
@@ -78,12 +82,20 @@ def _alter(args: argparse.Namespace, topics: Topics) -> None:
 
 
 def _list(args: argparse.Namespace, topics: Topics) -> None:
-    rows = [[t.name, str(t.partitions), str(t.replication_factor)] for t in topics.list(internal=args.internal)]
+    found = topics.list(internal=args.internal)
+    if args.json:
+        print(orjson.dumps([topic._asdict() for topic in found], option=orjson.OPT_INDENT_2).decode())
+        return
+    rows = [[t.name, str(t.partitions), str(t.replication_factor)] for t in found]
     print(table(["topic", "partitions", "replication factor"], rows))
 
 
 def _describe(args: argparse.Namespace, topics: Topics) -> None:
     topic = topics.describe(args.topic)
+    if args.json:
+        shown = {**topic._asdict(), "partitions": [part._asdict() for part in topic.partitions]}
+        print(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        return
     records = sum(p.end_offset - p.start_offset for p in topic.partitions)
     print(f"topic {topic.name}: {len(topic.partitions)} partitions, {records} offsets in use")
     for key, value in topic.configs.items():

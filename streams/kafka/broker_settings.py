@@ -1,4 +1,4 @@
-"""The settings of every broker of a cluster."""
+"""The settings and the addresses of every broker of a cluster."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def broker_settings(servers: str, client: Mapping[str, Any]) -> dict[int, dict[s
         return out
 
     return answered(ask, "reading the settings of the brokers", _TIMEOUT_S)
+
+
+def broker_addresses(servers: str, client: Mapping[str, Any]) -> dict[int, tuple[str, int]]:
+    """Host and port that each broker tells its clients to use, by the broker's id."""
+    admin = AdminClient(admin_config(servers, client), logger=client_logger())
+
+    def ask(left_s: float) -> dict[int, tuple[str, int]]:
+        nodes = admin.describe_cluster(request_timeout=left_s).result().nodes
+        return {node.id: (str(node.host), int(node.port)) for node in nodes}
+
+    return answered(ask, "asking for the brokers", _TIMEOUT_S)

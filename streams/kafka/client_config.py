@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import confluent_kafka
+
 from penstock.state.errors import SettingsError
 from penstock.streams.runtime.memory_budget import RECEIVED_MAX_BYTES, SENT_MAX_BYTES
 
@@ -229,3 +231,8 @@ def producer_config(
 def admin_config(bootstrap_servers: str, user: Mapping[str, Any]) -> dict[str, Any]:
     """Return an admin client's configuration. ``user``: the keys common to all clients (security and such)."""
     return {**folded(user), "bootstrap.servers": bootstrap_servers}
+
+
+def librdkafka_version() -> str:
+    """The version of the C library that does the clients' work."""
+    return str(confluent_kafka.libversion()[0])

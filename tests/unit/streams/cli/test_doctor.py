@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 
 import orjson
 import pytest
 
-from penstock.streams.cli.doctor import disk, judged
+from penstock.streams.cli.doctor import disk, judged, writable
+from penstock.streams.cli.doctor_cluster import addresses, clock, port, rights
 from penstock.streams.cli.main import main
+from penstock.streams.kafka.broker_clock import ClockDifference
+from penstock.streams.runtime.least_rights import Right
 from penstock.streams.worker.settings import WorkerSettings
 
 SETTINGS = WorkerSettings(application_id="a")
@@ -59,3 +63,50 @@ def test_brokers_that_do_not_answer_are_wrong(capsys: pytest.CaptureFixture[str]
     assert found["brokers"]["verdict"] == "wrong"
     assert "Connection refused" in found["brokers"]["advice"]
     assert found["penstock"]["verdict"] == "good"
+
+
+def test_an_address_that_cannot_be_reached_is_wrong() -> None:
+    brokers = {1: ("kafka-1", 9092), 2: ("kafka-2", 9092)}
+    found = list(addresses(brokers, lambda host, _: "No route to host" if host == "kafka-2" else None))
+    assert [finding.verdict for finding in found] == ["good", "wrong"]
+    assert found[1].seen == "kafka-2:9092 cannot be reached: No route to host"
+    assert "advertised.listeners" in found[1].advice
+
+
+def test_a_real_connection_is_tried() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+        assert [f.verdict for f in addresses({1: ("127.0.0.1", number)})] == ["good"]
+        assert port(number, "127.0.0.1").verdict == "look"
+    assert [f.verdict for f in addresses({1: ("127.0.0.1", number)})] == ["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "verdict"),
+    [(-5, 40, "good"), (300, 900, "good"), (1_500, 1_600, "look"), (-200_000, -190_000, "wrong")],
+)
+def test_clocks_differ_by_what_is_certain(least: int, most: int, verdict: str) -> None:
+    assert clock(ClockDifference(least, most)).verdict == verdict
+
+
+def test_rights_that_are_missing_are_named_and_those_that_brokers_keep_to_themselves() -> None:
+    needed = [
+        Right("topic", "orders", ("READ",), "reads it"),
+        Right("topic", "totals", ("WRITE",), "writes it"),
+        Right("topic", "shop-topology", ("CREATE", "READ", "WRITE"), "record of the topology"),
+        Right("transactional-id", "shop-", ("WRITE",), "commits in transactions", prefixed=True),
+    ]
+    topics = {"orders": frozenset({"READ"}), "totals": frozenset({"DESCRIBE"}), "shop-topology": None}
+    found = list(rights(needed, topics, {}))
+    assert [(f.verdict, f.seen) for f in found] == [
+        ("wrong", "topic totals: no WRITE"),
+        ("look", "brokers do not say: shop-topology, shop-*"),
+    ]
+    granted = list(rights(needed[:2], {"orders": frozenset({"READ"}), "totals": frozenset({"WRITE"})}, {}))
+    assert [(f.verdict, f.seen) for f in granted] == [("good", "2 of 2 asked for, all granted")]
+
+
+def test_a_folder_that_cannot_be_made_is_wrong(tmp_path: Path) -> None:
+    assert writable(tmp_path / "absent" / "state").verdict == "good"
+    (tmp_path / "file").write_text("")
+    assert writable(tmp_path / "file" / "state").verdict == "wrong"

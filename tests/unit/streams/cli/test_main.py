@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from typing import get_args
 import pytest
 
 import penstock
-from penstock.state.errors import SettingsError
+from penstock.state.errors import EnvironmentFault, RetriableError, SettingsError
 from penstock.streams.cli import worker
 from penstock.streams.cli.client_options import BOOTSTRAP_ENV, bootstrap_servers, pairs, settings_of
-from penstock.streams.cli.main import COMMANDS, Command, build_parser, main
+from penstock.streams.cli.cluster import EXIT_NOT_RUNNING
+from penstock.streams.cli.main import COMMANDS, Command, build_parser, main, run_parsed
 from penstock.streams.cli.record_lines import RecordLines, check_format, unescape
 from penstock.streams.cli.topic_types import TopicTypes
 from penstock.streams.cli.topics import table
@@ -25,6 +27,7 @@ from penstock.streams.events.log_format import FORMATS, LEVELS
 from penstock.streams.kafka import embedded
 from penstock.streams.kafka.follow import FoundRecord
 from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.worker import exit_codes
 from penstock.streams.worker.settings import Latency, WorkerSettings
 
 
@@ -203,6 +206,37 @@ def test_a_command_loads_neither_spark_nor_what_other_commands_need() -> None:
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'pyspark', 'pyarrow', 'polars', 'rocksdict', 'faust'}))\n"
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (None, 0),
+        (EnvironmentFault("the disk is full"), exit_codes.FAILED),
+        (RetriableError("no answer"), exit_codes.FAILED),
+        (SettingsError("no such setting"), exit_codes.USER_ERROR),
+        (KeyboardInterrupt(), exit_codes.INTERRUPTED),
+    ],
+    ids=str,
+)
+def test_how_a_command_ends_is_its_exit_code(raised: BaseException | None, code: int) -> None:
+    def run(_: argparse.Namespace) -> int:
+        if raised is not None:
+            raise raised
+        return 0
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=run)
+    assert run_parsed(parser, []) == code
+
+
+def test_every_exit_code_is_documented() -> None:
+    table = (Path(__file__).parents[4] / "OPERATING.md").read_text()
+    rows = re.search(r"^\| exit status \|.*\n\| --- .*\n((?:\| .*\n)+)", table, re.MULTILINE)
+    assert rows is not None
+    told = {int(line.split("|")[1]) for line in rows[1].splitlines()}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper()}
+    assert told == {0, EXIT_NOT_RUNNING, *codes}
 
 
 def test_a_reader_that_goes_away_is_no_traceback() -> None:

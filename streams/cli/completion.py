@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 SHELLS = ("bash", "zsh", "fish")
 
 
-class Words(NamedTuple):
+class CompletionWords(NamedTuple):
     """What may follow a command: ``options`` with their help, ``choices`` of those that have some, and the words that are
     themselves commands or choices of a place."""
 
@@ -49,9 +49,9 @@ def whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def words_of(parser: argparse.ArgumentParser) -> dict[str, Words]:
+def words_of(parser: argparse.ArgumentParser) -> dict[str, CompletionWords]:
     """By the path of a command, such as ``topics create``: what may follow it. The empty path is ``penstock`` itself."""
-    out: dict[str, Words] = {}
+    out: dict[str, CompletionWords] = {}
 
     def walk(inner: argparse.ArgumentParser, path: str) -> None:
         options: dict[str, str] = {}
@@ -71,13 +71,13 @@ def words_of(parser: argparse.ArgumentParser) -> dict[str, Words]:
                     choices |= dict.fromkeys(action.option_strings, tuple(map(str, action.choices)))
             elif action.choices:
                 words |= dict.fromkeys(map(str, action.choices), "")
-        out[path] = Words(options, choices, words)
+        out[path] = CompletionWords(options, choices, words)
 
     walk(parser, "")
     return out
 
 
-def bash(tree: dict[str, Words]) -> str:
+def bash(tree: dict[str, CompletionWords]) -> str:
     """A function for ``complete -F``."""
     cases = [_bash_case(path, words) for path, words in tree.items()]
     return "\n".join(
@@ -102,7 +102,7 @@ def bash(tree: dict[str, Words]) -> str:
     )
 
 
-def _bash_case(path: str, words: Words) -> tuple[list[str], list[str]]:
+def _bash_case(path: str, words: CompletionWords) -> tuple[list[str], list[str]]:
     valued = [
         f'    {shlex.quote(f"{path}:{option}")}) COMPREPLY=($(compgen -W {shlex.quote(" ".join(some))} -- "$cur")); return;;'
         for option, some in words.choices.items()
@@ -111,12 +111,12 @@ def _bash_case(path: str, words: Words) -> tuple[list[str], list[str]]:
     return valued, [f'    {shlex.quote(path)}) COMPREPLY=($(compgen -W {offered} -- "$cur"));;']
 
 
-def zsh(tree: dict[str, Words]) -> str:
+def zsh(tree: dict[str, CompletionWords]) -> str:
     """bash's function by zsh's own emulation."""
     return "\n".join(["autoload -U +X bashcompinit && bashcompinit", bash(tree)])
 
 
-def fish(tree: dict[str, Words]) -> str:
+def fish(tree: dict[str, CompletionWords]) -> str:
     """One ``complete`` for each word and option, under the condition that its command was given."""
     lines = ["complete -c penstock -f"]
     for path, words in tree.items():
@@ -132,7 +132,7 @@ def fish(tree: dict[str, Words]) -> str:
     return "\n".join(lines)
 
 
-def _fish_condition(path: str, tree: dict[str, Words]) -> str:
+def _fish_condition(path: str, tree: dict[str, CompletionWords]) -> str:
     if not path:
         return "__fish_use_subcommand"
     seen = [f"__fish_seen_subcommand_from {name}" for name in path.split()]

@@ -30,7 +30,8 @@ class Command(NamedTuple):
 
 _CLI = "penstock.streams.cli"
 COMMANDS = (
-    Command("new", f"{_CLI}.new", "create a folder with a topology, its test and its settings"),
+    Command("new", f"{_CLI}.new", "create a project: topology, test, settings, Dockerfile and CI"),
+    Command("dev", f"{_CLI}.dev", "run a topology while you write it: Kafka, topics, outputs, restarts on changes"),
     Command("up", f"{_CLI}.cluster", "start a Kafka cluster on this machine", waits=True),
     Command("down", f"{_CLI}.cluster", "stop it", waits=True),
     Command("status", f"{_CLI}.cluster", "show whether it runs, and where"),

@@ -1,4 +1,4 @@
-"""``penstock new NAME``: a folder with a topology, its test and its settings, to begin with."""
+"""``penstock new NAME``: a folder with a topology, its test, settings, Dockerfile and CI, to begin with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import penstock
 from penstock.state.errors import SettingsError, UserError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -43,25 +44,75 @@ guarantee = "exactly_once"
 
 _README = """# {name}
 
+    pip install -r requirements.txt pytest
     python -m pytest                                       # no broker is needed
-    penstock up                                            # Kafka on this machine
-    penstock topics create {name}-events --partitions 4
-    penstock topics create {name}-counts --partitions 4
-    penstock worker {name}:topology --config penstock.toml
+    penstock dev {name}:topology --config penstock.toml    # Kafka, topics, a worker; restarts when you save
 
-In another terminal:
+`penstock dev` says where its Kafka answers. In another terminal:
 
+    export PENSTOCK_BOOTSTRAP_SERVERS=HOST:PORT
     echo 'ann|{{"type":"view"}}' | penstock produce {name}-events --key-separator '|'
     penstock lag {name}
+
+Where Penstock is not in your package index, put its wheel (`make wheel` in its repository) into `wheels/`, and add
+`--find-links wheels` to pip; the Dockerfile does so.
+
+    docker build -t {name} .
+    docker run -e PENSTOCK_BOOTSTRAP_SERVERS=kafka:9092 -v {name}-state:/var/lib/{name} {name}
 """
 
-FILES = {"{name}.py": _TOPOLOGY, "test_{name}.py": _TEST, "penstock.toml": _SETTINGS, "README.md": _README}
-"""What a new project has; each name and text is a format of the project's name."""
+_REQUIREMENTS = "penstock>={version}\n"
+
+_DOCKERFILE = """FROM python:3.11.14-slim-bookworm
+RUN useradd --create-home --uid 10001 app && install -d -o app -g app /var/lib/{name}
+WORKDIR /app
+COPY requirements.txt ./
+COPY wheel[s] wheels/
+RUN pip install --no-cache-dir --find-links wheels -r requirements.txt
+COPY {name}.py penstock.toml ./
+# Keep it on a volume: without it, stores are restored from Kafka at each start.
+ENV PENSTOCK_STATE_DIR=/var/lib/{name} PENSTOCK_METRICS_PORT=9400 PENSTOCK_METRICS_HOST=0.0.0.0
+VOLUME /var/lib/{name}
+USER 10001
+# No shell in between, so that SIGTERM reaches the worker, which then commits and leaves its group.
+ENTRYPOINT ["penstock", "worker", "{name}:topology", "--config", "penstock.toml"]
+"""
+
+_CI = """name: test
+on: [push, pull_request]
+jobs:
+  test:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.11"
+      - run: pip install --find-links wheels -r requirements.txt pytest
+      - run: python -m pytest
+"""
+
+_IGNORED = """.penstock/
+__pycache__/
+.pytest_cache/
+"""
+
+FILES = {
+    "{name}.py": _TOPOLOGY,
+    "test_{name}.py": _TEST,
+    "penstock.toml": _SETTINGS,
+    "requirements.txt": _REQUIREMENTS,
+    "Dockerfile": _DOCKERFILE,
+    ".github/workflows/test.yaml": _CI,
+    ".gitignore": _IGNORED,
+    "README.md": _README,
+}
+"""What a new project has; each name and text is a format of the project's name and Penstock's version."""
 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("new", help="create a folder with a topology, its test and its settings")
+    parser = subparsers.add_parser("new", help="create a project: topology, test, settings, Dockerfile and CI")
     parser.add_argument("name", metavar="NAME", help="of the folder, the module and the application: a-z, 0-9 and _")
     parser.set_defaults(run=run)
 
@@ -87,5 +138,7 @@ def make_project(parent: Path, name: str) -> Path:
     except FileExistsError as exc:
         raise UserError(f"{folder} already exists; choose another name, or remove it") from exc
     for file, text in FILES.items():
-        (folder / file.format(name=name)).write_text(text.format(name=name))
+        path = folder / file.format(name=name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(name=name, version=penstock.__version__))
     return folder

@@ -67,10 +67,12 @@ def follow(
     max_messages: int | None = None,
     timeout_s: float | None = None,
     to_the_end: bool = False,
+    on_end: Callable[[], None] | None = None,
 ) -> int:
     """Pass committed records to ``write``, until there were ``max_messages``, or none came for ``timeout_s``, or
     (``to_the_end``) every partition was read to the end that it had; without any of them, forever. ``in_order``: by
-    timestamp over all partitions, as far as records are there. Returns the number of records.
+    timestamp over all partitions, as far as records are there. ``on_end`` is called once, when every partition was read to
+    the end that it had: from then on nothing is missed. Returns the number of records.
 
     Raises ``UserError`` if a topic does not exist.
     """
@@ -80,7 +82,7 @@ def follow(
     try:
         places = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
         consumer.assign(_begun(consumer, places, start))
-        return _Following(consumer, places, write, in_order, max_messages).run(timeout_s, to_the_end)
+        return _Following(consumer, places, write, in_order, max_messages).run(timeout_s, to_the_end, on_end)
     except KafkaException as exc:
         raise translated(exc, f"consuming {', '.join(topics)}") from exc
     finally:
@@ -134,10 +136,13 @@ class _Following:
         self._paused: set[tuple[str, int]] = set()
         self.count = 0
 
-    def run(self, timeout_s: float | None, to_the_end: bool) -> int:
+    def run(self, timeout_s: float | None, to_the_end: bool, on_end: Callable[[], None] | None = None) -> int:
         """Read until one of the reasons to stop."""
         quiet_since = time.monotonic()
         while self._wanted:
+            if on_end is not None and not self._unread:
+                on_end()
+                on_end = None
             if to_the_end and not self._unread:
                 break
             if self._polled():

@@ -1,8 +1,9 @@
 """The interfaces by which Penstock meets stores, logs and snapshots of others.
 
 ``StateBackend`` holds the bytes of a task's stores; ``DurableBackend`` is one in a folder, and a worker takes what opens
-it (``Worker(…, open_backend=…)``). ``SnapshotRepository`` holds snapshots (``Worker(…, repository=…)``). ``LogConsumer``,
-``LogProducer`` and ``LogAdmin`` are the clients of a log. ``penstock.testing`` has the suites of tests for each.
+it (``Worker(…, open_backend=…)``). ``SnapshotRepository`` holds snapshots (``Worker(…, repository=…)``). ``Log`` opens the
+clients of a log, ``LogConsumer``, ``LogProducer`` and ``LogAdmin`` (``Worker(…, open_log=…)``). ``penstock.testing`` has the
+suites of tests for each.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.streams.ports.log import (
     AbortableError,
     Deletion,
     Fetched,
+    Log,
     LogAdmin,
     LogConsumer,
     LogProducer,
@@ -44,6 +46,7 @@ __all__ = [
     "Deletion",
     "DurableBackend",
     "Fetched",
+    "Log",
     "LogAdmin",
     "LogConsumer",
     "LogProducer",

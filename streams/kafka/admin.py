@@ -25,9 +25,8 @@ from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
 from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
 from penstock.streams.kafka.errors import SILENT, error_of, translate, translated
-from penstock.streams.ports.log import Deletion, OffsetAndMetadata, TopicSpec
+from penstock.streams.ports.log import Asked, Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
-from penstock.streams.runtime.topic_watch import Asked
 
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 _BUSY = frozenset({KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH})

@@ -170,8 +170,15 @@ Deletion = Callable[[], Mapping[TopicPartition, str] | None]
 """A deletion under way: ``None`` while it is, then what went wrong, by partition. Never raises."""
 
 
+Asked = Callable[[], Mapping[str, str] | None]
+"""A pending request: ``None`` until it is answered, then the ids of existing topics; empty if nobody answered."""
+
+
 class LogAdmin(Protocol):
     """Looks at and creates topics and groups."""
+
+    def require_answer(self) -> None:
+        """Raises ``EnvironmentFault`` if the log does not answer soon, and ``UserError`` if it refuses to."""
 
     def cluster_id(self) -> str: ...
 
@@ -180,6 +187,9 @@ class LogAdmin(Protocol):
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """The topic ids of existing topics."""
+
+    def ask_topic_ids(self, topics: Sequence[str]) -> Asked:
+        """Ask for topic ids without waiting."""
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's effective settings."""
@@ -207,3 +217,31 @@ class LogAdmin(Protocol):
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set the committed offsets of a group that has no members."""
+
+
+class Log(Protocol):
+    """The log that a worker runs on, as ``Worker(open_log=…)`` takes it: opens clients, which the caller closes."""
+
+    @property
+    def epochs_grow(self) -> bool:
+        """Whether the epoch of a group grows without an assignment, so that a membership token is taken before each
+        commit."""
+
+    @property
+    def names_members(self) -> bool:
+        """Whether ``LogAdmin.group_clients`` shows members by the ``client_id`` that ``member`` was given."""
+
+    def admin(self, *, request_timeout_s: float | None = None) -> LogAdmin:
+        """An admin. Its calls give up after ``request_timeout_s``, or after the log's own default."""
+
+    def member(self, group: str, client_id: str | None = None) -> LogConsumer:
+        """The consumer that takes part in the application's group."""
+
+    def reader(self, group: str) -> LogConsumer:
+        """A consumer for committed records, or to join a group that is not the application's."""
+
+    def position_reader(self, group: str, *, request_timeout_s: float) -> LogConsumer:
+        """A consumer that joins nothing and whose ``committed`` does not wait for open transactions."""
+
+    def producer(self, transactional_id: str | None = None, *, bulk: bool = False) -> LogProducer:
+        """``bulk``: the outputs and changelogs of tasks go through it."""

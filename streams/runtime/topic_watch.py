@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.state.errors import IncompatibleError, RetriableError
-from penstock.streams.ports.log import LogAdmin
+from penstock.streams.ports.log import Asked, LogAdmin
 
 INTERVAL_S = 5.0
-Asked = Callable[[], Mapping[str, str] | None]
-"""A pending request: ``None`` until it is answered, then the ids of existing topics; empty if nobody answered."""
 
 
 def all_topic_ids(admin: LogAdmin, topics: Sequence[str]) -> dict[str, str]:

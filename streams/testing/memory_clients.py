@@ -9,7 +9,7 @@ from typing import Any
 from penstock.state.errors import PenstockError, RetriableError, TaskMigratedError, UserError
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.chunk import Chunk
-from penstock.streams.ports.log import Deletion, Fetched, OffsetAndMetadata, TopicSpec
+from penstock.streams.ports.log import Asked, Deletion, Fetched, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import OffsetOutOfRangeError, UnknownTopicError
 from penstock.streams.testing.memory_groups import GroupToken, Member
 from penstock.streams.testing.memory_log import LogEntry, MemoryLog
@@ -277,6 +277,9 @@ class MemoryAdmin:
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
 
+    def require_answer(self) -> None:
+        """See the port. It always answers."""
+
     def cluster_id(self) -> str:
         """See the port."""
         return self._log.cluster_id
@@ -288,6 +291,11 @@ class MemoryAdmin:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """See the port."""
         return {t: self._log.topics[t].topic_id for t in topics if t in self._log.topics}
+
+    def ask_topic_ids(self, topics: Sequence[str]) -> Asked:
+        """See the port. The answer is that of the moment of the question."""
+        found = self.topic_ids(topics)
+        return lambda: found
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """See the port. The broker's defaults that Penstock looks at, and what the topic was made with."""

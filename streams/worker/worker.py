@@ -24,18 +24,8 @@ from penstock.state.stores.durable_backend import OpenBackend
 from penstock.streams.events.facts import ClusterFound
 from penstock.streams.events.measurements import CommitStep, Metric
 from penstock.streams.events.port import EventSink
-from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.kafka.client_config import (
-    admin_config,
-    consumer_config,
-    producer_config,
-    uses_consumer_protocol,
-)
-from penstock.streams.kafka.consumer import REQUEST_TIMEOUT_S, KafkaConsumer
 from penstock.streams.kafka.native import choose
-from penstock.streams.kafka.producer import KafkaProducer
-from penstock.streams.kafka.watched_consumer import WatchedConsumer
-from penstock.streams.ports.log import LogConsumer
+from penstock.streams.ports.log import Log, LogAdmin, LogConsumer
 from penstock.streams.runtime.changelog_marks import marked_topics
 from penstock.streams.runtime.commit_producer import CommitTimeouts
 from penstock.streams.runtime.commit_protocol import Committer
@@ -65,6 +55,7 @@ from penstock.streams.worker.fixed_worker_lock import (
     check_no_group_members,
     presence_group,
 )
+from penstock.streams.worker.kafka_log import KafkaLog
 from penstock.streams.worker.known_topology import KnownTopology
 from penstock.streams.worker.metrics_endpoint import MetricsEndpoint
 from penstock.streams.worker.pooled_calls import PooledCallExecutor
@@ -94,8 +85,9 @@ class Worker:
 
     ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
     ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
-    ``open_backend``: opens the stores of a task (``penstock.ports.OpenBackend``); RocksDB without it. ``repository``: where
-    snapshots are; without it, what ``settings.snapshots`` names.
+    ``open_log``: opens the log from the settings (``penstock.ports.Log``). ``open_backend``: opens the stores of a task
+    (``penstock.ports.OpenBackend``); RocksDB without it. ``repository``: where snapshots are; without it, what
+    ``settings.snapshots`` names.
     ``on_progress(task, store, progress)`` is called from the restore thread; ``on_step(step)`` after each step of a
     commit. ``start``, ``run`` and ``stop`` raise the error that ended the start or the run.
 
@@ -116,6 +108,7 @@ class Worker:
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
+        open_log: Callable[[WorkerSettings, EventSink], Log] = KafkaLog,
         open_backend: OpenBackend | None = None,
         repository: SnapshotRepository | None = None,
         events: EventSink | None = None,
@@ -142,6 +135,7 @@ class Worker:
             on_progress=on_progress,
         )
         self._events = self._reports.events
+        self._log = open_log(self.settings, self._events)
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -259,7 +253,7 @@ class Worker:
         check_application_id(s.application_id)
         check_guarantee(self.topology, s.guarantee)
         check_policies(self.topology, s.policies)
-        admin = KafkaAdmin(admin_config(s.bootstrap_servers, s.common))
+        admin = self._log.admin()
         self._brokers = BrokerWait(s.bootstrap_servers, admin.require_answer, self._stop, self._events)
         directory = StateDirectory(s.state_dir, s.application_id)
         known = KnownTopology(self.topology, s.application_id, directory, self._events)
@@ -289,7 +283,9 @@ class Worker:
         restorer = Restorer(opener)
         process = f"{identity.process_uuid}-{slot}"
         prefix = f"{s.application_id}-{process}"
-        owner = owner_name(s, process, member=self._partitions is None and self._open_consumer is None)
+        owner = owner_name(
+            self._log, s.guarantee, process, member=self._partitions is None and self._open_consumer is None
+        )
         client_id = prefix if owner else None
         runtime = Runtime(
             self.topology,
@@ -300,11 +296,11 @@ class Worker:
                 self._partitions,
                 self._call_executor,
                 self._events,
-                epochs_grow=self._epochs_grow,
+                epochs_grow=self._log.epochs_grow,
                 topic_ids=self._identity[1],
                 owner=owner,
             ),
-            self._open_consumer or (lambda: self._new_consumer(s.application_id, member=True, client_id=client_id)),
+            self._open_consumer or (lambda: self._log.member(s.application_id, client_id)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
             self._clock,
@@ -322,7 +318,7 @@ class Worker:
         )
         return runtime, restorer
 
-    def _prepare(self, admin: KafkaAdmin, known: KnownTopology) -> tuple[TopicLayout, str]:
+    def _prepare(self, admin: LogAdmin, known: KnownTopology) -> tuple[TopicLayout, str]:
         """Read from the cluster, and create there, what this worker needs before it starts; returns the layout and
         the cluster's id. Can be repeated if it was interrupted."""
         s = self.settings
@@ -332,7 +328,7 @@ class Worker:
             check_no_group_members(admin, s.application_id)
         cluster_id = admin.cluster_id()
         existing, _ = existing_layout(self.topology, s.application_id, admin)
-        known.compare(existing, cluster_id, admin, lambda: self._new_consumer(s.application_id))
+        known.compare(existing, cluster_id, admin, lambda: self._log.reader(s.application_id))
         layout = prepare_topics(
             self.topology,
             s.application_id,
@@ -348,63 +344,40 @@ class Worker:
             self.topology,
             s.application_id,
             admin,
-            lambda: self._new_consumer(s.application_id),
+            lambda: self._log.reader(s.application_id),
             [presence_group(s.application_id)],
         )
         if self._partitions is not None:
             self._join_fixed(admin, layout)
-        known.keep(layout, admin, self._record_producer, self._clock.now_ms(), s.replication_factor)
+        known.keep(layout, admin, self._log.producer, self._clock.now_ms(), s.replication_factor)
         return layout, cluster_id
 
-    @property
-    def _epochs_grow(self) -> bool:
-        return uses_consumer_protocol({**self.settings.common, **self.settings.consumer})
-
-    def _new_consumer(self, group: str, *, member: bool = False, client_id: str | None = None) -> KafkaConsumer:
-        """A consumer that waits longer for positions than a dead worker's transaction can keep them pending."""
-        s = self.settings
-        config = consumer_config(
-            s.bootstrap_servers,
-            group,
-            {**s.common, **s.consumer, **({"client.id": client_id} if client_id else {})},
-            session_timeout_ms=s.session_timeout_ms,
-            group_instance_id=s.group_instance_id if member else None,
-            low_latency=member and s.latency == "low",
-            queue_max_bytes=s.queues_bytes()[0],
-        )
-        request_timeout_s = max(REQUEST_TIMEOUT_S, s.transaction_timeout_ms * 1.5 / 1000)
-        if member:
-            return WatchedConsumer(config, self._events, request_timeout_s=request_timeout_s, native=s.native)
-        return KafkaConsumer(config, request_timeout_s=request_timeout_s, native=s.native)
-
-    def _purger(self, admin: KafkaAdmin) -> Purger | None:
+    def _purger(self, admin: LogAdmin) -> Purger | None:
         interval_ms = self.settings.repartition_purge_interval_ms
         if not interval_ms:
             return None
         topics = purgeable_topics(self.topology, self.settings.application_id)
         return Purger(topics, interval_ms, admin.delete_before, self._reports.purge_failed)
 
-    def _open_reader(self) -> KafkaConsumer:
+    def _open_reader(self) -> LogConsumer:
         """A consumer outside the group, for stores' changelogs and for reading the log."""
-        return self._new_consumer(f"{self.settings.application_id}-restore")
+        return self._log.reader(f"{self.settings.application_id}-restore")
 
-    def _committer(self, runtime: Runtime, partition: int | None, prefix: str, admin: KafkaAdmin) -> Committer:
+    def _committer(self, runtime: Runtime, partition: int | None, prefix: str, admin: LogAdmin) -> Committer:
         s = self.settings
         exactly = s.guarantee == "exactly_once"
         own_id = prefix if partition is None else fixed_id(s.application_id, partition)
-        config = self._producer_config(own_id if exactly else None)
         lease = positions = None
         if s.guarantee == "at_least_once":
-            classic = {**s.common, **s.consumer}.get("group.protocol", "classic") != "consumer"
-            lease = MembershipLease(lease_s(s.session_timeout_ms), self._clock.monotonic_s, stable_token=classic)
+            stable = not self._log.epochs_grow
+            lease = MembershipLease(lease_s(s.session_timeout_ms), self._clock.monotonic_s, stable_token=stable)
         if partition is not None and not exactly:
-            fencing = self._producer_config(own_id)
             timeout_s = s.transaction_timeout_ms / 1000
-            positions = FencedPositions(lambda: KafkaProducer(fencing, native="off"), s.application_id, timeout_s)
+            positions = FencedPositions(lambda: self._log.producer(own_id), s.application_id, timeout_s)
         return Committer(
             s.guarantee,
             runtime.consumer,
-            lambda: KafkaProducer(config, native=s.native),
+            lambda: self._log.producer(own_id if exactly else None, bulk=True),
             lambda: runtime.membership() if partition is None else s.application_id,
             lambda task, store, at_ms: store_position(task, store, at_ms, *self._identity),
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),
@@ -412,24 +385,10 @@ class Worker:
             yields=partition is not None,
             lease=lease,
             open_reader=self._open_reader,
-            epochs_grow=self._epochs_grow,
+            epochs_grow=self._log.epochs_grow,
             positions=positions,
             on_open=None if partition is None else lambda: check_no_group_members(admin, s.application_id),
             events=self._events,
-        )
-
-    def _record_producer(self) -> KafkaProducer:
-        return KafkaProducer(self._producer_config(None), native="off")
-
-    def _producer_config(self, transactional_id: str | None) -> dict[str, Any]:
-        s = self.settings
-        return producer_config(
-            s.bootstrap_servers,
-            {**s.common, **s.producer},
-            transactional_id=transactional_id,
-            transaction_timeout_ms=s.transaction_timeout_ms,
-            low_latency=s.latency == "low",
-            queue_max_bytes=s.queues_bytes()[1],
         )
 
     def _when_joined(self, owner: str, layout: TopicLayout) -> Callable[[Sequence[TopicPartition], bool], None]:
@@ -437,19 +396,19 @@ class Worker:
         s = self.settings
         fence = FixedFence(
             self._inputs(layout),
-            lambda: self._new_consumer(presence_group(s.application_id)),
-            lambda p: KafkaProducer(self._producer_config(fixed_id(s.application_id, p)), native="off"),
+            lambda: self._log.reader(presence_group(s.application_id)),
+            lambda p: self._log.producer(fixed_id(s.application_id, p)),
             s.transaction_timeout_ms * 3 / 1000,
         )
         abandoned = abandoned_transactions(
-            s, owner, self._inputs(layout), self._producer_config, self._clock.monotonic_s, self._events
+            self._log, s.application_id, owner, self._inputs(layout), self._clock.monotonic_s, self._events
         )
 
         def joined(given: Sequence[TopicPartition], afresh: bool) -> None:
             if afresh:
                 # A client of its own: one that lost its coordinator together with the brokers may not find it for a
                 # while.
-                check_no_fixed_workers(KafkaAdmin(admin_config(s.bootstrap_servers, s.common)), s.application_id)
+                check_no_fixed_workers(self._log.admin(), s.application_id)
             fence.on_joined(given, afresh)
             if owner:
                 abandoned.on_joined(given)
@@ -462,13 +421,13 @@ class Worker:
 
     # -- start checks --------------------------------------------------------------------------------------------
 
-    def _join_fixed(self, admin: KafkaAdmin, layout: TopicLayout) -> None:
+    def _join_fixed(self, admin: LogAdmin, layout: TopicLayout) -> None:
         """Register for workers that would join the group, then look again for those that have."""
         application_id = self.settings.application_id
         if self._presence is not None:
             self._presence.close()  # left by an attempt that was not answered
         topics = self.topology.source_topics(application_id)
-        consumer = self._new_consumer(presence_group(application_id))
+        consumer = self._log.reader(presence_group(application_id))
         self._presence = FixedWorkerPresence(
             consumer, next(iter(topics)), lambda: check_no_group_members(admin, application_id)
         )

@@ -1,0 +1,71 @@
+"""A worker with its threads and stores on a log that is not Kafka, given by the public argument."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.state.log import TopicPartition
+from penstock.streams.ports.log import TopicSpec
+from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.testing.memory_log import LogEntry, MemoryLog
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
+from penstock.topologies.graph.topology import Topology
+from tests.memory_worker_log import MemoryWorkerLog
+
+LIMIT_S = 60.0
+KEYS = 20
+PARTITIONS = 2
+
+
+def counted() -> Topology:
+    b = ps.StreamsBuilder("counted", value=str)
+    b.stream("in").group_by_key().count().to_stream().to("out")
+    return b.build()
+
+
+def add(log: MemoryLog, rounds: int) -> None:
+    for turn in range(rounds):
+        for key in range(KEYS):
+            log.append(TopicPartition("in", key % PARTITIONS), LogEntry(b"k%d" % key, b"v", 1_000 + turn))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("partitions", [None, (0, 1)], ids=["group", "fixed"])
+def test_a_worker_runs_on_a_log_of_another_kind(
+    tmp_path: Path, guarantee: Guarantee, partitions: tuple[int, ...] | None
+) -> None:
+    log = MemoryLog()
+    for topic in ("in", "out"):
+        log.create(TopicSpec(topic, PARTITIONS))
+    clients = MemoryWorkerLog(log)
+    settings = WorkerSettings(
+        application_id="app",
+        bootstrap_servers="nowhere:1",
+        guarantee=guarantee,
+        state_dir=tmp_path,
+        commit_interval_ms=20,
+    )
+    for turn in (1, 2):
+        worker = Worker(counted(), settings, partitions=partitions, open_log=lambda *_: clients).start()
+        add(log, 3)
+        until(lambda expected=KEYS * 3 * turn: len(log.read("out")) >= expected)
+        worker.stop()
+    per_key: dict[bytes | None, list[int]] = {}
+    for _, _, entry in log.read("out"):
+        assert entry.value is not None
+        per_key.setdefault(entry.key, []).append(int.from_bytes(entry.value, "big"))
+    assert per_key == {b"k%d" % key: [1, 2, 3, 4, 5, 6] for key in range(KEYS)}
+    assert {"admin", "producer", "reader"} <= set(clients.opened)

@@ -16,10 +16,10 @@ from penstock.topologies.aggregators.base import Aggregator, Part, agg
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.expressions.errors import ResultError
+from penstock.topologies.expressions.generated import generated_row
 from penstock.topologies.expressions.inference import ExpressionScope, Inference, infer, require_bool, scope_of
 from penstock.topologies.expressions.numbers import DECIMALS, INT64_MAX, INT64_MIN
 from penstock.topologies.expressions.row_function import to_function
-from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.signature import GROUPS, Mismatch
 from penstock.topologies.expressions.tree import (
     AggregateExpression,
@@ -211,7 +211,7 @@ def aggregator_of_all(
     whole = agg(**{n: aggregator_of(a, schema, operator=operator) for n, a in plan.parts})
     parts_type = struct_of({n: aggregate_type(a, schema, operator=operator) for n, a in plan.parts})
     struct = StructOf(plan.outputs, into)
-    row = compile_row(struct, parts_type, operator=operator)
+    row = generated_row(struct, parts_type, operator=operator)
     results = whole.result
 
     def result(acc: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.errors import ExpressionError
+from penstock.topologies.expressions.generated import generated
 from penstock.topologies.expressions.inference import ExpressionScope, infer, scope_of
 from penstock.topologies.expressions.rows import Row, compile_parts
 from penstock.topologies.expressions.tree import Expression
@@ -23,6 +24,8 @@ class ExpressionFunction:
     parameters. Raises ``ExpressionError`` when called with a row on which the expression fails."""
 
     arguments: tuple[str, ...] = ()
+    _parameters: tuple[str, ...] = ()
+    """The arguments, under the names that they have in a ``Row``."""
 
     def __init__(
         self, expression: Expression, scope: ExpressionScope, operator: str | None = None, condition: bool = False
@@ -33,7 +36,11 @@ class ExpressionFunction:
         self.condition = condition
         self.result: DataType = infer(expression, scope, operator=operator)
         run, failure = compile_parts(expression, scope, operator=operator, condition=condition)
-        self.plain: Callable[..., Any] = self._called(run, failure)
+        self.reference: Callable[..., Any] = self._called(run, failure)
+        """The row interpreter."""
+        self.plain: Callable[..., Any] = generated(
+            expression, scope, self._parameters, self.reference, condition=condition
+        )
         """The row function as a plain function, which is faster to call in a loop."""
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
@@ -64,6 +71,7 @@ class OfValue(ExpressionFunction):
     """``fn(value)``."""
 
     arguments = ("value",)
+    _parameters = ("value",)
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(value: Any) -> Any:
@@ -79,6 +87,7 @@ class OfKeyValue(ExpressionFunction):
     """``fn(key, value)``."""
 
     arguments = ("key", "value")
+    _parameters = ("key", "value")
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(key: Any, value: Any) -> Any:
@@ -94,6 +103,7 @@ class OfRecord(ExpressionFunction):
     """``fn(key, value, timestamp, headers)``."""
 
     arguments = ("key", "value", "timestamp", "headers")
+    _parameters = ("key", "value", "timestamp", "headers")
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(key: Any, value: Any, timestamp: Any, headers: Any) -> Any:
@@ -109,6 +119,7 @@ class OfSides(ExpressionFunction):
     """``fn(left, right)``."""
 
     arguments = ("left", "right")
+    _parameters = ("value", "headers")
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(left: Any, right: Any) -> Any:
@@ -124,6 +135,7 @@ class OfKeySides(ExpressionFunction):
     """``fn(key, left, right)``."""
 
     arguments = ("key", "left", "right")
+    _parameters = ("key", "value", "headers")
 
     def _called(self, run: Row, failure: Callable[..., ExpressionError]) -> Callable[..., Any]:
         def plain(key: Any, left: Any, right: Any) -> Any:

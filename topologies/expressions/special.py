@@ -173,16 +173,19 @@ def widened(run: Row, of: DataType, to: DataType) -> Row:
 
 def cast(of: Row, convert: Callable[[Any], Any], is_strict: bool) -> Row:
     """The value cast; if the cast fails, null, or an error if it is strict."""
-    if is_strict:
-        return _strict_one(of, convert)
+    return _strict_one(of, convert if is_strict else lenient(convert))
 
-    def lenient(given: Any) -> Any:
+
+def lenient(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The conversion, which gives null where it fails."""
+
+    def converted(given: Any) -> Any:
         try:
             return convert(given)
         except Fault:
             return None
 
-    return _strict_one(of, lenient)
+    return converted
 
 
 def header(name: str) -> Row:

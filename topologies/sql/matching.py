@@ -17,8 +17,8 @@ from penstock.topologies.aggregators.expression_aggregates import aggregate_type
 from penstock.topologies.dsl.kstream import KStream
 from penstock.topologies.dsl.typed import scope_of_flow, serde_of_type
 from penstock.topologies.expressions.errors import ExpressionError, ResultError
+from penstock.topologies.expressions.generated import generated_row
 from penstock.topologies.expressions.inference import ExpressionScope, infer
-from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.tree import AggregateExpression, Expression, Field, Input, StructOf, rebuild
 from penstock.topologies.expressions.types import DataType, struct_of
 from penstock.topologies.patterns.conditions import MatchContext, user_condition
@@ -121,7 +121,7 @@ class _VariableScalars(Scalars):
 
     def _look(self, node: Any, variable: str, of: Expression, *, last: bool, back: int) -> Expression:
         with self.text.at(node):
-            row = compile_row(of, self._event.scope)
+            row = generated_row(of, self._event.scope)
             tp = infer(of, self._event.scope).or_null()
 
         def look(events: list[Any]) -> Any:
@@ -253,7 +253,7 @@ def _condition(
     scalars = _VariableScalars(text, event, variables, current)
     made = scalars.convert(node)
     with text.at(node):
-        row = compile_row(made, scalars.scope, condition=True)
+        row = generated_row(made, scalars.scope, condition=True)
     looks = scalars.looks
 
     def condition(event: Any, ctx: MatchContext) -> Any:
@@ -286,7 +286,7 @@ def _measures(
         raise text.error(node, "MATCH_RECOGNIZE gives no columns; name some in MEASURES")
     whole = StructOf(tuple(columns.items()))
     with text.at(node):
-        row, result = compile_row(whole, scalars.scope), infer(whole, scalars.scope)
+        row, result = generated_row(whole, scalars.scope), infer(whole, scalars.scope)
     looks = scalars.looks
 
     def select(events: RowEvents) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 PATIENCE_S = 60.0
+_BEHIND = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+"""A new leader that does not know yet how far its records are committed. The client would go on at the end of the topic."""
 SOCKET_TIMEOUT_MS = 8_000
 """A broker that is frozen is left for another one."""
 
@@ -67,6 +69,7 @@ class LogReader:
         consumer = self._consumer()
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for topic, p in places])
         left = set(places)
+        following = dict.fromkeys(places, OFFSET_BEGINNING)
         deadline = time.monotonic() + PATIENCE_S
         try:
             while left:
@@ -77,10 +80,15 @@ class LogReader:
                     assert topic is not None
                     assert p is not None
                     if error is None:
+                        following[topic, p] = (message.offset() or 0) + 1
                         out[topic][p].append(Read(message.key(), message.value(), message.timestamp()[1]))
                         left.add((topic, p))
                     elif error.code() == KafkaError._PARTITION_EOF:
                         left.discard((topic, p))
+                    elif error.code() in _BEHIND:
+                        consumer.assign([TopicPartition(topic, p, offset) for (topic, p), offset in following.items()])
+                        left = set(places)
+                        break  # what is left of this batch comes again
         finally:
             consumer.close()
         return out
@@ -107,6 +115,7 @@ class LogReader:
                 "bootstrap.servers": self._servers,
                 "group.id": "chaos-reader",
                 "enable.auto.commit": False,
+                "auto.offset.reset": "error",
                 "enable.partition.eof": True,
                 "isolation.level": isolation,
                 "check.crcs": True,

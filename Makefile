@@ -14,7 +14,7 @@ RESOLVE_FLAGS = --constraints requirements/constraints.txt --universal \
 RESOLVE = $(BIN)/uv pip compile pyproject.toml $(RESOLVE_FLAGS)
 RESOLVE_GROUP = $(BIN)/uv pip compile $(RESOLVE_FLAGS) --group pyproject.toml
 
-.PHONY: help venv native java demo test test-native differential mutants failpoints chaos lint deny wheel bench roofline bench-gate bench-report lock clean
+.PHONY: help venv native java demo test test-native differential mutants failpoints chaos lint deny wheel bench roofline bench-gate bench-report docs lock clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -83,6 +83,10 @@ bench-gate: java venv ## has a cost of Penstock's grown against the stored one? 
 
 bench-report: venv ## benchmarks/REPORT.md and its plots from benchmarks/results
 	@$(BIN)/python -m benchmarks.publish $(ARGS)
+
+docs: venv ## the documents site into var/site, without a network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -f docs/mkdocs.yml
+	@echo "open var/site/index.html"
 
 lock: venv ## resolve the locks anew: development, and what the two images install
 	$(RESOLVE) --all-extras --group dev --upgrade --output-file $(LOCK)

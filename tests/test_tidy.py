@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("state", "topologies", "streams", "native", "tests", "benchmarks", "demo", "docker")
+ROOMS = ("state", "topologies", "streams", "native", "tests", "benchmarks", "demo", "docker", "docs", "deploy")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 HISTORY = re.compile(

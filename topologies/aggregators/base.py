@@ -42,6 +42,24 @@ class Part(NamedTuple):
     merge: Callable[[Any, Any], Any] | None
 
 
+class Step(NamedTuple):
+    """How one value of the column, which is not null, is added: ``add(acc, value, timestamp_ms)``. ``prepare``: computes
+    from the value what ``add`` takes instead of it."""
+
+    add: Callable[[Any, Any, int], Any]
+    prepare: Callable[[Any], Any] | None = None
+
+    def of(self, pick: Callable[[Any], Any]) -> Callable[[Any, Any, int], Any]:
+        """The ``add`` of an aggregate whose column is ``pick`` of a record's value. Nulls are ignored."""
+        fold, prepare = self
+
+        def add(acc: Any, row: Any, timestamp_ms: int) -> Any:
+            x = pick(row)
+            return acc if x is None else fold(acc, x if prepare is None else prepare(x), timestamp_ms)
+
+        return add
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Aggregator(Generic[VR, V, A]):
     """One aggregate of values of type ``V``, with results of type ``VR`` and accumulators of type ``A``. ``add(acc,
@@ -50,8 +68,9 @@ class Aggregator(Generic[VR, V, A]):
     ``a``. ``subtract(a, b)`` removes the records of ``b`` from ``a``, which must contain them all.
 
     ``ordered``: the result depends on the order of the records (first, list, EWMA…), so partials of parallel tasks
-    have no single result. ``part``: the aggregate expression, if it is one. ``parts``: those that it consists of, if
-    all parts are aggregate expressions; the accumulator is then the tuple of theirs.
+    have no single result. ``step``: ``add`` behind the column, if it is made so. ``part``: the aggregate expression, if
+    it is one. ``parts``: those that it consists of, if all parts are aggregate expressions; the accumulator is then the
+    tuple of theirs.
     """
 
     name: str
@@ -65,6 +84,7 @@ class Aggregator(Generic[VR, V, A]):
     subtract: Callable[[A, A], A] | None = None
     exact_merge: bool = False
     ordered: bool = False
+    step: Step | None = None
     part: Part | None = None
     parts: tuple[Part, ...] = ()
 

@@ -51,6 +51,8 @@ _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_exten
 
 
 def _plain(value: Any) -> bytes:
+    if type(value) is str or (type(value) is int and _INT64_MIN <= value <= _UINT64_MAX):
+        return _ENCODER.encode(value)
     return _ENCODER.encode(_prepared(value))
 
 

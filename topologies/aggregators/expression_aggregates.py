@@ -13,13 +13,14 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.aggregators.base import Aggregator, Part, agg
+from penstock.topologies.aggregators.generated_aggregates import generated_add, generated_result
 from penstock.topologies.aggregators.keeping import count_distinct, first, last, list_, set_
 from penstock.topologies.aggregators.numeric import count, max_, mean, min_, std_dev, sum_, variance
 from penstock.topologies.expressions.errors import ResultError
-from penstock.topologies.expressions.generated import generated_row
 from penstock.topologies.expressions.inference import ExpressionScope, Inference, infer, require_bool, scope_of
 from penstock.topologies.expressions.numbers import DECIMALS, INT64_MAX, INT64_MIN
 from penstock.topologies.expressions.row_function import to_function
+from penstock.topologies.expressions.rows import compile_row
 from penstock.topologies.expressions.signature import GROUPS, Mismatch
 from penstock.topologies.expressions.tree import (
     AggregateExpression,
@@ -208,17 +209,23 @@ def aggregator_of_all(
     if not fields:
         raise TopologyError("agg() has no aggregates; name at least one: agg(total=col('amount').sum())")
     plan = plan_aggregates(fields, schema, operator=operator)
-    whole = agg(**{n: aggregator_of(a, schema, operator=operator) for n, a in plan.parts})
+    members = {n: aggregator_of(a, schema, operator=operator) for n, a in plan.parts}
+    whole = agg(**members)
     parts_type = struct_of({n: aggregate_type(a, schema, operator=operator) for n, a in plan.parts})
     struct = StructOf(plan.outputs, into)
-    row = generated_row(struct, parts_type, operator=operator)
+    row = compile_row(struct, parts_type, operator=operator)
     results = whole.result
 
-    def result(acc: Any) -> Any:
+    def reference(acc: Any) -> Any:
         return row(None, results(acc), 0, ())
 
-    text = ", ".join(f"{n}={e.text()}" for n, e in fields.items())
-    return dataclasses.replace(whole, name=f"agg({text})", result=result), infer(struct, parts_type)
+    made = dataclasses.replace(
+        whole,
+        name=f"agg({', '.join(f'{n}={e.text()}' for n, e in fields.items())})",
+        add=generated_add(tuple(members.values()), whole.add),
+        result=generated_result(members, struct, scope_of(parts_type), reference),
+    )
+    return made, infer(struct, parts_type)
 
 
 def aggregator_of_one(

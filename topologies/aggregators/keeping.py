@@ -14,7 +14,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_dicts
 from penstock.state.type_parameters import T, V
 from penstock.topologies.aggregators.bag import Bag
-from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
+from penstock.topologies.aggregators.base import Aggregator, Column, Step, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
 _TIMED = packed("timed", tuple[int | bytes, ...])
@@ -54,17 +54,18 @@ def _by_time(kind: str, of: Column, value: Any, *, later: bool) -> Aggregator:
             return a or b
         return b if (b[0] >= a[0] if later else b[0] < a[0]) else a
 
-    def add(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
-        x = pick(row)
-        return acc if x is None else merge(acc, (timestamp_ms, serde.serialize(x)))
+    def add(acc: tuple[Any, ...], data: bytes, timestamp_ms: int) -> tuple[Any, ...]:
+        return merge(acc, (timestamp_ms, data))
 
     def result(acc: tuple[Any, ...]) -> Any:
         return serde.deserialize(acc[1]) if acc else None
 
+    step = Step(add, serde.serialize)
     return Aggregator(
         name=name,
         init=tuple,
-        add=add,
+        add=step.of(pick),
+        step=step,
         result=result,
         serde=_TIMED,
         result_serde=result_serde,
@@ -124,9 +125,8 @@ def list_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggrega
     name = named("list", of)
     pick, (serde, _) = getter(of, name), _serdes(value)
 
-    def add(acc: tuple[bytes, ...], row: Any, timestamp_ms: int) -> tuple[bytes, ...]:
-        x = pick(row)
-        return acc if x is None else (*acc, serde.serialize(x))
+    def add(acc: tuple[bytes, ...], data: bytes, timestamp_ms: int) -> tuple[bytes, ...]:
+        return (*acc, data)
 
     def merge(a: tuple[bytes, ...], b: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return a + b
@@ -134,10 +134,12 @@ def list_(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -> Aggrega
     def result(acc: tuple[bytes, ...]) -> list[Any]:
         return [serde.deserialize(v) for v in acc]
 
+    step = Step(add, serde.serialize)
     return Aggregator(
         name=name,
         init=tuple,
-        add=add,
+        add=step.of(pick),
+        step=step,
         result=result,
         serde=_LIST,
         result_serde=RESULT_JSON,
@@ -170,15 +172,11 @@ def count_distinct(of: Column[V] = None, *, value: SerdeLike[T] | None = None) -
 def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Serde[Any]) -> Aggregator:
     pick = getter(of, name)
 
-    def changed(acc: Bag, row: Any, by: int) -> Bag:
-        x = pick(row)
-        return acc if x is None else acc.moved(serde.serialize(x), by)
+    def add(acc: Bag, data: bytes, timestamp_ms: int) -> Bag:
+        return acc.moved(data, 1)
 
-    def add(acc: Bag, row: Any, timestamp_ms: int) -> Bag:
-        return changed(acc, row, 1)
-
-    def inverse(acc: Bag, row: Any, timestamp_ms: int) -> Bag:
-        return changed(acc, row, -1)
+    def remove(acc: Bag, data: bytes, timestamp_ms: int) -> Bag:
+        return acc.moved(data, -1)
 
     def merge(a: Bag, b: Bag) -> Bag:
         return a.combined(b, 1)
@@ -186,15 +184,17 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
     def subtract(a: Bag, b: Bag) -> Bag:
         return a.combined(b, -1)
 
+    step = Step(add, serde.serialize)
     return Aggregator(
         name=name,
         init=Bag,
-        add=add,
+        add=step.of(pick),
+        step=step,
         result=result,
         serde=_BAG,
         result_serde=result_serde,
         merge=merge,
-        inverse=inverse,
+        inverse=Step(remove, serde.serialize).of(pick),
         subtract=subtract,
         exact_merge=True,
     )

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import FLOAT, INT, Serde, SerdeLike, serde_of
 from penstock.state.type_parameters import T, V
-from penstock.topologies.aggregators.base import Aggregator, Column, getter, named
+from penstock.topologies.aggregators.base import Aggregator, Column, Step, getter, named
 from penstock.topologies.aggregators.encoding import DECIMAL, FLAT, INT_JSON, RESULT_JSON, maybe, scalar
 
 Number: TypeAlias = "type[int] | type[float] | type[Decimal] | None"
@@ -86,10 +86,7 @@ def _total(
     def init() -> _Total:
         return 0, zero
 
-    def add(acc: _Total, value: Any, timestamp_ms: int) -> _Total:
-        x = pick(value)
-        if x is None:
-            return acc
+    def add(acc: _Total, x: Any, timestamp_ms: int) -> _Total:
         x = checked(x)
         plain = len(acc) == 2 and (type(x) is int or _finite(x))
         return (acc[0] + 1, _plus(acc[1], x)) if plain else merge(acc, one(x))
@@ -114,10 +111,12 @@ def _total(
             return count, total
         return (count, total, *(x + y for x, y in zip(_specials(a), _specials(b), strict=True)))
 
+    step = Step(add)
     return Aggregator(
         name=name,
         init=init,
-        add=add,
+        add=step.of(pick),
+        step=step,
         result=result,
         serde=FLAT,
         result_serde=result_serde,
@@ -219,9 +218,8 @@ def _moments(kind: str, of: Column, population: bool, number: Number, final: Cal
     def init() -> _Moments:
         return none
 
-    def add(acc: _Moments, value: Any, timestamp_ms: int) -> _Moments:
-        x = pick(value)
-        return acc if x is None else merge(acc, one(checked(x)))
+    def add(acc: _Moments, x: Any, timestamp_ms: int) -> _Moments:
+        return merge(acc, one(checked(x)))
 
     def inverse(acc: _Moments, value: Any, timestamp_ms: int) -> _Moments:
         x = pick(value)
@@ -246,10 +244,12 @@ def _moments(kind: str, of: Column, population: bool, number: Number, final: Cal
             return math.nan if over > 0 else None
         return final(max(squares, 0.0) / over) if over > 0 else None
 
+    step = Step(add)
     return Aggregator(
         name=name,
         init=init,
-        add=add,
+        add=step.of(pick),
+        step=step,
         result=result,
         serde=FLAT,
         result_serde=FLOAT,
@@ -328,17 +328,18 @@ def _extreme(kind: str, of: Column, value: Any, better: Callable[[Any, Any], boo
     pick = getter(of, name)
     kept: Callable[[Any], Any] = scalar if value is None else _itself
 
-    def add(acc: tuple[Any, ...], row: Any, timestamp_ms: int) -> tuple[Any, ...]:
-        x = pick(row)
-        return acc if x is None or (acc and not better(x, acc[0])) else (kept(x),)
+    def add(acc: tuple[Any, ...], x: Any, timestamp_ms: int) -> tuple[Any, ...]:
+        return acc if acc and not better(x, acc[0]) else (kept(x),)
 
     def merge(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
         return b if not a or (b and better(b[0], a[0])) else a
 
+    step = Step(add)
     return Aggregator(
         name=name,
         init=tuple,
-        add=add,
+        add=step.of(pick),
+        step=step,
         result=_only,
         serde=FLAT if value is None else maybe(serde_of(value)),
         result_serde=RESULT_JSON if value is None else serde_of(value),

@@ -95,6 +95,12 @@ class ExpressionWriter:
         """What was written, as a function that gives the variable ``result``."""
         return self.source.function(", ".join(parameters), result, reference, self._reads.start)
 
+    def given(self, e: Field, text: str) -> None:
+        """Say what the text of a column's value is, instead of reading it."""
+        made = self._set(text)
+        self._reads.check(made, self._types.of(e), e.text())
+        self.source.remember(self._number(e), made)
+
     def write(self, e: Expression) -> str:
         """Write a node, unless its result is known already."""
         number = self._number(e)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.streams.spark.connection import Connection
     from penstock.streams.spark.session import SparkSettings
     from penstock.streams.task.task_options import TaskOptions
+    from penstock.streams.worker.settings import WorkerSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Given:
     options: TaskOptions
     exactly_once: bool
     snapshots: str | None
+    settings: WorkerSettings
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -124,6 +126,7 @@ def inputs_of(args: argparse.Namespace) -> Given:
         ),
         exactly_once=settings.guarantee == "exactly_once",
         snapshots=settings.snapshots,
+        settings=settings,
     )
 
 

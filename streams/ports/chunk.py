@@ -51,6 +51,20 @@ class Chunk(RecordColumns[BytesColumn]):
         values = self.values if self.value_column is None else self.value_column
         return Chunk(self.topic, self.partition, self.offsets, keys, values, timestamps, self.headers, self.marks)
 
+    def before(self, offset: int) -> Chunk:
+        """The records before this offset."""
+        stop = bisect_left(self.offsets, offset)
+        return Chunk(
+            self.topic,
+            self.partition,
+            self.offsets[:stop],
+            self.keys[:stop] if self.key_column is None else self.key_column.slice(0, stop),
+            self.values[:stop] if self.value_column is None else self.value_column.slice(0, stop),
+            self.times[:stop],
+            None if self.headers is None else self.headers[:stop],
+            None if self.marks is None else self.marks[:stop],
+        )
+
     def in_columns(self) -> Chunk:
         """The same records as a native reader gives them."""
         return Chunk(

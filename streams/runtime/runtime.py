@@ -179,7 +179,8 @@ class Runtime:
         )
 
     def _all_partitions(self) -> list[TopicPartition]:
-        """Those that this worker may have: the fixed ones, or all of its topics."""
+        if self.options.bounds is not None:
+            return sorted(self.options.bounds.stops)
         fixed = self.options.partitions
         counts = {topic: self.layout.tasks[sub] for topic, (sub, _) in self._assignment.sources.items()}
         return [TopicPartition(t, p) for t, n in counts.items() for p in range(n) if fixed is None or p in fixed]

@@ -6,6 +6,7 @@ import dataclasses
 
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.runtime.memory_budget import BUFFERED_MAX_BYTES
+from penstock.streams.runtime.work_bounds import WorkBounds
 from penstock.streams.task.task_options import TaskOptions
 
 
@@ -16,7 +17,7 @@ class RuntimeOptions:
     of them the partition pauses. ``turn_min_records``, ``turn_max_records`` and ``turn_max_s`` bound a turn: see
     ``AdaptiveBatchSize``. ``commit_delay_max_ms``: how much later than due a commit may begin so that it has no
     acknowledgements to wait for. ``epochs_grow``: the group is one whose epoch grows without an assignment
-    (``group.protocol=consumer``)."""
+    (``group.protocol=consumer``). ``bounds``: of the fixed partitions only this part is run."""
 
     guarantee: Guarantee
     commit_interval_ms: int
@@ -31,3 +32,4 @@ class RuntimeOptions:
     partitions: tuple[int, ...] | None = None
     epochs_grow: bool = False
     session_timeout_ms: int = 45_000
+    bounds: WorkBounds | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from penstock.streams.events.port import EventSink
 from penstock.streams.runtime.runtime_options import RuntimeOptions
+from penstock.streams.runtime.work_bounds import WorkBounds
 from penstock.streams.task.external_calls import CallExecutor
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.worker.settings import WorkerSettings
@@ -29,9 +30,10 @@ def runtime_options(
     epochs_grow: bool,
     topic_ids: Mapping[str, str],
     owner: str = "",
+    bounds: WorkBounds | None = None,
 ) -> RuntimeOptions:
-    """``partitions``: the fixed ones. ``epochs_grow``: see ``RuntimeOptions``; ``topic_ids``: of the inputs at least;
-    ``owner``: see ``TaskOptions``."""
+    """``partitions``: the fixed ones. ``epochs_grow`` and ``bounds``: see ``RuntimeOptions``; ``topic_ids``: of the
+    inputs at least; ``owner``: see ``TaskOptions``."""
     return RuntimeOptions(
         guarantee=s.guarantee,
         commit_interval_ms=s.commit_interval_ms,
@@ -57,4 +59,5 @@ def runtime_options(
         partitions=partitions,
         epochs_grow=epochs_grow,
         session_timeout_ms=s.session_timeout_ms,
+        bounds=bounds,
     )

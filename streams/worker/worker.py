@@ -46,6 +46,7 @@ from penstock.streams.runtime.topic_setup import (
 )
 from penstock.streams.runtime.topic_watch import TopicWatch, all_topic_ids
 from penstock.streams.runtime.unread_internal_topics import check_unread_internal_topics
+from penstock.streams.runtime.work_bounds import WorkBounds, consumer_within, producer_within
 from penstock.streams.worker.abandoned_work import abandoned_transactions, owner_name
 from penstock.streams.worker.broker_wait import BrokerWait, StoppedError
 from penstock.streams.worker.failpoint_actions import arm_from
@@ -83,8 +84,9 @@ takes 40 ms, of 5,000 four, and the polls of a worker that keeps up are small.""
 class Worker:
     """See the module. ``settings`` are those given, within their ``memory_max_bytes``.
 
-    ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group.
-    ``open_consumer``: records and membership come from another host (Faust) instead of a consumer of its own.
+    ``partitions``: run these partitions of every sub-topology, outside any group; ``None``: join the group. ``bounds``:
+    only this part of them, until it is committed; the caller keeps other workers away. ``open_consumer``: records and
+    membership come from another host (Faust) instead of a consumer of its own.
     ``open_log``: opens the log from the settings (``penstock.ports.Log``). ``open_backend``: opens the stores of a task
     (``penstock.ports.OpenBackend``); RocksDB without it. ``repository``: where snapshots are; without it, what
     ``settings.snapshots`` names.
@@ -105,6 +107,7 @@ class Worker:
         settings: WorkerSettings,
         *,
         partitions: Sequence[int] | None = None,
+        bounds: WorkBounds | None = None,
         on_progress: Callable[[TaskId, str, RestoreProgress], None] | None = None,
         on_step: Callable[[CommitStep], None] | None = None,
         open_consumer: Callable[[], LogConsumer] | None = None,
@@ -118,6 +121,7 @@ class Worker:
         self.topology: Topology = topology if isinstance(topology, Topology) else topology.build()
         self.settings = settings.within_memory()
         self._partitions = None if partitions is None else tuple(sorted(set(partitions)))
+        self._bounds = bounds
         self._open_consumer = open_consumer
         self._open_backend = open_backend
         self._repository = repository
@@ -241,6 +245,8 @@ class Worker:
                 spare.turn(self._clock.monotonic_s(), records, uncommitted=runtime.uncommitted)
                 if self._presence is not None:
                     self._presence.keep()
+                if self._bounds is not None and not records and self._bounds.reached(runtime.tasks.values()):
+                    break
         except BaseException:
             runtime.close()
             raise
@@ -299,8 +305,9 @@ class Worker:
                 epochs_grow=self._log.epochs_grow,
                 topic_ids=self._identity[1],
                 owner=owner,
+                bounds=self._bounds,
             ),
-            self._open_consumer or (lambda: self._log.member(s.application_id, client_id)),
+            self._open_consumer or (lambda: self._member(client_id)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
             self._clock,
@@ -347,10 +354,13 @@ class Worker:
             lambda: self._log.reader(s.application_id),
             [presence_group(s.application_id)],
         )
-        if self._partitions is not None:
+        if self._partitions is not None and self._bounds is None:
             self._join_fixed(admin, layout)
         known.keep(layout, admin, self._log.producer, self._clock.now_ms(), s.replication_factor)
         return layout, cluster_id
+
+    def _member(self, client_id: str | None) -> LogConsumer:
+        return consumer_within(self._bounds, self._log.member(self.settings.application_id, client_id))
 
     def _purger(self, admin: LogAdmin) -> Purger | None:
         interval_ms = self.settings.repartition_purge_interval_ms
@@ -377,7 +387,7 @@ class Worker:
         return Committer(
             s.guarantee,
             runtime.consumer,
-            lambda: self._log.producer(own_id if exactly else None, bulk=True),
+            lambda: producer_within(self._bounds, self._log.producer(own_id if exactly else None, bulk=True)),
             lambda: runtime.membership() if partition is None else s.application_id,
             lambda task, store, at_ms: store_position(task, store, at_ms, *self._identity),
             CommitTimeouts(transaction_s=s.transaction_timeout_ms / 1000),

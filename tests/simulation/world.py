@@ -37,6 +37,7 @@ from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.runtime_options import RuntimeOptions
 from penstock.streams.runtime.topic_setup import TopicLayout, prepare_topics
 from penstock.streams.runtime.topic_watch import TopicWatch
+from penstock.streams.runtime.work_bounds import WorkBounds, consumer_within, producer_within
 from penstock.streams.task import journal
 from penstock.streams.task.error_policies import Policies
 from penstock.streams.task.task import Task
@@ -49,6 +50,7 @@ from penstock.streams.worker.task_opener import MARKERS_WAIT_S, was_replaced
 from penstock.topologies.graph.topology import Topology
 from tests.recorder import Recorder
 from tests.simulation.dead_workers import abandoned_transactions
+from tests.simulation.sim_clock import SimClock
 
 APP = "app"
 TURN_MS = 20
@@ -202,20 +204,6 @@ def _position(log: MemoryLog, offset: int, spec: StoreSpec, at_ms: int, epoch: i
     return encode_position(Position(offset, {}, "memory", ids, at_ms, -1, epoch, spec.segment_ms))
 
 
-class SimClock:
-    """The log's time; the wall clock is off by ``skew_ms``."""
-
-    def __init__(self, log: MemoryLog, skew_ms: int = 0) -> None:
-        self._log = log
-        self._skew_ms = skew_ms
-
-    def now_ms(self) -> int:
-        return 10_000_000 + self._log.now_ms + self._skew_ms
-
-    def monotonic_s(self) -> float:
-        return self._log.now_ms / 1000
-
-
 class World:
     """One application on one log."""
 
@@ -271,9 +259,16 @@ class World:
             p = i % self.partitions if key is None else partition_for(key, self.partitions)
             self.log.append(TopicPartition(topic, p), LogEntry(key, value, at))
 
-    def node(self, name: str, disk: Disk | None = None, *, fixed: tuple[int, ...] | None = None) -> Node:
+    def node(
+        self,
+        name: str,
+        disk: Disk | None = None,
+        *,
+        fixed: tuple[int, ...] | None = None,
+        bounds: WorkBounds | None = None,
+    ) -> Node:
         """A started worker."""
-        return Node(self, name, disk or Disk(), fixed)
+        return Node(self, name, disk or Disk(), fixed, bounds)
 
     def rows(self, topic: str) -> Counter[Row]:
         """Committed records of a topic, as a multiset."""
@@ -312,8 +307,11 @@ class World:
 class Node:
     """One worker."""
 
-    def __init__(self, world: World, name: str, disk: Disk, fixed: tuple[int, ...] | None) -> None:
+    def __init__(
+        self, world: World, name: str, disk: Disk, fixed: tuple[int, ...] | None, bounds: WorkBounds | None = None
+    ) -> None:
         self.world = world
+        self.bounds = bounds
         self.name = name
         self.disk = disk
         self.steps: list[CommitStep] = []
@@ -343,6 +341,7 @@ class Node:
             state_flush_interval_ms=700,
             partitions=fixed,
             epochs_grow=world.epochs_grow,
+            bounds=bounds,
         )
         self.producers: list[MemoryProducer] = []
         inputs = [TopicPartition(t, p) for t in world.topology.source_topics(APP) for p in range(world.partitions)]
@@ -396,13 +395,14 @@ class Node:
         return joined
 
     def _consumer(self) -> LogConsumer:
-        return MemoryConsumer(
+        consumer = MemoryConsumer(
             self.world.log,
             APP,
             poll_interval_max_ms=POLL_INTERVAL_MS,
             late_polls=self.world.late_polls,
             client_id=self.name,
         )
+        return consumer_within(self.bounds, consumer)
 
     def _committer(self, runtime: Runtime, partition: int | None) -> Committer:
         transactional_id = f"{APP}-{self.name}" if partition is None else fixed_id(APP, partition)
@@ -415,7 +415,7 @@ class Node:
                 queue_max_records=self.world.queue_max_records,
             )
             self.producers.append(made)
-            return made
+            return producer_within(self.bounds, made)
 
         lease = positions = None
         if partition is not None and self.world.guarantee != "exactly_once":

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from penstock.streams.batch.handover import piece
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import TumblingWindows
@@ -68,3 +72,26 @@ def _of_all_kinds(application_id: str) -> Topology:
 def of_all_kinds(application_id: str) -> Any:
     """A join with a global table, a sink that chooses among topics, a repartition that spreads keys, and a store."""
     return partial(_of_all_kinds, application_id)
+
+
+def die_at(flag: Path, step: str) -> None:
+    """End this process as a crash would, once, if the file ``flag`` names this step of a commit."""
+    if flag.exists() and flag.read_text() == step:
+        flag.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _counted(application_id: str, flag: Path, old: bool, prefix: str) -> Topology:
+    piece.on_step = partial(die_at, flag)
+    b = StreamsBuilder(key=bytes, value=bytes)
+    stream = b.stream(f"{prefix}.in")
+    # What the changed version counts is not what the old one counts: the last byte, or the two last.
+    by_end = stream.group_by(lambda k, v: v[-1:] if old else v[-2:])
+    by_end.count(name="ends").to_stream().to(f"{prefix}.ends" if old else f"{prefix}.ends-new", value=int)
+    stream.group_by_key().count(name="counts").to_stream().to(f"{prefix}.out", value=int)
+    return b.build()
+
+
+def counted(application_id: str, flag: Path, *, old: bool = True, prefix: str | None = None) -> Any:
+    """Counts by key, and by the end of values through a repartition topic. A process dies where ``flag`` says."""
+    return partial(_counted, application_id, flag, old, prefix or application_id)

@@ -1,0 +1,151 @@
+"""Inside an executor: one piece of an application's backlog, worked off by the worker's own run loop.
+
+A piece is one partition of some sub-topologies, up to given offsets. Outputs, changelogs, journal and input positions of a
+commit are one Kafka transaction, by the transactional id of the fixed partition. So a repeated piece fences the attempt
+before it and goes on from what that has committed, and a worker that starts later fences them all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from tempfile import TemporaryDirectory
+
+from penstock.state.log import TaskId, TopicPartition
+from penstock.state.machine.state_directory import StateDirectory
+from penstock.state.recovery.changelog import changelog_topic
+from penstock.state.recovery.position import decode_position
+from penstock.state.rocksdb.scratch import open_scratch
+from penstock.state.snapshots.manifest import Manifest
+from penstock.state.snapshots.repository import open_repository
+from penstock.streams.batch.cluster import Cluster, ClusterAddress, open_cluster
+from penstock.streams.batch.compact_executor import CompactTarget, StoreForm, write_snapshot
+from penstock.streams.batch.shipping import ShippedTopology
+from penstock.streams.events.measurements import CommitStep
+from penstock.streams.runtime.work_bounds import WorkBounds
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
+from penstock.topologies.graph.topology import Topology
+
+FILE_BYTES = 64 << 20
+ENTRIES_BYTES, BLOCK_CACHE_BYTES = 144 << 20, 48 << 20
+SMALL_RECORDS, SMALL_INTERVAL_MS = 50_000, 200
+"""A small piece does not wait long for its last commit."""
+on_step: Callable[[str], None] | None = None
+"""Called after each step of a commit, and before and after the snapshots are written (``SNAPSHOTS``): failpoints."""
+SNAPSHOTS = ("snapshots_begun", "snapshots_written")
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """``stops``: where each input of these sub-topologies ends in this partition. ``records``: how many offsets that is."""
+
+    partition: int
+    subtopologies: tuple[int, ...]
+    stops: Mapping[TopicPartition, int]
+    records: int
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceJob:
+    """What all pieces need. ``settings`` may hold secrets, and are never shown. ``outputs``: see ``WorkBounds``.
+    ``repository``: where snapshots of the stores go; ``None``: none are made."""
+
+    topology: ShippedTopology
+    settings: WorkerSettings = dataclasses.field(repr=False)
+    outputs: Mapping[str, str | None]
+    repository: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceReport:
+    """What a piece did. ``snapshots`` are uploaded and not published."""
+
+    piece: Piece
+    records: int
+    snapshots: tuple[Manifest, ...]
+
+
+def run_piece(job: PieceJob, piece: Piece) -> PieceReport:
+    """Work it off; everything is committed when this returns. Raises what ends a worker."""
+    topology = job.topology.load()
+    with TemporaryDirectory(prefix="penstock-handover-") as folder:
+        settings = executor_settings(job.settings, folder)
+        if piece.records <= SMALL_RECORDS:
+            settings = dataclasses.replace(settings, commit_interval_ms=SMALL_INTERVAL_MS)
+        bounds = WorkBounds(frozenset(piece.subtopologies), piece.stops, job.outputs)
+        worker = Worker(topology, settings, partitions=[piece.partition], bounds=bounds, on_step=_step)
+        worker.run()
+        assert worker.runtime is not None
+        snapshots: list[Manifest] = []
+        if job.repository is not None:
+            _step(SNAPSHOTS[0])
+            snapshots = _snapshots(job.repository, topology, settings, piece)
+            _step(SNAPSHOTS[1])
+    return PieceReport(piece, worker.runtime.records, tuple(snapshots))
+
+
+def executor_settings(settings: WorkerSettings, folder: str) -> WorkerSettings:
+    """The settings of a worker inside an executor: files below ``folder``, memory that Spark accounts for, no pages."""
+    return dataclasses.replace(
+        settings,
+        state_dir=folder,
+        rocksdb=dataclasses.replace(settings.rocksdb, entries_bytes=ENTRIES_BYTES, block_cache_bytes=BLOCK_CACHE_BYTES),
+        memory_max_bytes=0,
+        metrics_port=0,
+        group_instance_id=None,
+    )
+
+
+def _step(step: CommitStep | str) -> None:
+    if on_step is not None:
+        on_step(step)
+
+
+def _snapshots(repository: str, topology: Topology, settings: WorkerSettings, piece: Piece) -> list[Manifest]:
+    """The stores as the worker left them, uploaded."""
+    directory = StateDirectory(settings.state_dir, settings.application_id)
+    address = ClusterAddress(settings.bootstrap_servers, dict(settings.common))
+    out: list[Manifest] = []
+    with open_cluster(address, settings.application_id) as cluster:
+        for number in piece.subtopologies:
+            stores = topology.subtopologies[number].stores
+            path = directory.database_path(str(TaskId(number, piece.partition)))
+            if not stores or not path.exists():
+                continue
+            backend = open_scratch(path, stores)
+            try:
+                inputs = _committed(topology, settings.application_id, TaskId(number, piece.partition), cluster)
+                for spec in stores:
+                    raw = backend.position(spec.name)
+                    if raw is None or not (spec.changelog or spec.source_topic is not None):
+                        continue
+                    position = decode_position(raw)
+                    topic = changelog_topic(settings.application_id, spec)
+                    target = CompactTarget(
+                        place=0,
+                        application_id=settings.application_id,
+                        form=StoreForm.of(spec),
+                        partition=piece.partition,
+                        facts=cluster.changelog_facts(topic, [piece.partition])[piece.partition],
+                        start=0,
+                        end=position.changelog_offset,
+                        base=None,
+                        created_ms=position.wall_time_ms,
+                        input_offsets=inputs,
+                        stream_time_ms=position.stream_time_ms,
+                    )
+                    entries = backend.range(spec.name, None, None)
+                    out.append(write_snapshot(open_repository(repository), target, entries, FILE_BYTES))
+            finally:
+                backend.close()
+    return out
+
+
+def _committed(
+    topology: Topology, application_id: str, task: TaskId, cluster: Cluster
+) -> tuple[tuple[str, int, int], ...]:
+    """The task's committed input positions."""
+    sources = topology.subtopologies[task.subtopology].sources
+    asked = [TopicPartition(topology.source(n).topic_name(application_id), task.partition) for n in sources]
+    return tuple(sorted((tp.topic, tp.partition, c.offset) for tp, c in cluster.committed(asked).items()))

@@ -1,0 +1,93 @@
+"""Keeps workers of an application away while Spark does its work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from penstock.state.errors import PenstockError, SettingsError
+from penstock.state.log import TopicPartition
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, consumer_config
+from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.worker.fixed_worker_lock import (
+    KEEP_INTERVAL_S,
+    FixedWorkerPresence,
+    check_no_group_members,
+    presence_group,
+)
+from penstock.streams.worker.settings import WorkerSettings
+
+SESSION_MS = 10_000
+"""A job that was killed keeps workers and other jobs away for this long."""
+_LOOK_AGAIN_S = 0.5
+
+
+@contextmanager
+def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Iterator[None]:
+    """While inside, no worker of the application starts; ``inputs``: all of its input partitions. Raises ``SettingsError``
+    while workers or another such job hold its tasks."""
+    admin = KafkaAdmin(admin_config(settings.bootstrap_servers, settings.common))
+    _wait_for_nobody(admin, settings.application_id)
+    config = consumer_config(
+        settings.bootstrap_servers,
+        presence_group(settings.application_id),
+        {**settings.common, **settings.consumer},
+        session_timeout_ms=SESSION_MS,
+    )
+
+    def look() -> None:
+        check_no_group_members(admin, settings.application_id)
+
+    presence = FixedWorkerPresence(KafkaConsumer(config), inputs[0].topic, look)
+    try:
+        presence.join()
+        # Who starts at the same moment sees this job, or is seen here.
+        look()
+        if (members := admin.group_members(presence_group(settings.application_id))) > 1:
+            raise _held(settings.application_id, members - 1)
+        presence.mark(inputs)
+        with _kept(presence):
+            yield
+    finally:
+        presence.close()
+
+
+def _wait_for_nobody(admin: KafkaAdmin, application_id: str) -> None:
+    """A killed job is a member for its session; what is there for longer lives."""
+    until_s = time.monotonic() + SESSION_MS / 1000 * 1.5
+    while True:
+        check_no_group_members(admin, application_id)
+        members = admin.group_members(presence_group(application_id))
+        if not members:
+            return
+        if time.monotonic() > until_s:
+            raise _held(application_id, members)
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def _held(application_id: str, members: int) -> SettingsError:
+    return SettingsError(
+        f"{members} workers with fixed partitions or other jobs hold tasks of {application_id}; wait for them, or stop them"
+    )
+
+
+@contextmanager
+def _kept(presence: FixedWorkerPresence) -> Iterator[None]:
+    """Keeps the membership alive in a thread of its own."""
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(KEEP_INTERVAL_S / 2):
+            with suppress(PenstockError):
+                presence.keep()
+
+    thread = threading.Thread(target=keep, name="penstock-presence", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

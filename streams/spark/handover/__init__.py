@@ -1,0 +1,1 @@
+"""Work of an application that Spark takes over and hands back: catching up, and bootstrapping."""

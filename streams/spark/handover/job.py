@@ -1,0 +1,218 @@
+"""The driver of a handover: workers are kept away, pieces run in executors level by level, snapshots are published.
+
+Everything that was done is in Kafka's committed positions, so a job that was killed is simply run again: it goes on from
+there, and its executors fence those of the killed one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from pyspark.sql import SparkSession
+
+from penstock.state.errors import PenstockError, SettingsError
+from penstock.state.log import TopicPartition
+from penstock.state.snapshots.manifest import Manifest, StorePartition
+from penstock.state.snapshots.repository import open_repository
+from penstock.streams.batch.cluster import Cluster, open_cluster
+from penstock.streams.batch.handover.piece import PieceJob, PieceReport, run_piece
+from penstock.streams.batch.handover.presence import kept_away
+from penstock.streams.batch.handover.rounds import Rounds
+from penstock.streams.batch.places import absolute
+from penstock.streams.batch.shipping import TopologyRef
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config
+from penstock.streams.runtime.metadata_size import check_metadata_size
+from penstock.streams.runtime.topic_setup import (
+    TopicLayout,
+    check_application_id,
+    check_guarantee,
+    check_policies,
+    layout_of,
+    prepare_topics,
+)
+from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.failures import translated
+from penstock.streams.spark.progress import EVERY_S, Say
+from penstock.streams.spark.shipping import ship
+from penstock.streams.topology_loading import load_topology
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.topologies.graph.topology import Topology
+
+COMMIT_INTERVAL_MS = 1_000
+TRANSACTION_TIMEOUT_MS = 60_000
+Until = Mapping[TopicPartition, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Handover:
+    """An application whose work Spark may take over. ``settings`` are those of its workers. ``outputs``: topics whose
+    records go to another topic, or nowhere (``None``). ``repository``: where snapshots go; ``None``: none are made."""
+
+    topology_ref: TopologyRef
+    settings: WorkerSettings
+    outputs: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    repository: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.settings.guarantee != "exactly_once":
+            raise SettingsError(
+                f"guarantee={self.settings.guarantee!r}: work is handed over and back under exactly_once only, since "
+                "transactions are what keeps a repeated Spark task from doubling records; run the workers with "
+                "--guarantee exactly_once"
+            )
+        check_application_id(self.settings.application_id)
+        object.__setattr__(self, "repository", absolute(self.repository))
+
+    @property
+    def application_id(self) -> str:
+        """That of the settings."""
+        return self.settings.application_id
+
+    @property
+    def connection(self) -> Connection:
+        """How driver and executors reach Kafka."""
+        return Connection(self.settings.bootstrap_servers, dict(self.settings.common))
+
+    def topology(self) -> Topology:
+        """The topology, in this process."""
+        return load_topology(self.topology_ref)
+
+    def prepare(self) -> TopicLayout:
+        """Check what workers check, and make the application's own topics."""
+        topology, s = self.topology(), self.settings
+        check_guarantee(topology, s.guarantee)
+        check_policies(topology, s.policies)
+        layout = prepare_topics(
+            topology,
+            s.application_id,
+            KafkaAdmin(admin_config(s.bootstrap_servers, s.common)),
+            replication_factor=s.replication_factor,
+            repartition_retention_ms=s.repartition_retention_ms,
+            dead_letter_topic=s.policies.dead_letter_topic,
+        )
+        check_metadata_size(topology, s.application_id, layout)
+        return layout
+
+    def layout(self, cluster: Cluster) -> TopicLayout:
+        """The layout, by the inputs that are there; nothing is made. Raises ``SettingsError`` where one is missing."""
+        topology = self.topology()
+        sources = [topology.source(n) for sub in topology.subtopologies for n in sub.sources]
+        return layout_of(
+            topology, self.application_id, cluster.require_counts(s.topic for s in sources if not s.internal)
+        )
+
+    def inputs(self, layout: TopicLayout) -> list[TopicPartition]:
+        """All input partitions, internal ones too."""
+        sources = self.topology().source_topics(self.application_id)
+        return [TopicPartition(t, p) for t, (sub, _) in sorted(sources.items()) for p in range(layout.tasks[sub])]
+
+    def external_inputs(self, layout: TopicLayout) -> list[TopicPartition]:
+        """The input partitions that the application does not write itself."""
+        topology = self.topology()
+        sources = topology.source_topics(self.application_id)
+        return [tp for tp in self.inputs(layout) if not topology.source(sources[tp.topic][1]).internal]
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkedOff:
+    """``records``: input records that were processed. ``stores``: store partitions of which a snapshot was published.
+    ``reached``: how far each input was read, where it was read."""
+
+    records: int
+    stores: int
+    reached: Mapping[TopicPartition, int]
+    seconds: float
+
+
+def work_off(spark: SparkSession, handover: Handover, until: Until, progress: Say | None = None) -> WorkedOff:
+    """Work off the application's inputs up to ``until``, and what lies in its repartition topics. Raises ``SettingsError``
+    while workers hold its tasks; else what ends a worker, or ``EnvironmentFault`` when Spark fails: then run it again."""
+    began_s = time.monotonic()
+    layout = handover.prepare()
+    with (
+        kept_away(handover.settings, handover.inputs(layout)),
+        open_cluster(handover.connection, handover.application_id) as cluster,
+    ):
+        rounds = Rounds(handover.topology(), handover.application_id, layout, cluster, until)
+        with _told(handover, layout, until, progress):
+            reports = _run(spark, handover, rounds)
+    newest: dict[StorePartition, Manifest] = {m.of: m for report in reports for m in report.snapshots}
+    if handover.repository is not None:
+        snapshots = open_repository(handover.repository)
+        for manifest in newest.values():
+            snapshots.publish(manifest)
+    records = sum(report.records for report in reports)
+    return WorkedOff(records, len(newest), rounds.reached, time.monotonic() - began_s)
+
+
+def _run(spark: SparkSession, handover: Handover, rounds: Rounds) -> list[PieceReport]:
+    """Level by level, and again while new records come: those that sub-topologies write to each other."""
+    s = handover.settings
+    settings = dataclasses.replace(
+        s,
+        snapshots=handover.repository or s.snapshots,
+        commit_interval_ms=max(s.commit_interval_ms, COMMIT_INTERVAL_MS),
+        transaction_timeout_ms=max(s.transaction_timeout_ms, TRANSACTION_TIMEOUT_MS),
+    )
+    job = PieceJob(ship(handover.topology_ref), settings, dict(handover.outputs), handover.repository)
+    out: list[PieceReport] = []
+    while True:
+        before = len(out)
+        for level in rounds.levels:
+            pieces = rounds.pieces(level)
+            if not pieces:
+                continue
+            with translated("the handover"):
+                work = spark.sparkContext.parallelize(pieces, len(pieces))
+                out += work.map(lambda piece: run_piece(job, piece)).collect()
+            rounds.done(pieces)
+        if len(out) == before:
+            return out
+
+
+# -- progress ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _told(handover: Handover, layout: TopicLayout, until: Until, say: Say | None) -> Iterator[None]:
+    """Say every few seconds how far it is, by what is committed."""
+    if say is None:
+        yield
+        return
+    stop = threading.Event()
+
+    def tell() -> None:
+        began_s, first = time.monotonic(), None
+        with open_cluster(handover.connection, handover.application_id) as cluster:
+            while not stop.wait(EVERY_S):
+                with suppress(PenstockError):
+                    left = _left(cluster, handover, layout, until)
+                    first = left if first is None else max(first, left)
+                    say(line_of(first, left, time.monotonic() - began_s))
+
+    thread = threading.Thread(target=tell, name="penstock-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _left(cluster: Cluster, handover: Handover, layout: TopicLayout, until: Until) -> int:
+    return Rounds(handover.topology(), handover.application_id, layout, cluster, until).left()
+
+
+def line_of(total: int, left: int, seconds: float) -> str:
+    """One line: how much of the backlog is committed, how fast, and how long it will take."""
+    done = total - left
+    line = f"the handover: {done:,} of {total:,} records committed, {seconds:.0f} s"
+    if not done or not seconds:
+        return line
+    rate = done / seconds
+    return f"{line}, {rate:,.0f} records/s; about {left / rate:.0f} s left"

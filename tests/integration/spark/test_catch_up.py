@@ -1,0 +1,112 @@
+"""Spark works off a backlog and hands it back: nothing doubled wherever it is killed, and no restore afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.state.serdes.serde import serde_of
+from penstock.streams.batch.handover.piece import SNAPSHOTS
+from penstock.streams.events.facts import Fact, RestoreFinished, SnapshotUsed
+from penstock.streams.spark.handover.catch_up import catch_up
+from penstock.streams.worker.settings import WorkerSettings
+from penstock.streams.worker.worker import Worker
+from tests.integration.spark.live import App, Live, Row
+from tests.integration.spark.topologies import counted
+from tests.integration.worker.application import until
+
+PARTITIONS = 2
+DEATHS = ("sent", "offsets_added", "committed", SNAPSHOTS[0])
+number = serde_of(int).deserialize
+
+
+def rows(start: int, stop: int) -> list[Row]:
+    return [(b"k%d" % (i % 50), b"%d" % i, 1000 + i) for i in range(start, stop)]
+
+
+def assert_counted_once(live: Live, given: list[Row]) -> None:
+    """Every update of every count stands in the outputs once, in its order."""
+    by_key: dict[bytes, list[int]] = {}
+    for _, key, value, _ in live.read(live.topic("out")):
+        assert key is not None and value is not None
+        by_key.setdefault(key, []).append(number(value))
+    wanted = Counter(key for key, _, _ in given)
+    assert by_key == {key: list(range(1, n + 1)) for key, n in wanted.items()}
+    ends: dict[bytes, list[int]] = {}
+    for _, key, value, _ in live.read(live.topic("ends")):
+        assert key is not None and value is not None
+        ends.setdefault(key, []).append(number(value))
+    assert ends == {end: list(range(1, n + 1)) for end, n in Counter(v[-1:] for _, v, _ in given if v).items()}
+
+
+class Seen:
+    """The facts of a worker."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def emit(self, fact: Fact) -> None:
+        self.facts.append(fact)
+
+    def measure(self, measurement: object) -> None:
+        pass
+
+
+def test_a_backlog_goes_to_spark_and_back_exactly_once_wherever_it_is_killed(
+    spark: SparkSession, live: Live, tmp_path: Path
+) -> None:
+    app_id, flag, repository = live.application_id, tmp_path / "die", str(tmp_path / "snapshots")
+    build = counted(app_id, flag)
+    live.create(PARTITIONS, live.topic("in"), live.topic("out"), live.topic("ends"))
+    given = rows(0, 500)
+    live.produce(live.topic("in"), given)
+    with App(live, build()) as app:
+        app.run(commit_every=100)
+    backlog = rows(500, 12_000)
+    live.produce(live.topic("in"), backlog)
+    given += backlog
+    settings = WorkerSettings(
+        application_id=app_id,
+        bootstrap_servers=live.bootstrap_servers,
+        guarantee="exactly_once",
+        state_dir=str(tmp_path / "state"),
+        snapshots=repository,
+        session_timeout_ms=6_000,
+    )
+    with pytest.raises(SettingsError, match="exactly_once only"):
+        catch_up(build, WorkerSettings(application_id=app_id, bootstrap_servers=live.bootstrap_servers))
+
+    for step in DEATHS:
+        flag.write_text(step)
+        with pytest.raises(EnvironmentFault, match="handover"):
+            catch_up(build, settings)
+        assert not flag.exists(), f"no process came to {step}"
+    done = catch_up(build, settings)
+    assert done.savepoint is not None, done.no_savepoint
+    assert_counted_once(live, given)
+    # Nothing is left to do, and that is not done again.
+    assert catch_up(build, settings).work.records == 0
+
+    late = rows(12_000, 12_600)
+    seen = Seen()
+    worker = Worker(build(), settings, events=seen)
+    worker.start()
+    try:
+        until(
+            "the worker has its stores",
+            lambda: sum(isinstance(f, RestoreFinished) for f in seen.facts) == 2 * PARTITIONS,
+        )
+        assert sum(isinstance(f, SnapshotUsed) for f in seen.facts) == 2 * PARTITIONS
+        assert all(f.records == 0 for f in seen.facts if isinstance(f, RestoreFinished))
+        with pytest.raises(SettingsError, match="stop the group's workers first"):
+            catch_up(build, settings)
+        live.produce(live.topic("in"), late)
+        given += late
+        until("the worker has done it", lambda: len(live.read(live.topic("ends"))) == len(given), every_s=2.0)
+    finally:
+        worker.stop()
+    assert_counted_once(live, given)

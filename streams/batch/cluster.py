@@ -13,6 +13,7 @@ from penstock.state.errors import RetriableError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.by_time import offsets_since
 from penstock.streams.kafka.client_config import admin_config, consumer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
 from penstock.streams.ports.log import LogAdmin, LogConsumer
@@ -143,3 +144,21 @@ def open_cluster(address: ClusterAddress, application_id: str) -> Iterator[Clust
         yield cluster
     finally:
         cluster.close()
+
+
+def open_admin(address: ClusterAddress) -> LogAdmin:
+    """An admin client."""
+    return KafkaAdmin(admin_config(address.bootstrap_servers, address.client))
+
+
+def open_consumer(address: ClusterAddress, group: str, *, session_timeout_ms: int = 45_000) -> LogConsumer:
+    """A consumer of a group, which it joins only if it subscribes."""
+    config = consumer_config(address.bootstrap_servers, group, address.client, session_timeout_ms=session_timeout_ms)
+    return KafkaConsumer(config)
+
+
+def offsets_at_time(
+    address: ClusterAddress, group: str, partitions: Sequence[TopicPartition], at_ms: int
+) -> dict[TopicPartition, int]:
+    """The first offset of each partition from that time on; partitions without such a record are left out."""
+    return offsets_since(consumer_config(address.bootstrap_servers, group, address.client), partitions, at_ms)

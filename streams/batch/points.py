@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 
 from penstock.state.errors import SettingsError
 from penstock.state.log import TopicPartition
-from penstock.streams.batch.cluster import Cluster, ClusterAddress
+from penstock.streams.batch.cluster import Cluster, ClusterAddress, offsets_at_time
 from penstock.streams.batch.savepoint import SavepointRepository
-from penstock.streams.kafka.by_time import offsets_since
-from penstock.streams.kafka.client_config import consumer_config
 
 SAVEPOINT = "savepoint:"
 Point = str | datetime | Mapping[TopicPartition, int]
@@ -31,8 +29,7 @@ def offsets_at(
         return {tp: point[tp] for tp in partitions if tp in point}
     if isinstance(point, datetime):
         stamp = point if point.tzinfo is not None else point.replace(tzinfo=UTC)
-        config = consumer_config(address.bootstrap_servers, application_id, dict(address.client))
-        found = offsets_since(config, partitions, round(stamp.timestamp() * 1000))
+        found = offsets_at_time(address, application_id, partitions, round(stamp.timestamp() * 1000))
         later = cluster.ends(tp for tp in partitions if tp not in found)
         return found | {tp: end for tp, (_, end) in later.items()}
     if point == "end":

@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 
 from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.kafka.client_config import admin_config, consumer_config
-from penstock.streams.kafka.consumer import KafkaConsumer
+from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer
+from penstock.streams.ports.log import LogAdmin
 from penstock.streams.worker.fixed_worker_lock import (
     KEEP_INTERVAL_S,
     FixedWorkerPresence,
@@ -29,19 +28,15 @@ _LOOK_AGAIN_S = 0.5
 def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Iterator[None]:
     """While inside, no worker of the application starts; ``inputs``: all of its input partitions. Raises ``SettingsError``
     while workers or another such job hold its tasks."""
-    admin = KafkaAdmin(admin_config(settings.bootstrap_servers, settings.common))
+    address = ClusterAddress(settings.bootstrap_servers, {**settings.common, **settings.consumer})
+    admin = open_admin(ClusterAddress(settings.bootstrap_servers, dict(settings.common)))
     _wait_for_nobody(admin, settings.application_id)
-    config = consumer_config(
-        settings.bootstrap_servers,
-        presence_group(settings.application_id),
-        {**settings.common, **settings.consumer},
-        session_timeout_ms=SESSION_MS,
-    )
+    consumer = open_consumer(address, presence_group(settings.application_id), session_timeout_ms=SESSION_MS)
 
     def look() -> None:
         check_no_group_members(admin, settings.application_id)
 
-    presence = FixedWorkerPresence(KafkaConsumer(config), inputs[0].topic, look)
+    presence = FixedWorkerPresence(consumer, inputs[0].topic, look)
     try:
         presence.join()
         # Who starts at the same moment sees this job, or is seen here.
@@ -55,7 +50,7 @@ def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Ite
         presence.close()
 
 
-def _wait_for_nobody(admin: KafkaAdmin, application_id: str) -> None:
+def _wait_for_nobody(admin: LogAdmin, application_id: str) -> None:
     """A killed job is a member for its session; what is there for longer lives."""
     until_s = time.monotonic() + SESSION_MS / 1000 * 1.5
     while True:

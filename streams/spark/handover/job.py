@@ -18,14 +18,12 @@ from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
 from penstock.state.snapshots.manifest import Manifest, StorePartition
 from penstock.state.snapshots.repository import open_repository
-from penstock.streams.batch.cluster import Cluster, open_cluster
+from penstock.streams.batch.cluster import Cluster, open_admin, open_cluster
 from penstock.streams.batch.handover.piece import PieceJob, PieceReport, run_piece
 from penstock.streams.batch.handover.presence import kept_away
 from penstock.streams.batch.handover.rounds import Rounds
 from penstock.streams.batch.places import absolute
 from penstock.streams.batch.shipping import TopologyRef
-from penstock.streams.kafka.admin import KafkaAdmin
-from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.runtime.metadata_size import check_metadata_size
 from penstock.streams.runtime.topic_setup import (
     TopicLayout,
@@ -90,7 +88,7 @@ class Handover:
         layout = prepare_topics(
             topology,
             s.application_id,
-            KafkaAdmin(admin_config(s.bootstrap_servers, s.common)),
+            open_admin(self.connection),
             replication_factor=s.replication_factor,
             repartition_retention_ms=s.repartition_retention_ms,
             dead_letter_topic=s.policies.dead_letter_topic,

@@ -74,15 +74,21 @@ def of_all_kinds(application_id: str) -> Any:
     return partial(_of_all_kinds, application_id)
 
 
-def die_at(flag: Path, step: str) -> None:
-    """End this process as a crash would, once, if the file ``flag`` names this step of a commit."""
-    if flag.exists() and flag.read_text() == step:
+def armed_at(flag: Path) -> str | None:
+    """The step of a commit that the file ``flag`` names now."""
+    return flag.read_text() if flag.exists() else None
+
+
+def die_at(flag: Path, armed: str | None, step: str) -> None:
+    """End this process as a crash would, once, at the step for which it was ``armed``. A process of an earlier job that is
+    still at work leaves the flag of a later job alone."""
+    if step == armed and armed_at(flag) == step:
         flag.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _counted(application_id: str, flag: Path, old: bool, prefix: str) -> Topology:
-    piece.on_step = partial(die_at, flag)
+    piece.on_step = partial(die_at, flag, armed_at(flag))
     b = StreamsBuilder(key=bytes, value=bytes)
     stream = b.stream(f"{prefix}.in")
     # What the changed version counts is not what the old one counts: the last byte, or the two last.

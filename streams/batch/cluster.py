@@ -14,9 +14,10 @@ from penstock.state.log import TopicPartition
 from penstock.state.recovery.restore_decision import ChangelogFacts
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.by_time import offsets_since
-from penstock.streams.kafka.client_config import admin_config, consumer_config
+from penstock.streams.kafka.client_config import admin_config, consumer_config, producer_config
 from penstock.streams.kafka.consumer import KafkaConsumer
-from penstock.streams.ports.log import LogAdmin, LogConsumer
+from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.ports.log import LogAdmin, LogConsumer, LogProducer
 from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 
@@ -155,6 +156,17 @@ def open_consumer(address: ClusterAddress, group: str, *, session_timeout_ms: in
     """A consumer of a group, which it joins only if it subscribes."""
     config = consumer_config(address.bootstrap_servers, group, address.client, session_timeout_ms=session_timeout_ms)
     return KafkaConsumer(config)
+
+
+def open_transactional(address: ClusterAddress, transactional_id: str, *, timeout_ms: int) -> LogProducer:
+    """A producer that becomes the owner of this id when it initializes its transactions."""
+    config = producer_config(
+        address.bootstrap_servers,
+        address.client,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+    )
+    return KafkaProducer(config, native="off")
 
 
 def offsets_at_time(

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 
 from penstock.state.errors import PenstockError, SettingsError
 from penstock.state.log import TopicPartition
-from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer
+from penstock.streams.batch.cluster import ClusterAddress, open_admin, open_consumer, open_transactional
 from penstock.streams.ports.log import LogAdmin
+from penstock.streams.runtime.fixed_fence import FixedFence, fixed_id
 from penstock.streams.worker.fixed_worker_lock import (
     KEEP_INTERVAL_S,
     FixedWorkerPresence,
@@ -43,11 +44,27 @@ def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Ite
         look()
         if (members := admin.group_members(presence_group(settings.application_id))) > 1:
             raise _held(settings.application_id, members - 1)
+        _fence_former(settings, inputs)
         presence.mark(inputs)
         with _kept(presence):
             yield
     finally:
         presence.close()
+
+
+def _fence_former(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> None:
+    """End the transactions that killed jobs and workers with fixed partitions left open. Until they end, nobody is told the
+    positions that they cover, and a process that was not killed could still commit."""
+    s, group = settings, presence_group(settings.application_id)
+    reading = ClusterAddress(s.bootstrap_servers, {**s.common, **s.consumer})
+    writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})
+    timeout_ms = s.transaction_timeout_ms
+    FixedFence(
+        inputs,
+        lambda: open_consumer(reading, group),
+        lambda partition: open_transactional(writing, fixed_id(s.application_id, partition), timeout_ms=timeout_ms),
+        timeout_ms * 3 / 1000,
+    ).on_joined(inputs, afresh=True)
 
 
 def _wait_for_nobody(admin: LogAdmin, application_id: str) -> None:

@@ -42,7 +42,7 @@ from penstock.streams.worker.settings import WorkerSettings
 from penstock.topologies.graph.topology import Topology
 
 COMMIT_INTERVAL_MS = 1_000
-TRANSACTION_TIMEOUT_MS = 60_000
+TRANSACTION_TIMEOUT_MS = 30_000
 Until = Mapping[TopicPartition, int]
 
 

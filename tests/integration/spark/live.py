@@ -52,7 +52,12 @@ class Live:
     def produce(self, topic: str, rows: Iterable[Row], partition: int | None = None, abort: bool = False) -> None:
         """Write rows in one transaction."""
         producer = KafkaProducer(
-            producer_config(self.bootstrap_servers, {}, transactional_id=f"{self.application_id}-input")
+            producer_config(
+                self.bootstrap_servers,
+                {},
+                transactional_id=f"{self.application_id}-input",
+                transaction_timeout_ms=120_000,
+            )
         )
         producer.init_transactions(120)
         producer.begin()

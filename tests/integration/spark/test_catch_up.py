@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.state.errors import EnvironmentFault, SettingsError
+from penstock.state.errors import EnvironmentFault, SettingsError, TaskMigratedError
+from penstock.state.log import TopicPartition
 from penstock.state.serdes.serde import serde_of
+from penstock.streams.batch.cluster import ClusterAddress, open_cluster, open_consumer, open_transactional, retried
 from penstock.streams.batch.handover.piece import SNAPSHOTS
+from penstock.streams.batch.handover.presence import kept_away
 from penstock.streams.events.facts import Fact, RestoreFinished, SnapshotUsed
+from penstock.streams.ports.log import OffsetAndMetadata
+from penstock.streams.runtime.fixed_fence import fixed_id, mark_fixed
 from penstock.streams.spark.handover.catch_up import catch_up
+from penstock.streams.worker.fixed_worker_lock import presence_group
 from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from tests.integration.spark.live import App, Live, Row
@@ -54,6 +60,31 @@ class Seen:
 
     def measure(self, measurement: object) -> None:
         pass
+
+
+def test_what_a_killed_job_left_open_ends_before_the_next_one_plans(live: Live) -> None:
+    app_id, partition = live.application_id, TopicPartition(live.topic("in"), 0)
+    live.create(1, partition.topic, live.topic("out"))
+    address = ClusterAddress(live.bootstrap_servers)
+    killed = open_transactional(address, fixed_id(app_id, 0), timeout_ms=600_000)
+    retried(lambda: killed.init_transactions(60.0))
+    marks = open_consumer(address, presence_group(app_id))
+    retried(lambda: mark_fixed(marks, [partition]))
+    marks.close()
+    killed.begin()
+    killed.send(live.topic("out"), [b"k"], [b"v"], [1])
+    killed.flush(60.0)
+    killed.send_offsets({partition: OffsetAndMetadata(7, "")}, app_id, 60.0)
+    settings = WorkerSettings(application_id=app_id, bootstrap_servers=live.bootstrap_servers, guarantee="exactly_once")
+    written = TopicPartition(live.topic("out"), 0)
+    with open_cluster(address, app_id) as cluster:
+        assert cluster.open_transactions(cluster.ends([written]))
+        with kept_away(settings, [partition]):
+            assert not cluster.open_transactions(cluster.ends([written]))
+            assert cluster.committed([partition]) == {}
+    with pytest.raises(TaskMigratedError):
+        killed.commit(60.0)
+    killed.close()
 
 
 def test_a_backlog_goes_to_spark_and_back_exactly_once_wherever_it_is_killed(

@@ -53,8 +53,8 @@ def kept_away(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> Ite
 
 
 def _fence_former(settings: WorkerSettings, inputs: Sequence[TopicPartition]) -> None:
-    """End the transactions that killed jobs and workers with fixed partitions left open. Until they end, nobody is told the
-    positions that they cover, and a process that was not killed could still commit."""
+    """End the transactions that killed jobs and workers with fixed partitions left open. Until they end, the positions that
+    they cover stay undecided, and a process that was not killed could still commit."""
     s, group = settings, presence_group(settings.application_id)
     reading = ClusterAddress(s.bootstrap_servers, {**s.common, **s.consumer})
     writing = ClusterAddress(s.bootstrap_servers, {**s.common, **s.producer})

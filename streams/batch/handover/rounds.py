@@ -1,4 +1,4 @@
-"""Which pieces of a backlog are to be worked off next."""
+"""Choose the pieces of a backlog that must be worked off next."""
 
 from __future__ import annotations
 

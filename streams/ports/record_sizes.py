@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from penstock.streams.ports.record_columns import RecordColumns
 from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn, Column
@@ -13,21 +12,24 @@ _SAMPLED = 64
 
 
 def size_of(records: RecordColumns[Any]) -> int:
-    """Bytes of keys and values; for lists an estimate from the first records."""
+    """Bytes of keys and values; where they are objects, what the first records let expect."""
     size = 0.0
     for column, of in ((records.key_column, "keys"), (records.value_column, "values")):
-        if column is not None:
-            size += _column_bytes(column)
-            continue
-        rows = getattr(records, of)
-        some = rows[:_SAMPLED]
-        size += sum(len(row) for row in some if row is not None) * len(rows) / max(len(some), 1)
+        if isinstance(column, BytesColumn):
+            size += int(column.offsets[-1]) - int(column.offsets[0])
+        elif column is not None:
+            size += _expected(_first_of(column), len(column))
+        else:
+            rows = getattr(records, of)
+            size += _expected(rows[:_SAMPLED], len(rows))
     return int(size)
 
 
-def _column_bytes(column: Column) -> float:
-    if isinstance(column, BytesColumn):
-        return int(column.offsets[-1]) - int(column.offsets[0])
+def _first_of(column: Column) -> list[Any]:
+    """The first records' values: to look at all of them costs as much as other work per record."""
     assert isinstance(column, CodedColumn), type(column)
-    lengths = np.array([0 if value is None else len(value) for value in column.values], np.int64)
-    return float(lengths[column.codes].sum()) if len(lengths) else 0.0
+    return [column.values[code] for code in column.codes[:_SAMPLED].tolist()]
+
+
+def _expected(some: Sequence[Any], count: int) -> float:
+    return sum(len(row) for row in some if row is not None) * count / max(len(some), 1)

@@ -29,9 +29,11 @@ class SegmentedEntry(NamedTuple):
 
 
 class SegmentedState:
-    """One segmented store of one task."""
+    """One segmented store of one task. ``only_appends``: of kind ``list``, and nothing but this object's ``append`` writes
+    it, so that it knows which segments may hold entries, and that sequence numbers begin at 0. (Where a changelog has
+    dropped the first of several by age, its number is given again.)"""
 
-    def __init__(self, state: KeyValueStoreView) -> None:
+    def __init__(self, state: KeyValueStoreView, *, only_appends: bool = False) -> None:
         assert state.spec.kind in SEGMENTED, state.spec.kind
         self._state = state
         self._segment_ms = state.spec.segment_ms
@@ -39,6 +41,9 @@ class SegmentedState:
         self._floor_ms = 0
         self._appended: tuple[bytes, int, int] | None = None
         """Key, time and sequence number of the last ``append``; ``None`` if something else was written since."""
+        self._only_appends = only_appends
+        self._held: range | None = None
+        """With ``only_appends`` the segments that may hold entries; ``None``: not looked at yet."""
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False) -> Iterator[SegmentedEntry]:
         """The entries of a key with ``from_ms <= time <= to_ms``, by time, then suffix. All are read before the first
@@ -59,6 +64,9 @@ class SegmentedState:
 
     def _live(self, segments: range, reverse: bool) -> Iterator[int]:
         """The segments of a range that may hold entries. Narrows a long range to existing segments."""
+        if self._only_appends:
+            held = self._segments_held()
+            segments = range(max(segments.start, held.start), min(segments.stop, held.stop))
         if len(segments) > _FEW:
             segments = self._occupied(segments)
         return reversed(segments) if reverse else iter(segments)
@@ -69,6 +77,12 @@ class SegmentedState:
         if first is None or last is None:
             return range(0)
         return range(_LONG.unpack_from(first[0])[0], _LONG.unpack_from(last[0])[0] + 1)
+
+    def _segments_held(self) -> range:
+        """No segment outside of it has entries; those within may have none."""
+        if self._held is None:
+            self._held = self._occupied(range(_LAST))
+        return self._held
 
     def latest_ms(self) -> int:
         """A time after which the store has no entry; -1 if it is empty."""
@@ -121,6 +135,11 @@ class SegmentedState:
         suffix = sequence.to_bytes(4, "big")
         self.put_entry(key, time_ms, suffix, self.entry_of(value, time_ms), time_ms, new=kept)
         self._appended = (key, time_ms, sequence)
+        if self._only_appends:
+            segment, held = max(time_ms, 0) // self._segment_ms, self._segments_held()
+            if segment not in held:
+                known = held or range(segment, segment + 1)
+                self._held = range(min(segment, known.start), max(segment + 1, known.stop))
         return suffix
 
     def _last_sequence(self, key: bytes, time_ms: int) -> int:
@@ -131,6 +150,8 @@ class SegmentedState:
             sequence = self._appended[2]
             if self._store_key(key, time_ms, sequence.to_bytes(4, "big")) in self._state.dirty:
                 return sequence  # still valid: neither committed, after which others may expire it, nor removed
+        if self._only_appends and self._state.get(self._store_key(key, time_ms, _FIRST)) is None:
+            return -1  # one read by key instead of a search
         low, high = self._store_key(key, time_ms, b""), self._store_key(key, time_ms, b"\xff" * 5)
         while (last := self._state.first(low, high, reverse=True)) is not None:
             if len(last[0]) == len(low) + 4:
@@ -151,3 +172,4 @@ class SegmentedState:
 
 _LAST = (1 << 63) - 1
 _FEW = 8
+_FIRST = bytes(4)

@@ -165,9 +165,9 @@ class KeyValueStoreView:
         the first step; each is read when it is reached, and skipped if it is gone by then."""
         if self._floor is not None and (low is None or low < self._floor):
             low = self._floor
-        written = self._written_keys(low, high, reverse)
+        written = self._written_keys(low, high, reverse) if self.dirty else []
         stored = self._backend.range(self.spec.name, low, high, reverse=reverse)
-        absent = {k for k in written if self.entries[k] is None}
+        absent = {k for k in written if self.entries[k] is None} if written else ()
         last = None
         rows: Iterator[tuple[bytes, bytes | None]] = iter(stored)
         if written:  # merging costs more than reading a few rows

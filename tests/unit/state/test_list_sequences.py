@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.state.serdes.serde import BYTES
@@ -47,3 +47,54 @@ def test_no_number_depends_on_what_the_view_remembers(steps: list[tuple[str, byt
         else:
             floor_ms = max(floor_ms, time_ms)
             lasting.expire_before(time_ms)
+
+
+WIDE_MS = [0, 1, 59_999, 60_000, 61_000, 10_000_000, 50_000_000]
+APPENDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.sampled_from([b"", b"a", b"ab"]), st.sampled_from(WIDE_MS)),
+        st.tuples(st.sampled_from(["commit", "discard", "reopen"]), st.just(b""), st.just(0)),
+        st.tuples(st.just("expire"), st.just(b""), st.sampled_from(WIDE_MS)),
+    ),
+    max_size=30,
+)
+
+
+@example(steps=[("append", b"a", 10_000_000), ("append", b"a", 0)], ranges=[])
+@given(steps=APPENDS, ranges=st.lists(st.tuples(st.sampled_from(WIDE_MS), st.sampled_from(WIDE_MS)), max_size=3))
+def test_a_store_that_is_only_appended_to_reads_as_any_other(
+    steps: list[tuple[str, bytes, int]], ranges: list[tuple[int, int]]
+) -> None:
+    """What is known of its segments and numbers never hides an entry, after expiry, discards and restarts too."""
+    spec = StoreSpec("s", "list", BYTES, BYTES, retention_ms=1_000_000)
+    backend = MemoryBackend([spec])
+    state = KeyValueStoreView(spec, backend)
+    lasting = SegmentedState(state, only_appends=True)
+    floor_ms = 0
+    for number, (what, key, time_ms) in enumerate(steps):
+        if what == "append":
+            fresh = SegmentedState(state)
+            fresh.expire_before(floor_ms)
+            expected = fresh._last_sequence(key, time_ms) + 1
+            assert lasting.append(key, time_ms, b"%d" % number) == expected.to_bytes(4, "big")
+        elif what == "commit":
+            keys, values, _ = state.pending()
+            backend.commit([StoreWrites("s", list(zip(keys, values, strict=True)), b"at", state.drop_below)])
+            state.committed()
+        elif what == "discard":
+            state.discard()
+        elif what == "reopen":
+            state = KeyValueStoreView(spec, backend)
+            lasting = SegmentedState(state, only_appends=True)
+            lasting.expire_before(floor_ms)
+        else:
+            floor_ms = max(floor_ms, time_ms)
+            lasting.expire_before(time_ms)
+        plain = SegmentedState(state)
+        plain.expire_before(floor_ms)
+        for low, high in [*ranges, (0, WIDE_MS[-1])]:
+            for of in (b"", b"a", b"ab"):
+                assert list(lasting.fetch(of, low, high)) == list(plain.fetch(of, low, high))
+                assert list(lasting.fetch(of, low, high, reverse=True)) == list(
+                    plain.fetch(of, low, high, reverse=True)
+                )

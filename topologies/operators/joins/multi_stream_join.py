@@ -42,7 +42,7 @@ class _MultiStreamJoinOperator(RowOperator):
     def __init__(self, ctx: OperatorContext, spec: MultiStreamJoinSpec) -> None:
         super().__init__(ctx, spec)
         self._join = spec
-        self._buffers = [SegmentedState(ctx.state(s.name)) for s in spec.stores]
+        self._buffers = [SegmentedState(ctx.state(s.name), only_appends=True) for s in spec.stores]
         self._keys = [s.key_serde for s in spec.stores]
 
     def resumed(self) -> None:

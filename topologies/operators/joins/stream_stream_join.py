@@ -91,7 +91,10 @@ class _StreamStreamJoinOperator(RowOperator):
         super().__init__(ctx, spec)
         self._spec = spec
         left, right, *pending = spec.stores
-        self._buffers = (SegmentedState(ctx.state(left.name)), SegmentedState(ctx.state(right.name)))
+        self._buffers = (
+            SegmentedState(ctx.state(left.name), only_appends=True),
+            SegmentedState(ctx.state(right.name), only_appends=True),
+        )
         self._pending = TimerQueue(ctx.state(pending[0].name)) if pending else None
         self._keys = (left.key_serde, right.key_serde)
         self._look_ms = (spec.after_ms, spec.before_ms)

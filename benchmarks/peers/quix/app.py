@@ -16,9 +16,14 @@ DAY_MS = 86_400_000
 
 def application() -> Application:
     """Settings as its documentation gives them, with the benchmark's commit interval, codec and partitioner."""
-    consumer = {}
+    consumer: dict[str, Any] = {}
+    producer: dict[str, Any] = {}
+    if session_ms := os.environ.get("SESSION_TIMEOUT_MS"):
+        consumer["session.timeout.ms"] = int(session_ms)
+    if transaction_ms := os.environ.get("TRANSACTION_TIMEOUT_MS"):
+        producer["transaction.timeout.ms"] = int(transaction_ms)
     if queued := os.environ.get("QUEUED_MESSAGES"):
-        consumer = {"queued.min.messages": int(queued), "fetch.queue.backoff.ms": 2}
+        consumer |= {"queued.min.messages": int(queued), "fetch.queue.backoff.ms": 2}
     return Application(
         broker_address=os.environ["BOOTSTRAP"],
         consumer_group=os.environ["APP_ID"],
@@ -32,6 +37,7 @@ def application() -> Application:
             "compression.type": "lz4",
             "linger.ms": int(os.environ.get("LINGER_MS", "5")),
             "partitioner": "murmur2_random",
+            **producer,
         },
     )
 

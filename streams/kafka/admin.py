@@ -23,7 +23,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.connection_causes import ConnectionCauses
-from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 from penstock.streams.kafka.errors import SILENT, error_of, translate, translated
 from penstock.streams.ports.log import Asked, Deletion, OffsetAndMetadata, TopicSpec
 from penstock.streams.ports.log_errors import UnknownTopicError
@@ -50,6 +50,7 @@ class KafkaAdmin:
         try:
             listening: dict[str, Any] = {**config, "error_cb": self._causes}
             self._client = AdminClient(listening, logger=client_logger())
+            self._coordinators = CoordinatorClient(lambda: AdminClient(listening, logger=client_logger()))
         except (KafkaException, ValueError, TypeError) as exc:
             raise translated(exc, "opening an admin client") from exc
 
@@ -247,9 +248,11 @@ class KafkaAdmin:
         """See the port."""
 
         def ask(left_s: float) -> list[str]:
-            asked = self._client.describe_consumer_groups([group], request_timeout=COORDINATOR_TIMEOUT_S)
+            def describe(client: AdminClient) -> dict[str, Future[Any]]:
+                return client.describe_consumer_groups([group], request_timeout=COORDINATOR_TIMEOUT_S)
+
             try:
-                found = answer_of(asked[group], min(left_s, GROUP_ATTEMPT_S))
+                found = self._coordinators.ask(describe, min(left_s, GROUP_ATTEMPT_S))[group]
             except KafkaException as exc:
                 if has_code(exc, {KafkaError.GROUP_ID_NOT_FOUND}):
                     return []
@@ -268,11 +271,12 @@ class KafkaAdmin:
         doing = f"setting the committed positions of group {group}"
 
         def ask(left_s: float) -> None:
-            asked = self._client.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, native)], request_timeout=COORDINATOR_TIMEOUT_S
-            )
+            def alter(client: AdminClient) -> dict[str, Future[Any]]:
+                wanted = [ConsumerGroupTopicPartitions(group, native)]
+                return client.alter_consumer_group_offsets(wanted, request_timeout=COORDINATOR_TIMEOUT_S)
+
             try:
-                done = answer_of(asked[group], left_s)
+                done = self._coordinators.ask(alter, left_s)[group]
             except KafkaException as exc:
                 if has_code(exc, _BUSY):
                     raise _busy(group) from exc

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 
 _TIMEOUT_S = 30.0
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
@@ -22,7 +24,12 @@ class GrantedRights:
     cannot be asked for."""
 
     def __init__(self, servers: str, client: Mapping[str, Any]) -> None:
-        self._admin = AdminClient(admin_config(servers, client), logger=client_logger())
+        self._admin = self._open(servers, client)
+        self._coordinators = CoordinatorClient(lambda: self._open(servers, client))
+
+    @staticmethod
+    def _open(servers: str, client: Mapping[str, Any]) -> AdminClient:
+        return AdminClient(admin_config(servers, client), logger=client_logger())
 
     def topics(self, names: Iterable[str]) -> dict[str, frozenset[str] | None]:
         """The operations on each topic, empty where it may not even be seen; ``None`` where it does not exist."""
@@ -32,7 +39,7 @@ class GrantedRights:
             asked = self._admin.describe_topics(
                 TopicCollection(wanted), request_timeout=left_s, include_authorized_operations=True
             )
-            return {name: _operations(future) for name, future in asked.items()}
+            return {name: _operations(future.result) for name, future in asked.items()}
 
         return answered(ask, "asking for the rights to topics", _TIMEOUT_S) if wanted else {}
 
@@ -42,18 +49,20 @@ class GrantedRights:
         for name in sorted(set(names)):
 
             def ask(left_s: float, name: str = name) -> frozenset[str] | None:
-                asked = self._admin.describe_consumer_groups(
-                    [name], request_timeout=left_s, include_authorized_operations=True
-                )
-                return _operations(asked[name])
+                def describe(client: AdminClient) -> dict[str, Future[Any]]:
+                    return client.describe_consumer_groups(
+                        [name], request_timeout=COORDINATOR_TIMEOUT_S, include_authorized_operations=True
+                    )
+
+                return _operations(lambda: self._coordinators.ask(describe, left_s)[name])
 
             out[name] = answered(ask, f"asking for the rights to group {name}", _TIMEOUT_S)
         return out
 
 
-def _operations(future: Any) -> frozenset[str] | None:
+def _operations(ask: Callable[[], Any]) -> frozenset[str] | None:
     try:
-        found = future.result()
+        found = ask()
     except KafkaException as exc:
         if has_code(exc, _REFUSED):
             return frozenset()

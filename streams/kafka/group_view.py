@@ -6,6 +6,7 @@ Nothing here joins the group or waits for its transactions, so calls may be freq
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -19,7 +20,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 
 REQUEST_TIMEOUT_S = 20.0
 _TIMEOUT_S = 60.0
@@ -35,6 +36,7 @@ class GroupView:
         self._group = group
         config = admin_config(bootstrap_servers, client or {})
         self._admin = AdminClient(config, logger=client_logger())
+        self._coordinators = CoordinatorClient(lambda: AdminClient(config, logger=client_logger()))
         # The admin client's own call for positions crashes the process while the group's coordinator moves. A consumer
         # that may see uncommitted records does not wait for open transactions.
         self._consumer = Consumer(
@@ -44,11 +46,14 @@ class GroupView:
     def owners(self) -> dict[TopicPartition, str]:
         """Return the ``client.id`` of each assigned partition's member; empty during a rebalance."""
 
+        def describe(client: AdminClient) -> dict[str, Future[Any]]:
+            return client.describe_consumer_groups([self._group], request_timeout=COORDINATOR_TIMEOUT_S)
+
         def ask() -> dict[TopicPartition, str]:
-            asked = self._admin.describe_consumer_groups([self._group], request_timeout=COORDINATOR_TIMEOUT_S)
+            found = self._coordinators.ask(describe, REQUEST_TIMEOUT_S)[self._group]
             return {
                 TopicPartition(part.topic, part.partition): member.client_id
-                for member in answer_of(asked[self._group], REQUEST_TIMEOUT_S).members
+                for member in found.members
                 for part in member.assignment.topic_partitions
             }
 

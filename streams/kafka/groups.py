@@ -13,7 +13,7 @@ from penstock.state.log import TopicPartition
 from penstock.streams.kafka.asking import answered, has_code
 from penstock.streams.kafka.client_config import admin_config
 from penstock.streams.kafka.client_log import client_logger
-from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, answer_of
+from penstock.streams.kafka.coordinator_requests import COORDINATOR_TIMEOUT_S, CoordinatorClient
 from penstock.streams.kafka.group_view import GroupView
 from penstock.streams.kafka.topics import Topics
 
@@ -44,9 +44,14 @@ class PartitionLag(NamedTuple):
         return None if self.position is None else max(self.end - self.position, 0)
 
 
+def _admin_client(servers: str, client_config: Mapping[str, str]) -> AdminClient:
+    return AdminClient(admin_config(servers, client_config), logger=client_logger())
+
+
 def list_groups(servers: str, client_config: Mapping[str, str]) -> list[GroupSummary]:
     """All groups by name."""
-    client = AdminClient(admin_config(servers, client_config), logger=client_logger())
+    client = _admin_client(servers, client_config)
+    coordinators = CoordinatorClient(lambda: _admin_client(servers, client_config))
 
     def ask(left_s: float) -> list[GroupSummary]:
         found = client.list_consumer_groups(request_timeout=left_s).result()
@@ -55,8 +60,10 @@ def list_groups(servers: str, client_config: Mapping[str, str]) -> list[GroupSum
         names = [group.group_id for group in found.valid]
         if not names:
             return []
-        described = client.describe_consumer_groups(names, request_timeout=COORDINATOR_TIMEOUT_S)
-        return sorted(_summary(name, answer_of(future, left_s)) for name, future in described.items())
+        described = coordinators.ask(
+            lambda c: c.describe_consumer_groups(names, request_timeout=COORDINATOR_TIMEOUT_S), left_s
+        )
+        return sorted(_summary(name, answer) for name, answer in described.items())
 
     groups: list[GroupSummary] = answered(ask, "listing the groups", _TIMEOUT_S)
     return groups
@@ -93,13 +100,14 @@ def partitions_of_interest(
 def delete_groups(servers: str, client_config: Mapping[str, str], names: Sequence[str]) -> None:
     """Delete groups with their committed positions; those that do not exist are passed over. The brokers refuse one that has
     members, and this is a ``UserError`` then; groups before it in the list may be deleted."""
-    client = AdminClient(admin_config(servers, client_config), logger=client_logger())
+    coordinators = CoordinatorClient(lambda: _admin_client(servers, client_config))
     for name in names:
 
         def ask(left_s: float, name: str = name) -> None:
             try:
-                asked = client.delete_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S)
-                answer_of(asked[name], left_s)
+                coordinators.ask(
+                    lambda c: c.delete_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S), left_s
+                )
             except KafkaException as exc:
                 if has_code(exc, {KafkaError.NON_EMPTY_GROUP}):
                     raise UserError(f"group {name} has members; stop its workers first, then run this again") from exc

@@ -11,6 +11,8 @@ Rules that the code below keeps:
 - After anything whose outcome is uncertain the handle is retired. If the connection broke during a commit that
   returned, or if the commit took more than half the socket timeout, a second request may be on its way that would end
   the *next* transaction. The commit counts as done, but this handle begins no further transaction.
+- A transactional call that does not return within its time is left behind (``bounded_calls``), and the handle is
+  retired: the next producer of the same id fences whatever it still does.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from penstock.state.errors import PenstockError, RetriableError, SerdeError, TaskMigratedError
 from penstock.state.failpoints import failpoint
 from penstock.state.log import Headers, TopicPartition
+from penstock.streams.kafka.bounded_calls import BoundedCalls, StuckError
 from penstock.streams.kafka.client_log import client_logger
 from penstock.streams.kafka.errors import RETRIABLE, error_of, show, translate, translated
 from penstock.streams.kafka.native import open_writer
@@ -56,6 +59,7 @@ class KafkaProducer:
         self._disconnects = 0
         self._acked: dict[TopicPartition, int] = {}
         self._groups: dict[str, Any] = {}
+        self._calls = BoundedCalls()
         try:
             self._client: Producer | None = Producer({**config, "error_cb": self._on_error}, logger=client_logger())
         except (KafkaException, ValueError, TypeError) as exc:
@@ -254,7 +258,7 @@ class KafkaProducer:
     def init_transactions(self, timeout_s: float) -> None:
         """See the port."""
         failpoint("producer.opening")
-        self._call("init_transactions", "initialising transactions", timeout_s)
+        self._call("init_transactions", "initialising transactions", timeout_s, limit_s=timeout_s)
         failpoint("producer.opened")
 
     def begin(self) -> None:
@@ -274,7 +278,8 @@ class KafkaProducer:
             confluent_kafka.TopicPartition(tp.topic, tp.partition, c.offset, c.metadata) for tp, c in offsets.items()
         ]
         token = self._plain_group(group) if isinstance(group, str) else group
-        self._call("send_offsets_to_transaction", "adding positions to the transaction", native, token, timeout_s)
+        doing = "adding positions to the transaction"
+        self._call("send_offsets_to_transaction", doing, native, token, timeout_s, limit_s=timeout_s)
 
     def commit(self, timeout_s: float) -> None:
         """See the port. Raises ``AbortableError`` if the client knows that nothing was committed."""
@@ -283,8 +288,11 @@ class KafkaProducer:
         client = self._open()
         before, started = self._disconnects, time.monotonic()
         try:
-            client.commit_transaction(timeout_s)
+            self._calls.call(client.commit_transaction, timeout_s, limit_s=timeout_s)
             failpoint("commit.end_answered")
+        except StuckError as exc:
+            stuck = self._left_behind("committing the transaction", timeout_s)
+            raise UnknownOutcomeError(f"{stuck}; retire the producer and read the committed positions") from exc
         except (KafkaException, SystemError) as exc:
             error = translated(exc, "committing the transaction")
             if isinstance(error, (AbortableError, TaskMigratedError)):
@@ -305,8 +313,10 @@ class KafkaProducer:
             return
         failpoint("abort.asked")
         try:
-            client.abort_transaction(timeout_s)
+            self._calls.call(client.abort_transaction, timeout_s, limit_s=timeout_s)
             failpoint("abort.answered")
+        except StuckError as exc:
+            raise self._left_behind("aborting the transaction", timeout_s) from exc
         except (KafkaException, SystemError) as exc:
             error = translated(exc, "aborting the transaction")
             self._retire("its transaction could not be aborted")
@@ -317,15 +327,25 @@ class KafkaProducer:
             # After a refused record the same handle runs out of sequence.
             self._retire(f"a record was refused ({self._refused})")
 
-    def _call(self, method: str, doing: str, *args: Any) -> None:
-        client = self._open()
+    def _call(self, method: str, doing: str, *args: Any, limit_s: float | None = None) -> None:
+        function = getattr(self._open(), method)
         try:
-            getattr(client, method)(*args)
+            if limit_s is None:
+                function(*args)
+            else:
+                self._calls.call(function, *args, limit_s=limit_s)
+        except StuckError as exc:
+            raise self._left_behind(doing, limit_s or 0.0) from exc
         except (KafkaException, SystemError) as exc:
             error = translated(exc, doing)
             if not isinstance(error, RetriableError):
                 self._refused = error
             raise error from exc
+
+    def _left_behind(self, doing: str, limit_s: float) -> RetriableError:
+        """Retire the handle, whose call goes on without us."""
+        self._retire(f"{doing} did not return within {limit_s:.1f} s")
+        return RetriableError(f"{doing}: the client did not return, {limit_s:.1f} s and a grace after it was asked")
 
     def _verdict(self) -> PenstockError | None:
         """Return why the transaction must be aborted, or ``None``. The client reports it only by refusing: beginning a
@@ -370,6 +390,7 @@ class KafkaProducer:
         """See the port. The client's own close would wait for queued records and abort what may be committed, so the
         queue is purged and the handle dropped."""
         client, self._client = self._client, None
+        self._calls.close()
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()

@@ -1,4 +1,4 @@
-"""A group's coordinator that answers late does not end the process that asked it."""
+"""A coordinator that answers late, or never, neither ends nor holds up the process that asked it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.streams.kafka import coordinator_requests
+from penstock.state.errors import RetriableError
+from penstock.state.log import TopicPartition
+from penstock.streams.kafka import bounded_calls, coordinator_requests
+from penstock.streams.kafka.admin import KafkaAdmin
+from penstock.streams.kafka.client_config import admin_config, producer_config
 from penstock.streams.kafka.embedded import EmbeddedKafka
+from penstock.streams.kafka.producer import KafkaProducer
+from penstock.streams.ports.log import OffsetAndMetadata, ProducerRetiredError, TopicSpec
+from tests.chaos.log_reading import LogReader
 
 LIMIT_S = 120.0
 ASKER = """
 import sys
+import time
 from penstock.state.errors import RetriableError
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config
@@ -31,17 +41,24 @@ try:
 except RetriableError as exc:
     print("silent:", exc, flush=True)
 sys.stdin.readline()
-print("asked again:", admin.group_clients("nobody"), flush=True)
+until = time.monotonic() + float(sys.argv[2])
+while True:
+    try:
+        print("asked again:", admin.group_clients("nobody"), flush=True)
+        break
+    except RetriableError:
+        if time.monotonic() > until:
+            raise
 """
 
 
 class Asker:
     """A process that describes a group, one line of its output at a time."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, again_s: float) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [sys.executable, "-c", ASKER, servers], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+            [sys.executable, "-c", ASKER, servers, str(again_s)], stdin=pipe, stdout=pipe, stderr=pipe, text=True
         )
 
     def line(self) -> str:
@@ -62,7 +79,7 @@ def broker() -> Iterator[EmbeddedKafka]:
 
 
 def test_a_late_answer_ends_nothing(broker: EmbeddedKafka) -> None:
-    asker = Asker(broker.bootstrap_servers)
+    asker = Asker(broker.bootstrap_servers, LIMIT_S / 2)
     assert asker.line() == "ready"
     os.kill(broker.pid(0), signal.SIGSTOP)
     try:
@@ -76,7 +93,7 @@ def test_a_late_answer_ends_nothing(broker: EmbeddedKafka) -> None:
 
 
 def test_a_process_ends_while_its_question_is_open(broker: EmbeddedKafka) -> None:
-    asker = Asker(broker.bootstrap_servers)
+    asker = Asker(broker.bootstrap_servers, 0)
     assert asker.line() == "ready"
     os.kill(broker.pid(0), signal.SIGSTOP)
     try:
@@ -88,6 +105,53 @@ def test_a_process_ends_while_its_question_is_open(broker: EmbeddedKafka) -> Non
         assert "RetriableError" in err
     finally:
         os.kill(broker.pid(0), signal.SIGCONT)
+
+
+class Blocked:
+    """A producer whose positions are never added, as where the client waits for a coordinator that it does not find."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self.goes_on = client, threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def send_offsets_to_transaction(self, *_: Any) -> None:
+        self.goes_on.wait(LIMIT_S)
+
+
+def test_a_transactional_call_that_does_not_return_is_left_behind(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_calls, "GRACE_S", 0.1)
+    monkeypatch.setattr(bounded_calls, "WOKEN_S", 0.1)
+    servers = broker.bootstrap_servers
+    KafkaAdmin(admin_config(servers, {})).create_topics([TopicSpec("stuck-in", 1), TopicSpec("stuck-out", 1)])
+    config = producer_config(servers, {}, transactional_id="stuck")
+    at = {TopicPartition("stuck-in", 0): OffsetAndMetadata(5, "")}
+
+    def sent(value: bytes) -> KafkaProducer:
+        producer = KafkaProducer(config)
+        producer.init_transactions(LIMIT_S)
+        producer.begin()
+        producer.send("stuck-out", [b"k"], [value], [1], partition=0)
+        producer.flush(LIMIT_S)
+        return producer
+
+    stuck = sent(b"of the stuck one")
+    blocked = Blocked(stuck._client)
+    stuck._client = blocked  # type: ignore[assignment]  # the same client but for one call
+    with pytest.raises(RetriableError, match="did not return"):
+        stuck.send_offsets(at, "stuck-group", 0.1)
+    with pytest.raises(ProducerRetiredError, match="did not return"):
+        stuck.abort(LIMIT_S)
+    stuck.close()
+    following = sent(b"of the next one")
+    following.send_offsets(at, "stuck-group", LIMIT_S)
+    following.commit(LIMIT_S)
+    following.close()
+    blocked.goes_on.set()
+    assert [r.value for r in LogReader(servers).read(["stuck-out"])["stuck-out"][0]] == [b"of the next one"]
 
 
 def test_every_question_to_a_coordinator_takes_the_long_time_out() -> None:

@@ -1,6 +1,6 @@
 """Calls of a client that must return, whatever the client does.
 
-librdkafka bounds each transactional call by a time-out, but not each wait inside: one for a coordinator's broker ends only
+librdkafka gives each transactional call a timeout, but not each wait inside: one for a coordinator's broker ends only
 when the state of some connection changes, which may take minutes. Meanwhile the worker would process nothing, leave its
 group, and not even stop. So these calls are made by a thread of their own, which is given up if it does not come back.
 """

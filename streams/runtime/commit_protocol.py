@@ -59,6 +59,7 @@ from penstock.streams.runtime.fixed_fence import FencedPositions
 from penstock.streams.runtime.foreign_writes import ForeignWrites
 from penstock.streams.runtime.membership_lease import MembershipLease
 from penstock.streams.runtime.start_positions import input_partitions, start_positions
+from penstock.streams.task.begun_positions import begun_positions, some_position
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.commit_work import CommitWork
 from penstock.streams.task.output import Output
@@ -178,13 +179,11 @@ class Committer:
             self._ask()
 
     def _ask(self) -> None:
-        positions = {
-            TopicPartition(topic, task.id.partition): position
-            for task in self.owned()
-            for topic, position in task.own_positions.known.items()
-        }
-        committed = {tp: p for tp, p in positions.items() if p.metadata} or positions
-        self._commit_positions(dict(sorted(committed.items())[:1]))
+        owned = self.owned()
+        begun = {tp: p for task in owned for tp, p in begun_positions(task).items()}
+        self._commit_positions(begun or some_position(owned))
+        for task in owned:
+            task.own_positions.begun()
 
     def _send(self, o: Output) -> None:
         self.check_ownership()

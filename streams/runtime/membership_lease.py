@@ -3,7 +3,8 @@
 Under at-least-once no broker refuses the writes of a worker that is no longer the owner: if it was frozen for longer
 than its session, it would write old values over newer ones. So before it sends anything, the group must have
 confirmed the membership recently. Each commit of positions does that; if none was due, the last positions are
-committed once more. A freeze shows in the clock, which advances meanwhile.
+committed once more, the first time with where the changelogs end (``penstock.streams.task.begun_positions``). A freeze
+shows in the clock, which advances meanwhile.
 """
 
 from __future__ import annotations

@@ -23,7 +23,20 @@ class OwnPositions:
             for topic, (offset, noted) in start.items()
         }
         """The last positions that are known to be committed."""
+        self.beginnings: dict[str, OffsetAndMetadata] = {}
+        """The same positions with more metadata, which may be committed: see ``begun_positions``."""
+        self.complete = False
+        """The last positions need no more metadata."""
         self._asked: dict[str, OffsetAndMetadata] = {}
+
+    def begin(self, topic: str, position: OffsetAndMetadata) -> None:
+        """This is about to be committed in place of the last own position, and has the same meaning."""
+        self.beginnings[topic] = position
+
+    def begun(self) -> None:
+        """The beginnings are committed."""
+        self.known |= self.beginnings
+        self.beginnings, self.complete = {}, True
 
     def asked(self, topic: str, position: OffsetAndMetadata) -> None:
         """This position is about to be committed."""
@@ -37,6 +50,11 @@ class OwnPositions:
     def are(self, found: Mapping[str, tuple[int, CommitMetadata]]) -> bool:
         """Whether positions that were read back are the last own ones."""
         return all(
-            topic in found and found[topic] == (own.offset, commit_metadata.decode(own.metadata))
-            for topic, own in self.known.items()
+            topic in found
+            and found[topic] in ((p.offset, commit_metadata.decode(p.metadata)) for p in self._own(topic))
+            for topic in self.known
         )
+
+    def _own(self, topic: str) -> list[OffsetAndMetadata]:
+        begun = self.beginnings.get(topic)
+        return [self.known[topic]] if begun is None else [self.known[topic], begun]

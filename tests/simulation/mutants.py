@@ -27,6 +27,7 @@ from penstock.streams.runtime.foreign_writes import ForeignWrites
 from penstock.streams.runtime.membership_lease import MembershipLease
 from penstock.streams.runtime.runtime import Runtime
 from penstock.streams.runtime.topic_watch import TopicWatch
+from penstock.streams.task import begun_positions
 from penstock.streams.task.own_positions import OwnPositions
 from penstock.streams.task.task import Task
 from tests.simulation.swarm.hunt import run_seed
@@ -132,8 +133,8 @@ MUTANTS = [
         "only offsets of positions are compared",
         OwnPositions,
         "are",
-        "found[topic] == (own.offset, commit_metadata.decode(own.metadata))",
-        "found[topic][0] == own.offset",
+        "found[topic] in ((p.offset, commit_metadata.decode(p.metadata)) for p in self._own(topic))",
+        "found[topic][0] == self.known[topic].offset",
         _UNPROVED,
     ),
     Mutant(
@@ -189,6 +190,13 @@ MUTANTS = [
     Mutant("old events leave a changelog without a guard", compaction_guard, "guard", "if guarded(spec)", "if False"),
     Mutant(
         "brokers clean behind the last commit", changelog, "changelog_configs", "if tails and guarded(spec)", "if False"
+    ),
+    Mutant(
+        "a new owner does not commit where changelogs begin",
+        begun_positions,
+        "begun_positions",
+        "if own.complete:",
+        "if True:",
     ),
     Mutant("what others wrote is not answered", ForeignWrites, "answer", "if self._answers:", "if False:"),
     Mutant("what others wrote is not looked for", ForeignWrites, "look", "end > known and self._answers", "False"),

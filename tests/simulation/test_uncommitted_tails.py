@@ -7,10 +7,15 @@ from collections import Counter
 
 import pytest
 
+from penstock.state.errors import RetriableError
+from penstock.state.log import Record
 from penstock.state.recovery.changelog import GUARD_KEY, TAIL_KEPT_MS
+from penstock.state.stores.typed_stores import key_value_store
+from penstock.streams.events.measurements import CommitStep
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import keyed_count
 from penstock.topologies.graph.topology import Topology
+from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.windows import session, tumbling
 from tests.simulation.world import APP, POLL_INTERVAL_MS, Disk, SimClock, World
 
@@ -58,6 +63,57 @@ def test_cleaning_by_key_takes_no_committed_value(kind: str, old: bool) -> None:
     (store,) = world.stores(second).values()
     counts = Counter(e.key for _, _, e in world.log.read("in"))
     assert sorted(int.from_bytes(v[8:], "big") for v in store.values()) == sorted(counts.values())
+
+
+@pytest.mark.parametrize("disk", ["same", "fresh"])
+@pytest.mark.parametrize("step", ["sent", "flushed"])
+def test_worker_that_dies_in_its_first_commit_leaves_no_state(step: CommitStep, disk: str) -> None:
+    """Nothing was ever committed, so nothing in the changelog is: its records are counted once, by the next one."""
+    world = a_world("key_value")
+    write(world, 40, 0)
+    first = world.node("a")
+    first.crash_at(step, 1)
+    first.run_until_crash()
+    world.log.advance(POLL_INTERVAL_MS + 1)
+    second = world.node("b", first.disk if disk == "same" else Disk())
+    world.settle(second)
+    (store,) = world.stores(second).values()
+    assert {int.from_bytes(v[8:], "big") for v in store.values()} == {10}
+
+
+TWO = tuple(key_value_store(name, key=str, value=int) for name in ("first", "second"))
+
+
+class Two(Processor[str, str, str, int]):
+    """Counts in the second store what comes with that value, else in the first one."""
+
+    stores = TWO
+
+    def process(self, record: Record[str, str], ctx: ProcessorContext[str, int]) -> None:
+        store = ctx.store(next(s for s in TWO if s.name == record.value))
+        store.put(record.key, (store.get(record.key) or 0) + 1)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_commit_that_writes_a_store_for_the_first_time_leaves_no_state(lost: int) -> None:
+    """The last commit named no end of that store's changelog. ``lost``: the answer to the first question, too."""
+    builder = StreamsBuilder("two", key=str, value=str)
+    builder.stream("in").process(Two, name="two").to("out", value=int)
+    world = World(builder.build(), "at_least_once", partitions=1, inputs=["in"], outputs=["out"])
+    first = world.node("a")
+    if lost:
+        world.log.fault("consumer_commit_after", 1, RetriableError("no answer"))
+    for name, count in (("first", 5), ("second", 7)):
+        world.write("in", [(b"k", name.encode(), n) for n in range(count)])
+        if name == "first":
+            world.settle(first)
+    first.crash_at("flushed", 1)
+    first.run_until_crash()
+    world.log.advance(POLL_INTERVAL_MS + 1)
+    second = world.node("b", Disk())
+    world.settle(second)
+    held = {name: int.from_bytes(store[b"k"][8:], "big") for (_, name), store in world.stores(second).items()}
+    assert held == {"first": 5, "second": 7}
 
 
 def test_without_the_lag_it_would() -> None:

@@ -30,7 +30,7 @@ class OwnPositions:
         self._asked: dict[str, OffsetAndMetadata] = {}
 
     def begin(self, topic: str, position: OffsetAndMetadata) -> None:
-        """This is about to be committed in place of the last own position, and has the same meaning."""
+        """This is about to be committed: the last own position with more metadata, which means the same."""
         self.beginnings[topic] = position
 
     def begun(self) -> None:

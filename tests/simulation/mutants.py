@@ -227,6 +227,13 @@ MUTANTS = [
         "self._disk.backends[task] = self._disk.make(stores)",
         "return backend",
     ),
+    Mutant(
+        "a restore that was interrupted makes old state young",
+        SimRestoring,
+        "_replay",
+        "begun_ms = min(stored.wall_time_ms, asked_ms)",
+        "pass",
+    ),
     Mutant("a restore ends one too early", SimRestoring, "_replay", "if o < end]", "if o < end - 1]"),
     # the changelogs' own losses
     Mutant(

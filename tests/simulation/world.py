@@ -15,7 +15,7 @@ from penstock.state.errors import IncompatibleError, StateCorruptedError
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.recovery.changelog import changelog_topic, from_changelog_columns, journal_topic
 from penstock.state.recovery.position import Position, decode_position, encode_position
-from penstock.state.recovery.restore_decision import ChangelogFacts, Quarantine, decide
+from penstock.state.recovery.restore_decision import ChangelogFacts, Quarantine, Resume, decide
 from penstock.state.serdes.partitioner import partition_for
 from penstock.state.snapshots.manifest import StorePartition
 from penstock.state.stores.memory_backend import MemoryBackend
@@ -77,6 +77,8 @@ class Disk:
 
     def __init__(self) -> None:
         self.backends: dict[TaskId, MemoryBackend] = {}
+        self.half: set[tuple[TaskId, str]] = set()
+        """Stores in the middle of a restore: what was cleaned from the log by then is still to be read."""
 
     def backend(self, task: TaskId, stores: Sequence[StoreSpec]) -> MemoryBackend:
         if task not in self.backends or self.backends[task].damaged is not None:
@@ -106,6 +108,8 @@ class SimRestoring:
         self._rng = rng
         self._jobs: dict[TaskId, tuple[int, Sequence[StoreSpec], CommittedPositions]] = {}
         self.replayed = 0
+        self.on_half: Callable[[], None] = lambda: None
+        """Called in the middle of each replay."""
         self.failure: BaseException | None = None
         self._short_ms: dict[TaskId, int] = {}
         """Since when a restore has waited for the end of its changelogs."""
@@ -176,11 +180,25 @@ class SimRestoring:
             return False
         found = [(o, e) for o, e in log.committed(max(decision.offset, log.first)) if o < end]
         self.replayed += len(found)
-        entries = from_changelog_columns(
-            spec, [e.key for _, e in found], [e.value for _, e in found], [e.timestamp_ms for _, e in found]
-        )
-        backend.commit([StoreWrites(spec.name, entries, _position(self._log, end, spec, asked_ms, facts.epoch))])
+        begun_ms = asked_ms
+        if isinstance(decision, Resume) and stored is not None:
+            begun_ms = min(stored.wall_time_ms, asked_ms)
+        half = len(found) // 2
+        if half:  # until the end is reached a store is as old as its oldest part
+            self._write(spec, backend, found[:half], _position(self._log, found[half][0], spec, begun_ms, facts.epoch))
+            self._disk.half.add((task, spec.name))
+            self.on_half()
+        self._write(spec, backend, found[half:], _position(self._log, end, spec, asked_ms, facts.epoch))
+        self._disk.half.discard((task, spec.name))
         return True
+
+    def _write(
+        self, spec: StoreSpec, backend: MemoryBackend, rows: Sequence[tuple[int, LogEntry]], position: bytes
+    ) -> None:
+        entries = from_changelog_columns(
+            spec, [e.key for _, e in rows], [e.value for _, e in rows], [e.timestamp_ms for _, e in rows]
+        )
+        backend.commit([StoreWrites(spec.name, entries, position)])
 
 
 def facts_of(log: MemoryLog, topic: str, ends: tuple[int, int], written: int | None, epoch: int) -> ChangelogFacts:

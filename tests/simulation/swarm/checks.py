@@ -45,6 +45,8 @@ def stores_are_folds(swarm: Swarm) -> None:
                 continue
             assert isinstance(backend, BadBlocks)
             for _, spec in swarm.specs([task_id]):
+                if (task_id, spec.name) in slot.disk.half:
+                    continue
                 _is_fold(swarm, slot.name, task_id, spec, backend)
 
 

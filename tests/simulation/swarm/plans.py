@@ -47,7 +47,8 @@ ERRORS: dict[str, tuple[str, ...]] = {
 }
 """Which answers each request may get, by the points of the log."""
 STEPS = ("begun", "prepared", "sent", "flushed", "offsets_added", "committed", "stores_written")
-PLACES = ("between", "poll", *SENDING, "commit_after", "consumer_commit_before", *(f"step:{s}" for s in STEPS))
+ASKING = ("init", "committed", "restore")
+PLACES = ("between", "poll", *SENDING, *ASKING, "commit_after", "consumer_commit_before", *(f"step:{s}" for s in STEPS))
 """Where a worker may be killed or frozen."""
 TIMES_MS = (200, 1_000, 2_000, 3_500, 6_000, 11_000, 16_000, 40_000)
 """Below and above the poll interval (3 s), the transaction's time-out (10 s), and the age of deletions (12 s)."""
@@ -135,12 +136,45 @@ def _faults_of(plan: Plan, rng: random.Random) -> tuple[Fault, ...]:
     places = rng.sample(PLACES, rng.randint(2, 6))
     count = rng.randint(2, 24)
     faults = [_fault(rng.choices(enabled, weights)[0], plan, places, rng) for _ in range(count)]
+    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+        faults += _story(plan, rng)
     if plan.form == "fixed" and rng.random() < 0.3:
         faults.append(Fault("switch", rng.randint(plan.events // 4, plan.events * 3 // 4), ms=rng.choice(TIMES_MS[3:])))
     if plan.program != "stateless" and rng.random() < 0.12:
         last: Kind = rng.choice(("truncate", "rewrite", "make_again"))
         faults.append(Fault(last, plan.events, who=rng.randrange(8), nth=rng.randint(1, 6)))
     return tuple(sorted(faults, key=lambda f: f.at))
+
+
+def _story(plan: Plan, rng: random.Random) -> list[Fault]:
+    """Faults that do harm together, and seldom come together by chance."""
+    at, who = rng.randrange(plan.events // 8, plan.events * 3 // 4), rng.randrange(4)
+    other: Kind = "join" if plan.form == "group" else "twin"
+    cleaned = [Fault("compact", at + after) for after in (30, 80, 200)]
+    held_ms = rng.choice(TIMES_MS[4:])
+    stories = [
+        # held up over the age of deletions, or in the middle of a restore, while others go on and the log is cleaned
+        [
+            Fault("freeze", at, who, rng.choice(("between", "poll", "restore")), 1, held_ms),
+            Fault(other, at, who),
+            *cleaned,
+        ],
+        # gone in the middle of a restore, and back when what it lacks is old
+        [Fault("power_cut", at, who, "between", 1, 200), Fault("kill", at, who, "restore", 1, held_ms), *cleaned],
+        # a changelog that loses its end while a commit is under way
+        [Fault("elect", at), Fault("freeze", at, who, "flush", 1, held_ms), Fault("elect", at + 20)],
+    ]
+    if plan.guarantee == "at_least_once":
+        places = ("flush", "step:sent", "step:flushed", "consumer_commit_before")
+        # what was never committed lies in the log, and whoever comes next has no state
+        stories += 2 * [[Fault("kill", at, who, rng.choice(places), 1, 40_000), Fault(other, at, who), *cleaned]]
+        stories.append([Fault("freeze", at, who, rng.choice(places), 1, held_ms), Fault(other, at, who), *cleaned])
+    else:
+        # a commit of which nobody knows, and another worker before the question is answered
+        lost = Fault("answer", at, who, rng.choice(("commit_before", "commit_after")), 1, error="unknown")
+        asking = Fault("freeze", at, who, rng.choice(("init", "committed")), 1, held_ms)
+        stories += 2 * [[lost, asking, Fault(other, at, who)]]
+    return rng.choice(stories)
 
 
 def _fault(kind: Kind, plan: Plan, places: list[str], rng: random.Random) -> Fault:

@@ -172,6 +172,7 @@ class Swarm:
     def _started(self, slot: Slot) -> Node:
         node = Node(self.world, slot.name, slot.disk, slot.fixed)
         node.on_step = lambda step: self._passed(f"step:{step}")
+        node.restoring.on_half = lambda: self._passed("restore")
         return node
 
     def _ended(self, slot: Slot, exc: PenstockError) -> None:

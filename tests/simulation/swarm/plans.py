@@ -105,7 +105,7 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
         partitions,
         rng.choice((120, 200, 300)),
         rng.choice((0, 0, 2, 5)),
-        rng.choice((0, 0, 1, 1_000)),
+        rng.choice((0, 0, 1, 1_000, 1_000)),
         form == "group" and rng.random() < 0.25,
         (),
         events,
@@ -150,7 +150,7 @@ def _story(plan: Plan, rng: random.Random) -> list[Fault]:
     """Faults that do harm together, and seldom come together by chance."""
     at, who = rng.randrange(plan.events // 8, plan.events * 3 // 4), rng.randrange(4)
     other: Kind = "join" if plan.form == "group" else "twin"
-    cleaned = [Fault("compact", at + after) for after in (30, 80, 200)]
+    cleaned = [Fault("compact", at + after) for after in (30, 80, 105, 115, 200)]
     held_ms = rng.choice(TIMES_MS[4:])
     stories = [
         # held up over the age of deletions, or in the middle of a restore, while others go on and the log is cleaned
@@ -159,8 +159,13 @@ def _story(plan: Plan, rng: random.Random) -> list[Fault]:
             Fault(other, at, who),
             *cleaned,
         ],
-        # gone in the middle of a restore, and back when what it lacks is old
-        [Fault("power_cut", at, who, "between", 1, 200), Fault("kill", at, who, "restore", 1, held_ms), *cleaned],
+        # gone, and gone again in the middle of the restore: each time for less than deletions are kept
+        [
+            Fault("kill", at, who, "between", 1, 8_000),
+            Fault(other, at, who),
+            Fault("kill", at, who, "restore", 1, 8_000),
+            *(Fault("compact", at + after) for after in (650, 700, 750, 780)),
+        ],
         # a changelog that loses its end while a commit is under way
         [Fault("elect", at), Fault("freeze", at, who, "flush", 1, held_ms), Fault("elect", at + 20)],
     ]

@@ -22,7 +22,7 @@ from tests.simulation.programs import REGIONS, clicks_per_region, combined_click
 Stores = Mapping[tuple[TaskId, str], Mapping[bytes, bytes]]
 Records = Iterable[tuple[bytes | None, bytes | None]]
 Row = tuple[str, bytes, bytes | None, int]
-KEYS = 6
+KEYS = 14
 WINDOW_MS = 2_000
 TICK_MS = 1_000
 
@@ -30,11 +30,13 @@ TICK_MS = 1_000
 @dataclasses.dataclass(frozen=True)
 class Seen:
     """What a judge looks at. ``records(topic)``: committed ones, in the order of each partition; ``stores``: of all tasks
-    that run; ``exact``: exactly-once."""
+    that run; ``exact``: exactly-once; ``fresh``: nothing stale may stand last in an output, since no client had records in
+    its queue when it was held up."""
 
     records: Callable[[str], list[tuple[bytes, bytes | None]]]
     stores: Stores
     exact: bool
+    fresh: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +94,8 @@ def _judge_counts(seen: Seen) -> Iterable[str]:
     counts = Counter(key for key, _ in seen.records("in"))
     got = by_key((k, number(v)) for k, v in seen.records("out"))
     yield from compare("out", {k: list(range(1, n + 1)) for k, n in counts.items()}, got, seen.exact)
+    if seen.fresh and (stale := [k for k, n in counts.items() if got.get(k, [n])[-1] != n]):
+        yield f"I12 the last counts of {stale} in out are stale"
     if merged(seen.stores, "counts") != counts:
         yield f"I12 the counts are {merged(seen.stores, 'counts')}, not {dict(counts)}"
 

@@ -61,8 +61,6 @@ class LogEntry:
     headers: Headers = ()
     transaction: Transaction | None = None
     control: bool = False
-    written_ms: int = 0
-    """The log's time."""
 
     @property
     def visible(self) -> bool:
@@ -78,6 +76,8 @@ class PartitionLog:
         self.first = 0
         self._segments = [0]
         """Where each begins that was not cleaned yet; the last one is written to."""
+        self._deleted_until_ms: dict[int, int] = {}
+        """How long deletions stay, by their offsets, from the first time that they were cleaned."""
         self.epochs = [(0, 0)]
         """Of its leaders, with the offset where each began."""
         self.open: dict[str, int] = {}
@@ -105,18 +105,22 @@ class PartitionLog:
             if entry.visible:
                 yield offset, entry
 
-    def compact(self, tombstones_before_ms: int, newest_ms: int | None = None) -> None:
+    def compact(self, now_ms: int, deletions_kept_ms: int, newest_ms: int | None = None) -> None:
         """Begin a new segment, and compact those before it as the log cleaner does: within the stable part, and before the
-        first segment with a record newer than ``newest_ms``, keep only the last record of each key, and keep tombstones only
-        from this time on. Offsets stay."""
+        first segment with a record newer than ``newest_ms``, keep only the last record of each key. A deletion stays for
+        this long after it was first cleaned, whenever it was written (KIP-534). Offsets stay."""
         if self._segments[-1] < self.end:
             self._segments.append(self.end)
         end = self._cleanable(newest_ms)
         rows = [(o, e) for o, e in self.committed(self.first) if o < end]
         last: dict[bytes | None, int] = {entry.key: offset for offset, entry in rows}
         for offset, entry in rows:
-            if last[entry.key] != offset or (entry.value is None and entry.written_ms < tombstones_before_ms):
-                self._entries[offset - self.first] = LogEntry(None, None, entry.timestamp_ms, control=True)
+            if entry.value is None and last[entry.key] == offset:
+                if now_ms <= self._deleted_until_ms.setdefault(offset, now_ms + deletions_kept_ms):
+                    continue
+            elif last[entry.key] == offset:
+                continue
+            self._entries[offset - self.first] = LogEntry(None, None, entry.timestamp_ms, control=True)
         self._segments = [s for s in self._segments if s >= end]
 
     def _cleanable(self, newest_ms: int | None) -> int:
@@ -135,6 +139,7 @@ class PartitionLog:
     def truncate(self, offset: int) -> None:
         """An unclean election: the new leader lacks the records from this offset on."""
         del self._entries[max(offset - self.first, 0) :]
+        self._deleted_until_ms = {o: until for o, until in self._deleted_until_ms.items() if o < self.end}
         next_epoch = self.epochs[-1][0] + 1
         self.epochs = [(e, start) for e, start in self.epochs if start <= self.end] + [(next_epoch, self.end)]
 
@@ -261,14 +266,14 @@ class MemoryLog:
         keep_ms = int(config.get("delete.retention.ms", DELETE_RETENTION_MS))
         lag_ms = int(config.get("min.compaction.lag.ms", 0))
         for log in self.topic(topic).partitions:
-            log.compact(self.now_ms - keep_ms, clock_ms - lag_ms if lag_ms else None)
+            log.compact(self.now_ms, keep_ms, clock_ms - lag_ms if lag_ms else None)
 
     # --- writing
 
     def append(self, tp: TopicPartition, entry: LogEntry) -> int:
         """Write one record, as part of its transaction if it has one; returns its offset."""
         log = self.partition(tp)
-        offset = log.append(dataclasses.replace(entry, written_ms=self.now_ms))
+        offset = log.append(entry)
         transaction = entry.transaction
         if transaction is not None and tp not in transaction.first_offsets:
             transaction.first_offsets[tp] = offset

@@ -61,6 +61,7 @@ def test_key_that_was_deleted_while_an_idle_worker_was_frozen_stays_deleted() ->
     world.settle(second)
     world.write("rows", [(b"dead", None, 3)])
     world.settle(second)
+    world.log.compact(CHANGELOG)
     turns(2 * RETENTION_MS // TURN_MS, second)
     world.log.compact(CHANGELOG)
     world.write("rows", [(b"more", b"alive", 4)])

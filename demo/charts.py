@@ -47,8 +47,8 @@ def _rates(drain: Drain) -> Iterator[tuple[float, float]]:
 def _mark_kill(plot: Plot, drain: Drain) -> None:
     if drain.kill is not None:
         plot.event(drain.kill.at_s, f"SIGKILL {drain.kill.worker}", "bad")
-        if drain.kill.takeover_s is not None:
-            plot.event(drain.kill.at_s + drain.kill.takeover_s, "taken over", "good", row=1)
+        if drain.takeover_s is not None:
+            plot.event(drain.kill.at_s + drain.takeover_s, "taken over", "good", row=1)
 
 
 def left_before(drain: Drain) -> str:
@@ -58,8 +58,8 @@ def left_before(drain: Drain) -> str:
     last_s = max(drain.done_s, BIN_S)
     plot = Plot(
         "Records left per partition",
-        "For each partition of the stream, how many records were not committed yet; those of the killed worker stand "
-        "still until the other has taken over.",
+        "For each partition of the stream, how many records were not committed yet; nobody commits until "
+        "the workers have started, and those of the killed worker stand still until the other commits for them.",
         (0, last_s),
         (0, y_ticks[-1]),
     ).axes("seconds since the workers were started", "records not yet committed", y_ticks=y_ticks)
@@ -91,15 +91,15 @@ def bars(title: str, description: str, rows: list[tuple[str, float, str, str]], 
 def takeovers(report: Report) -> str:
     """How long the killed workers' partitions stood still."""
     rows = [
-        (f"{p.title}", p.drain.kill.takeover_s, f"{p.drain.kill.takeover_s:.1f} s", "fill-two")
+        (f"{p.title}", p.drain.takeover_s, f"{p.drain.takeover_s:.1f} s", "fill-two")
         for p in report.pipelines
-        if p.drain is not None and p.drain.kill is not None and p.drain.kill.takeover_s is not None
+        if p.drain is not None and p.drain.takeover_s is not None
     ]
     return bars(
         "Take-over",
-        "Seconds from the kill to the next commit of the last partition.",
+        "Seconds from the kill until the other worker has committed for each partition of the stream.",
         rows,
-        "seconds from SIGKILL to the next commit of every partition",
+        "seconds from SIGKILL to the next commit of every partition of the stream",
     )
 
 

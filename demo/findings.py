@@ -36,9 +36,9 @@ class Kill:
     moved_s: dict[str, float]
 
     @property
-    def takeover_s(self) -> float | None:
-        """Until the last of the partitions moved again; ``None`` if one never did, or none was left."""
-        return max(self.moved_s.values()) if self.left and self.moved_s.keys() == self.left.keys() else None
+    def all_moved(self) -> bool:
+        """Whether every partition moved again, those of repartition topics too; and there were some."""
+        return bool(self.left) and self.moved_s.keys() == self.left.keys()
 
 
 @dataclasses.dataclass
@@ -62,6 +62,16 @@ class Drain:
         if last is None or first is None or last.at_s <= first.at_s:
             return self.records / max(self.done_s - self.first_s, 1e-3)
         return (self.of_stream(last) - self.of_stream(first)) / (last.at_s - first.at_s)
+
+    @property
+    def takeover_s(self) -> float | None:
+        """From the kill until the other worker had committed for each of the killed worker's partitions of the stream; what
+        it still had to do in repartition topics comes later, and shows nowhere. ``None`` if that was not seen."""
+        if self.kill is None:
+            return None
+        lost = [name for name in self.stream_partitions if name in self.kill.left]
+        moved = [self.kill.moved_s.get(name) for name in lost]
+        return max((s for s in moved if s is not None), default=None) if None not in moved else None
 
     def of_stream(self, sample: Sample) -> int:
         """How much of the stream was committed."""

@@ -60,15 +60,28 @@ def _verdict(report: Report) -> str:
         (f"{len(report.checks) - len(failed)} / {len(report.checks)}", "checks passed"),
         (differences, "differences between stream and batch"),
     ]
-    kills = [p.drain.kill.takeover_s for p in report.pipelines if p.drain is not None and p.drain.kill is not None]
-    if seen := [s for s in kills if s is not None]:
+    takeovers = [p.drain.takeover_s for p in report.pipelines if p.drain is not None]
+    if seen := [s for s in takeovers if s is not None]:
         tiles.append((f"{max(seen):.1f} s", "longest take-over after SIGKILL"))
     shown = "".join(f"<li><b>{escape(value)}</b>{escape(name)}</li>" for value, name in tiles)
     names = "".join(f"<li>{escape(c.name)}: {escape(c.said)}</li>" for c in failed)
     return (
         f'<header><p class="kicker">Penstock demo</p><h1 class="{"bad" if failed else "good"}">{said}</h1>'
+        f'<p class="lead">{escape(_what_ran(report))}</p>'
         f'{f"<ul class=failed>{names}</ul>" if names else ""}<ul class="tiles">{shown}</ul></header>\n'
     )
+
+
+def _what_ran(report: Report) -> str:
+    """What ran, and why it matters, in two sentences."""
+    names = " and ".join(f"“{p.title}”" for p in report.pipelines) or "nothing"
+    ran = (
+        f"Two worker processes computed {names} from a real Kafka; one of them was killed halfway, a state folder was "
+        "deleted and restored, and Spark computed everything a second time."
+    )
+    if report.failed:
+        return f"{ran} Every answer should have come out as if nothing had happened; the list says which did not."
+    return f"{ran} Every answer came out as if nothing had happened: no record was lost, and none was counted twice."
 
 
 def _measured(report: Report) -> str:
@@ -98,11 +111,18 @@ def _takeover(report: Report) -> str:
             figure(
                 f"{p.title}: records left per partition",
                 charts.left_before(p.drain),
-                "A line that is level is a partition without a worker.",
+                "Lines are level until the workers have started. After the kill, those of the killed worker's partitions "
+                "stay level until the other worker commits for them.",
                 (("fill-one", "partitions of the worker that stayed"), ("fill-two", "partitions of the killed worker")),
             )
         )
-    parts.append(figure("Take-over", charts.takeovers(report), "The session timeout of six seconds is part of it."))
+    parts.append(
+        figure(
+            "Take-over",
+            charts.takeovers(report),
+            "Of the stream's partitions. The session timeout of six seconds is part of it.",
+        )
+    )
     return _section("A worker is killed, the other takes over", *parts)
 
 

@@ -45,5 +45,7 @@ svg .fill-one { fill: var(--one); } svg .fill-two { fill: var(--two); }
 i.fill-one { background: var(--one); } i.fill-two { background: var(--two); }
 .shade-0 { fill: var(--s0); } .shade-1 { fill: var(--s1); } .shade-2 { fill: var(--s2); } .shade-3 { fill: var(--s3); }
 .shade-4 { fill: var(--s4); } .shade-5 { fill: var(--s5); } .shade-none { fill: var(--none); stroke: var(--rule); }
+.lead { max-width: 46em; margin: 4px 0 16px; }
+@media (max-width: 700px) { figcaption::before { content: "The chart scrolls sideways. "; } }
 @media print { figure { break-inside: avoid; } }
 """

@@ -37,7 +37,7 @@ def measurements(p: Findings) -> Iterator[tuple[str, str]]:
         yield "two workers, exactly-once", f"{p.drain.records_per_s:,.0f} records/s"
         kill = p.drain.kill
         if kill is not None:
-            takeover = "not seen" if kill.takeover_s is None else f"{kill.takeover_s:.1f} s"
+            takeover = "not seen" if p.drain.takeover_s is None else f"{p.drain.takeover_s:.1f} s"
             yield "killed at", f"{kill.done:,} records"
             yield "take-over", takeover
         yield "all committed after", f"{p.drain.done_s - p.drain.first_s:.1f} s"

@@ -24,7 +24,8 @@ from penstock.state.errors import PenstockError
 from penstock.streams.kafka.embedded import processes
 from penstock.streams.worker.load_settings import ENV_PREFIX
 
-STOP_LIMIT_S = 60.0
+STOP_LIMIT_S = 300.0
+"""A worker that has not ended by then hangs; a busy machine may need a minute."""
 SESSION_TIMEOUT_MS = 6_000
 # Positions that a killed worker had not yet committed are in doubt until its open transaction times out.
 TRANSACTION_TIMEOUT_MS = 6_000

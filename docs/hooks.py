@@ -43,7 +43,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Draw the pictures."""
-    return _PICTURE.sub(lambda found: PICTURES[found[1]](), markdown)
+    return _PICTURE.sub(lambda found: f'<div class="picture-frame">{PICTURES[found[1]]()}</div>', markdown)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

@@ -62,9 +62,10 @@ class Serde(Generic[T]):
             bad = values[len(out)]
             if isinstance(exc, SerdeError):
                 raise SerdeError(f"place {len(out)} of the column: {exc}") from exc
+            why = str(exc) if self.exact is None or isinstance(bad, self.exact) else f"it writes {self.exact.__name__}"
             raise SerdeError(
                 f"serde {self.name} cannot write {type(bad).__name__} {bad!r:.100} (place {len(out)} of the column): "
-                f"{exc}; give the operator or the topic the serde of this type"
+                f"{why}; give the operator or the topic the serde of this type"
             ) from exc
         return out
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from penstock.state.errors import PenstockError, UserError
 from penstock.streams.worker import exit_codes
@@ -142,6 +144,27 @@ class WholeWordsParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str) -> NoReturn:
+        """As argparse's, with the option or command that was probably meant."""
+        unknown = re.search(r"unrecognized arguments:.*?(--[\w-]+)", message) or re.search(
+            r"invalid choice: '([^']+)'", message
+        )
+        near = [] if unknown is None else difflib.get_close_matches(unknown[1] or unknown[2], sorted(_words(self)), n=1)
+        super().error(f"{message}; did you mean {near[0]}?" if near else message)
+
+
+def _words(parser: argparse.ArgumentParser) -> set[str]:
+    """The options of a parser and of those below it, and their names."""
+    found: set[str] = set()
+    for action in parser._actions:
+        if action.help != argparse.SUPPRESS:
+            found.update(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            found.update(action.choices)
+            for inner in action.choices.values():
+                found |= _words(inner)
+    return found
 
 
 class _Version(argparse.Action):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from penstock.streams.cli.client_options import SETTINGS_SERVERS, above_zero, ad
 if TYPE_CHECKING:
     from penstock.streams.worker.settings import WorkerSettings
 
+_STOPPING = b"\npenstock: stopping: the worker commits and leaves its group, which takes up to ten seconds\n"
 STOP_LIMIT_S = 10.0
 """SIGTERM: commit, leave and end within this."""
 
@@ -176,8 +178,14 @@ def _work(args: argparse.Namespace, settings: WorkerSettings, partitions: Sequen
             log_records=args.log_records,
             endpoint=endpoint,
         )
+
+        def stop(number: int, _: object) -> None:
+            if number == signal.SIGINT and sys.stderr.isatty():
+                os.write(sys.stderr.fileno(), _STOPPING)  # a signal may interrupt a buffered write
+            worker.request_stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: worker.request_stop())
+            signal.signal(number, stop)
         on_supervisor_gone(worker.request_stop)
         with StatusLine(worker.status):
             worker.run()

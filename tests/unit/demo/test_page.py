@@ -116,10 +116,36 @@ def test_the_tables_say_the_same(report: Report) -> None:
         assert said in shown.get(), said
 
 
-def test_takeover_is_that_of_the_last_partition_and_unknown_while_one_stands_still() -> None:
-    assert Kill(1, "w", 5, {"a": 1, "b": 1}, {"a": 2.0, "b": 3.0}).takeover_s == 3.0
-    assert Kill(1, "w", 5, {"a": 1, "b": 1}, {"a": 2.0}).takeover_s is None
-    assert Kill(1, "w", 5, {}, {}).takeover_s is None
+def test_takeover_is_that_of_the_streams_last_partition_and_unknown_while_one_stands_still() -> None:
+    def of(left: dict[str, int], moved: dict[str, float]) -> tuple[float | None, bool]:
+        kill = Kill(1.0, "w", 5, left, moved)
+        return drain(kill).takeover_s, kill.all_moved
+
+    both = {"events [0]": 1, "events [1]": 1}
+    assert of(both, {"events [0]": 2.0, "events [1]": 3.0}) == (3.0, True)
+    assert of(both, {"events [0]": 2.0}) == (None, False)
+    assert of({}, {}) == (None, False)
+    more = {**both, "app-map-repartition [0]": 1}
+    assert of(more, {"events [0]": 2.0, "events [1]": 3.0, "app-map-repartition [0]": 60.0}) == (3.0, True)
+    assert of(more, {"events [0]": 2.0, "events [1]": 3.0}) == (3.0, False)
+    assert drain(None).takeover_s is None
+
+
+def test_the_take_over_of_the_chart_is_that_of_its_text(report: Report) -> None:
+    found = report.pipelines[0].drain
+    assert found is not None and found.kill is not None
+    found.kill.left["app-map-repartition [0]"] = 5
+    found.kill.moved_s["app-map-repartition [0]"] = 60.0
+    text = as_page(report)
+    assert "60.0 s" not in text, "no line of the chart moves then"
+    assert text.count("7.2 s") == 3, "the tile, the table and the bar"
+
+
+def test_the_page_begins_with_what_ran_and_what_it_shows(report: Report) -> None:
+    assert "Two worker processes computed “Views” and “Flights”" in as_page(report)
+    assert "no record was lost, and none was counted twice" in as_page(report)
+    report.checks.append(Check("Views: accounted for", False, "3 lost"))
+    assert "no record was lost" not in as_page(report)
 
 
 @pytest.mark.parametrize(

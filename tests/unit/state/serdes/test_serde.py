@@ -194,3 +194,17 @@ def test_dicts_are_taken_beside_instances_and_nothing_else_is() -> None:
     with pytest.raises(SerdeError, match="writes instances of Row"):
         serde.serialize_all(["u"])
     assert taking_dicts(serde_of(dict)) is serde_of(dict)
+
+
+@pytest.mark.parametrize(("kind", "bad"), [(str, 1), (int, "x"), (float, "x"), (bytes, "x")])
+def test_a_value_of_another_type_is_told_from_what_the_serde_writes(kind: type, bad: object) -> None:
+    with pytest.raises(SerdeError) as refused:
+        serde_of(kind).serialize_all([bad])
+    assert f"cannot write {type(bad).__name__} {bad!r}" in str(refused.value)
+    assert f"it writes {kind.__name__}; give the operator or the topic the serde of this type" in str(refused.value)
+    assert "descriptor" not in str(refused.value)
+
+
+def test_a_value_of_the_right_type_that_does_not_fit_keeps_its_reason() -> None:
+    with pytest.raises(SerdeError, match="int too large|format requires|argument out of range"):
+        serde_of(int).serialize_all([1 << 70])

@@ -230,6 +230,26 @@ def test_how_a_command_ends_is_its_exit_code(raised: BaseException | None, code:
     assert run_parsed(parser, []) == code
 
 
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["worker", "counts:topology", "--aplication-id", "x"], "--application-id"),
+        (["topics", "creat", "x"], "create"),
+        (["wroker"], "worker"),
+        (["worker", "counts:topology", "--metrics-sockt", "x"], None),
+        (["lag", "x", "--zzz"], None),
+    ],
+)
+def test_a_misspelt_option_or_command_names_the_one_that_was_meant(
+    argv: list[str], meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(argv)
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert (f"did you mean {meant}?" in said) if meant else ("--metrics-socket" not in said), said
+
+
 def test_every_exit_code_is_documented() -> None:
     table = (Path(__file__).parents[4] / "OPERATING.md").read_text()
     rows = re.search(r"^\| exit status \|.*\n\| --- .*\n((?:\| .*\n)+)", table, re.MULTILINE)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def _command(args: argparse.Namespace, servers: str, state: str) -> list[str]:
     """The process that makes topics and runs the worker."""
     given = {
         "--config": args.config,
-        "--application-id": args.application_id or os.environ.get("PENSTOCK_APPLICATION_ID") or "dev",
+        "--application-id": _application_id(args),
         "--bootstrap-server": servers,
         "--state-dir": state,
         "--partitions": str(args.partitions),
@@ -103,6 +104,17 @@ def _command(args: argparse.Namespace, servers: str, state: str) -> list[str]:
     }
     options = [word for option, value in given.items() if value is not None for word in (option, value)]
     return [sys.executable, "-m", "penstock.streams.cli.dev_worker", args.topology, *options]
+
+
+def _application_id(args: argparse.Namespace) -> str:
+    """That of the option, the environment or the file, else ``dev``."""
+    of_file: object = None
+    if args.config is not None:
+        with contextlib.suppress(OSError, tomllib.TOMLDecodeError), open(args.config, "rb") as file:
+            of_file = (
+                tomllib.load(file).get("penstock", {}).get("application_id")
+            )  # what is wrong with it, the worker says
+    return str(args.application_id or os.environ.get("PENSTOCK_APPLICATION_ID") or of_file or "dev")
 
 
 def _loop(command: list[str]) -> None:

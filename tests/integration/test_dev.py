@@ -25,11 +25,13 @@ def test_new_project_runs_at_once_follows_its_code_and_stops_whole(tmp_path: Pat
     command = [sys.executable, "-m", "penstock.streams.cli.main", "dev", "shop:topology", "--config", "penstock.toml"]
     shown, said = tmp_path / "outputs.txt", tmp_path / "said.txt"
     with shown.open("w") as out, said.open("w") as err:
-        process = subprocess.Popen(
-            [*command, "--application-id", "shop"], cwd=project, env=environment, stdout=out, stderr=err
-        )
+        process = subprocess.Popen(command, cwd=project, env=environment, stdout=out, stderr=err)
         try:
-            until("Kafka and topics", lambda: "reads shop-events; writes shop-counts" in said.read_text(), LIMIT_S)
+            until(
+                "Kafka and topics",
+                lambda: "application shop reads shop-events; writes shop-counts" in said.read_text(),
+                LIMIT_S,
+            )
             servers = re.findall(r"Kafka answers at (\S+);", said.read_text())[0]
             producer = Producer({"bootstrap.servers": servers, "log_level": 0})
             write(producer, "view")

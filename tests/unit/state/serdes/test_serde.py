@@ -206,5 +206,5 @@ def test_a_value_of_another_type_is_told_from_what_the_serde_writes(kind: type, 
 
 
 def test_a_value_of_the_right_type_that_does_not_fit_keeps_its_reason() -> None:
-    with pytest.raises(SerdeError, match="int too large|format requires|argument out of range"):
+    with pytest.raises(SerdeError, match=r"int too large|format requires|argument out of range"):
         serde_of(int).serialize_all([1 << 70])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.streams.cli import dev
-from penstock.streams.cli.dev import changed, watched
+from penstock.streams.cli.dev import _command, changed, watched
+from penstock.streams.cli.main import build_parser
 
 
 @pytest.fixture
@@ -32,6 +33,25 @@ def folder(tmp_path: Path) -> Path:
 
 def test_code_and_settings_are_watched_and_what_others_write_is_not(folder: Path) -> None:
     assert sorted(watched(folder)) == ["lib/rates.py", "penstock.toml", "shop.py"]
+
+
+def test_application_is_named_by_the_option_the_environment_the_file_or_is_dev(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_APPLICATION_ID", raising=False)
+    file = folder / "penstock.toml"
+
+    def named(*options: str) -> str:
+        args = build_parser(["dev"]).parse_args(["dev", "shop:topology", *options])
+        command = _command(args, "b:1", "state")
+        return command[command.index("--application-id") + 1]
+
+    assert named() == named("--config", str(file)) == named("--config", "absent.toml") == "dev"
+    file.write_text('[penstock]\napplication_id = "of-file"\n')
+    assert named("--config", str(file)) == "of-file"
+    monkeypatch.setenv("PENSTOCK_APPLICATION_ID", "of-environment")
+    assert named("--config", str(file)) == "of-environment"
+    assert named("--config", str(file), "--application-id", "given") == "given"
 
 
 def test_files_that_are_written_made_and_removed_are_changes(folder: Path) -> None:

@@ -107,9 +107,11 @@ def placed_rows(ordering: Ordering, batches: Iterable[pa.RecordBatch]) -> Iterat
         for sub in topology.subtopologies
         for n in sub.sources
     }
+    readers = topology.source_topics(ordering.application_id)
+    policies = {t: ordering.policies.of_source(topology.on_error.get(name)) for t, (_, name) in readers.items()}
     for batch in batches:
         for tp, part in partition_runs(batch):
-            placer = placers.setdefault(tp, _Placer(ordering, tp))
+            placer = placers.get(tp) or placers.setdefault(tp, _Placer(ordering, tp, policies[tp.topic]))
             chunk = Chunk(
                 tp.topic,
                 tp.partition,
@@ -152,9 +154,9 @@ def partition_runs(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.R
 class _Placer:
     """The places of one topic partition, in offset order."""
 
-    def __init__(self, ordering: Ordering, tp: TopicPartition) -> None:
+    def __init__(self, ordering: Ordering, tp: TopicPartition, policies: Policies) -> None:
         self._tp = tp
-        self._policies = ordering.policies
+        self._policies = policies
         self._time_ms = ordering.partition_times_ms.get(tp, NO_TIME)
         self._began_ms = ordering.began_ms.get(tp, NO_TIME)
         task = TaskId(ordering.subtopologies[tp.topic], tp.partition)

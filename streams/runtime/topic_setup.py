@@ -26,6 +26,7 @@ from penstock.streams.ports.log import LogAdmin, TopicSpec
 from penstock.streams.runtime.commit_protocol import Guarantee
 from penstock.streams.task.error_policies import Policies
 from penstock.topologies.graph.topology import Subtopology, Topology
+from penstock.topologies.operators.records.source_sink import SourceSpec
 
 JOURNAL_RETENTION_DEFAULT_MS = 7 * 86_400_000
 
@@ -61,19 +62,24 @@ def check_guarantee(topology: Topology, guarantee: Guarantee) -> None:
 
 
 def check_policies(topology: Topology, policies: Policies) -> None:
-    """Refuse policies under which a table over its own topic could not be restored: the topic still has the records
-    that the table refused, and those refused by stream time cannot be recognized again once the topic was compacted.
-    Raises ``SettingsError``."""
-    chosen = {"deserialization": policies.deserialization, "timestamp": policies.timestamp}
-    lenient = [f"{kind}={policy}" for kind, policy in chosen.items() if policy != "fail"]
-    tables = [s for s in topology.stores if s.source_topic is not None]
-    if lenient and tables:
-        table = tables[0]
-        raise SettingsError(
-            f"table {table.name!r} is restored from its own topic {table.source_topic!r}, where the records lie that "
-            f"{' and '.join(lenient)} would refuse: a restored table would have them. Choose fail, or read the "
-            f"topic as builder.stream({table.source_topic!r}, …).to_table(), which has a changelog of its own"
-        )
+    """Refuse dead letters without a topic, and policies under which a table over its own topic could not be restored: the
+    topic still has the records that the table refused, and those refused by stream time cannot be recognized again once
+    the topic was compacted. Raises ``SettingsError``."""
+    policies.check(topology.on_error)
+    sources = {s.topic: name for name, s in topology.operators.items() if isinstance(s, SourceSpec)}
+    for table in topology.stores:
+        if table.source_topic is None:
+            continue
+        own = policies.of_source(topology.on_error.get(sources[table.source_topic]))
+        chosen = {"deserialization": own.deserialization, "timestamp": own.timestamp}
+        lenient = [f"{kind}={policy}" for kind, policy in chosen.items() if policy != "fail"]
+        if lenient:
+            raise SettingsError(
+                f"table {table.name!r} is restored from its own topic {table.source_topic!r}, where the records lie that "
+                f"{' and '.join(lenient)} would refuse: a restored table would have them. Choose fail for this table, "
+                f'builder.table({table.source_topic!r}, …).on_error("fail"), or read the topic as '
+                f"builder.stream({table.source_topic!r}, …).to_table(), which has a changelog of its own"
+            )
 
 
 def layout_of(topology: Topology, application_id: str, counts: Mapping[str, int]) -> TopicLayout:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Literal
 
 from penstock.state.errors import SettingsError
+from penstock.topologies.operator_api.on_error import ErrorPolicy as ErrorPolicy
+from penstock.topologies.operator_api.on_error import OnError, Retry
 
-ErrorPolicy = Literal["fail", "skip", "dead_letter"]
 TimestampErrorPolicy = Literal["fail", "skip", "clamp", "dead_letter"]
 
 
@@ -22,8 +24,9 @@ class Policies:
     gives such a record the partition's stream time (0 before any). ``dead_letter`` sends the record's original bytes to
     ``dead_letter_topic``, with the error in its headers.
 
-    If a topology has a table over its own topic, a worker accepts only ``fail`` for ``deserialization`` and
-    ``timestamp``: a restore reads that topic with all that the table refused.
+    They hold for every source and operator that has no policy of its own (``on_error``). For a table over its own topic
+    a worker accepts only ``fail`` for ``deserialization`` and ``timestamp``: a restore reads that topic with all that the
+    table refused.
     """
 
     deserialization: ErrorPolicy = "fail"
@@ -46,3 +49,24 @@ class Policies:
             raise SettingsError("a policy is dead_letter but no dead_letter_topic is set; name the topic")
         if self.future_timestamp_max_ms < 0 or self.max_record_bytes < 1:
             raise SettingsError("future_timestamp_max_ms cannot be negative, and max_record_bytes must be at least 1")
+
+    def of_source(self, chosen: OnError | None) -> Policies:
+        """The policies of a source: these, or what was chosen for it (bytes that cannot be read, and timestamps)."""
+        if chosen is None:
+            return self
+        policy = then_of(chosen)
+        return dataclasses.replace(self, deserialization=policy, timestamp=policy)
+
+    def check(self, on_error: Mapping[str, OnError]) -> None:
+        """Refuse dead letters that have nowhere to go. Raises ``SettingsError``."""
+        sending = [name for name, chosen in on_error.items() if then_of(chosen) == "dead_letter"]
+        if sending and not self.dead_letter_topic:
+            raise SettingsError(
+                f"on_error of operator {sending[0]!r} is dead_letter but no dead_letter_topic is set; name the topic in the "
+                "policies"
+            )
+
+
+def then_of(chosen: OnError) -> ErrorPolicy:
+    """What happens to a record that fails, after its last attempt."""
+    return chosen.then if isinstance(chosen, Retry) else chosen

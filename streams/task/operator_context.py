@@ -12,10 +12,12 @@ from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.streams.events.facts import BadRecord, RecordDeadLettered, RecordFailed, RecordSkipped
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.task.engine import BatchTime
-from penstock.streams.task.error_policies import ErrorPolicy, Policies
+from penstock.streams.task.error_policies import Policies, then_of
 from penstock.streams.task.external_calls import COMMIT_BYTES, ExternalCalls
 from penstock.streams.task.failure_report import Failure, Origin, letter_headers, stop_message
+from penstock.topologies.expressions.row_function import ExpressionFunction
 from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.on_error import PAUSES_MAX_MS, ErrorPolicy, OnError, Retry
 from penstock.topologies.operator_api.operator import CallResult, ExternalCall
 from penstock.topologies.operator_api.required_columns import RequiredColumns
 
@@ -27,7 +29,7 @@ class RecordErrorHandler:
     """Applies the policies. Collects the records for the dead letter topic, by place, so that their order does not
     depend on how the input was cut into batches. Records that a timer or a commit emitted have no input record: their
     letters have a null key and value, and the error in the headers. ``declared``: where operators were declared, for
-    messages."""
+    messages. ``on_error``: the policies of single operators. ``pause``: waits between attempts."""
 
     def __init__(
         self,
@@ -36,7 +38,13 @@ class RecordErrorHandler:
         locate: Callable[[int], Origin | None],
         events: EventSink = NO_EVENTS,
         declared: Mapping[str, str] | None = None,
+        on_error: Mapping[str, OnError] | None = None,
+        pause: Callable[[int], object] = lambda ms: None,
     ) -> None:
+        self.on_error = on_error or {}
+        policies.check(self.on_error)
+        self._pause = pause
+        self._paused_ms = 0
         self._task = task
         self._events = events
         self._declared = declared or {}
@@ -55,13 +63,15 @@ class RecordErrorHandler:
         if isinstance(error, PenstockError) and not isinstance(error, (SerdeError, ProcessingError)):
             raise error
         kind: BadRecord = "deserialization" if isinstance(error, SerdeError) else "processing"
-        policy = self._policies.deserialization if kind == "deserialization" else self._policies.processing
+        chosen = self.on_error.get(operator)
+        general = self._policies.deserialization if kind == "deserialization" else self._policies.processing
+        policy = general if chosen is None else then_of(chosen)
         failure = Failure(kind, operator, f"{type(error).__name__}: {error}", error, may_skip)
         self._apply(policy if may_skip else "fail", failure, index, place)
 
     def bad_timestamp(self, source: str, place: int, problem: str) -> None:
         """A record's timestamp was refused at entry."""
-        policy = self._policies.timestamp
+        policy = self._policies.of_source(self.on_error.get(source)).timestamp
         assert policy != "clamp"
         self._apply(policy, Failure("timestamp", source, problem), 0, place)
 
@@ -77,9 +87,26 @@ class RecordErrorHandler:
         if policy == "dead_letter":
             self._letters.append((place, index, origin, letter_headers(failure, origin, declared)))
 
+    def again(self, chosen: Retry, fn: Callable[..., Any], row: Sequence[Any], error: Exception) -> Any:
+        """Call a function that raised ``error`` until it returns; after the last attempt raise what it raised. Faults that
+        are not the record's are raised as they are. Once the pauses of a batch add up to ``PAUSES_MAX_MS``, attempts
+        follow each other at once."""
+        for wait_ms in chosen.pauses_ms():
+            if isinstance(error, PenstockError):
+                break
+            if self._paused_ms + wait_ms <= PAUSES_MAX_MS:
+                self._paused_ms += wait_ms
+                self._pause(wait_ms)
+            try:
+                return fn(*row)
+            except Exception as exc:
+                error = exc
+        raise error
+
     def take_letters(self) -> list[tuple[Origin | None, Headers]]:
         """The batch's dead letters, in order."""
         letters, self._letters = self._letters, []
+        self._paused_ms = 0
         letters.sort(key=lambda x: (x[0], x[1]))
         return [(origin, headers) for _, _, origin, headers in letters]
 
@@ -142,6 +169,20 @@ class NodeContext:
     def failed(self, batch: Batch, index: int, error: Exception, *, may_skip: bool = True) -> None:
         """Apply the policy to the record behind this row."""
         self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error, may_skip)
+
+    def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, or one that calls it again. Expressions give the same again, so they are left alone."""
+        chosen = self._failures.on_error.get(self.name)
+        if not isinstance(chosen, Retry) or isinstance(fn, ExpressionFunction):
+            return fn
+
+        def attempted(*row: Any) -> Any:
+            try:
+                return fn(*row)
+            except Exception as exc:
+                return self._failures.again(chosen, fn, row, exc)
+
+        return attempted
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Count records that the semantics drop."""

@@ -90,6 +90,8 @@ class Task:
         }
         self.topics = tuple(sorted(self._sources))
         self._source_specs = {t: self._source_spec(i) for t, i in self._sources.items()}
+        chosen = {t: topology.on_error.get(self._plan.names[i]) for t, i in self._sources.items()}
+        self._policies = {t: options.policies.of_source(c) for t, c in chosen.items()}
         self._rows_of_record = packing.ROWS_MAX if any(s.packed for s in self._source_specs.values()) else 1
         self._marked = frozenset(
             t
@@ -107,7 +109,13 @@ class Task:
         self.committed_positions: dict[TopicPartition, int] = {}
         """The positions of its inputs at its own last commit that is known to have taken place."""
         self.failures = RecordErrorHandler(
-            task_id, options.policies, lambda place: self._input.locate(place), options.events, topology.declared
+            task_id,
+            options.policies,
+            lambda place: self._input.locate(place),
+            options.events,
+            topology.declared,
+            topology.on_error,
+            options.pause,
         )
         self._partition_counts = partition_counts
         self._outputs: list[Output] = []
@@ -254,19 +262,19 @@ class Task:
         # records that this application wrote may have future timestamps: its inputs were checked on arrival
         clock_ms = now_ms if self.options.live and not source.internal else None
         before_ms, began_ms = self._partition_time_ms[chunk.topic], self._began_ms[chunk.topic]
-        unjudged = self.options.policies.timestamp == "fail"
-        if clock_ms is not None and not unjudged and began_ms == NO_TIME and before_ms <= 0:
+        policies = self._policies[chunk.topic]
+        if clock_ms is not None and policies.timestamp != "fail" and began_ms == NO_TIME and before_ms <= 0:
             began_ms = self._began_ms[chunk.topic] = clock_ms
-        checked, time, wrong = check_timestamps(chunk, before_ms, self.options.policies, clock_ms, began_ms)
+        checked, time, wrong = check_timestamps(chunk, before_ms, policies, clock_ms, began_ms)
         self._partition_time_ms[chunk.topic] = time
-        if checked is not chunk and self.options.policies.timestamp == "clamp":
+        if checked is not chunk and policies.timestamp == "clamp":
             self._report_clamped(chunk, checked)
         if source.watermark is not None or source.waits_for_writers:
             checked, unstated = with_marks(checked, source, wrong)
             unmade |= unstated
             if self._bootstrap.note_announcements(checked):
                 self.feed.hold_back(chunk.topic, False)
-        if self.options.policies.timestamp != "clamp":
+        if policies.timestamp != "clamp":
             wrong = {**wrong, **unmade}
         self._input.reject(TopicPartition(chunk.topic, chunk.partition), wrong)
         self.feed.add(checked, next_offset)

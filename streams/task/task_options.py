@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from penstock.streams.events.port import NO_EVENTS, EventSink
@@ -15,6 +15,10 @@ STATE_CACHE_BYTES = 64 << 20
 """The default bound for the decoded entries of all tasks of a process."""
 
 
+def no_pause(ms: int) -> None:
+    """Call again at once: in tests and replays."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
     """``live``: the clock may be used to refuse timestamps. ``state_cache_max_bytes`` bounds uncommitted writes and
@@ -24,7 +28,8 @@ class TaskOptions:
     not in a replay, where the log already holds the announcements. ``call_executor`` makes operators' external calls.
     ``columns="off"``: everything runs on rows, whatever the plan says. ``events``: receives what the task reports.
     ``topic_ids``: of its inputs, which are committed with their positions. ``owner``: the worker's name, noted with each
-    commit; empty where the group does not show that name."""
+    commit; empty where the group does not show that name. ``pause(ms)``: waits before a function is called
+    again (``Retry``)."""
 
     policies: Policies = dataclasses.field(default_factory=Policies)
     batch_max_records: int = 10_000
@@ -38,3 +43,4 @@ class TaskOptions:
     events: EventSink = NO_EVENTS
     topic_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
     owner: str = ""
+    pause: Callable[[int], object] = no_pause

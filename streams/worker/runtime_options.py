@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from penstock.streams.events.port import EventSink
 from penstock.streams.runtime.runtime_options import RuntimeOptions
@@ -27,13 +27,14 @@ def runtime_options(
     call_executor: CallExecutor,
     events: EventSink,
     *,
+    pause: Callable[[int], object],
     epochs_grow: bool,
     topic_ids: Mapping[str, str],
     owner: str = "",
     bounds: WorkBounds | None = None,
 ) -> RuntimeOptions:
     """``partitions``: the fixed ones. ``epochs_grow`` and ``bounds``: see ``RuntimeOptions``; ``topic_ids``: of the
-    inputs at least; ``owner``: see ``TaskOptions``."""
+    inputs at least; ``owner``, ``pause``: see ``TaskOptions``."""
     return RuntimeOptions(
         guarantee=s.guarantee,
         commit_interval_ms=s.commit_interval_ms,
@@ -48,6 +49,7 @@ def runtime_options(
             events=events,
             topic_ids=topic_ids,
             owner=owner,
+            pause=pause,
         ),
         turn_min_records=TURN_MIN_RECORDS[s.latency],
         turn_max_records=s.batch_max_records,

@@ -292,7 +292,6 @@ class Worker:
         owner = owner_name(
             self._log, s.guarantee, process, member=self._partitions is None and self._open_consumer is None
         )
-        client_id = prefix if owner else None
         runtime = Runtime(
             self.topology,
             s.application_id,
@@ -302,12 +301,13 @@ class Worker:
                 self._partitions,
                 self._call_executor,
                 self._events,
+                pause=lambda ms: self._stop.wait(ms / 1000),
                 epochs_grow=self._log.epochs_grow,
                 topic_ids=self._identity[1],
                 owner=owner,
                 bounds=self._bounds,
             ),
-            self._open_consumer or (lambda: self._member(client_id)),
+            self._open_consumer or (lambda: self._member(prefix if owner else None)),
             lambda rt, partition: self._committer(rt, partition, prefix, admin),
             restorer,
             self._clock,

@@ -13,11 +13,12 @@ and from what functions return; an expression without ``value=`` gives ``Any``. 
 
 from __future__ import annotations
 
-from typing import Generic
+from typing import Generic, Self
 
 from penstock.state.serdes.serde import Serde
 from penstock.state.type_parameters import K, V
 from penstock.topologies.dsl.wiring import Flow
+from penstock.topologies.operator_api.on_error import OnError
 
 
 class Handle(Generic[K, V]):
@@ -35,6 +36,13 @@ class Handle(Generic[K, V]):
     def out(self) -> str:
         """The out port that emits the records, as ``add_stream`` takes it."""
         return self._flow.out
+
+    def on_error(self, policy: OnError) -> Self:
+        """Choose what the operator that emits these records does with a record that fails there, instead of the
+        application's ``Policies``: ``"fail"``, ``"skip"``, ``"dead_letter"``, or ``retry(attempts, backoff)``. For a
+        source that is bytes that cannot be read, and timestamps that are refused. Returns the same handle."""
+        self._flow.wiring.graph.set_on_error(self._flow.operator, policy)
+        return self
 
     @property
     def key_serde(self) -> Serde[K]:

@@ -27,6 +27,7 @@ from penstock.topologies.dsl.ktable import KTable
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.batch import Batch
+from penstock.topologies.operator_api.on_error import OnError
 from penstock.topologies.operators.joins.stream_stream_join import ResultTime
 from penstock.topologies.operators.processors.processor import Processor
 
@@ -117,9 +118,14 @@ class KStream(KStreamExtras[K, V]):
         """Call ``fn(key, value)`` for its effect, which may repeat after a restart, and pass the records on."""
         return KStream(stateless.peeked(self._flow, "peek", fn, name))
 
-    def foreach(self, fn: Callable[[K, V], object], *, name: str | None = None) -> None:
-        """Call ``fn(key, value)`` for its effect, which may repeat after a restart."""
-        stateless.peeked(self._flow, "foreach", fn, name)
+    def foreach(
+        self, fn: Callable[[K, V], object], *, on_error: OnError | None = None, name: str | None = None
+    ) -> None:
+        """Call ``fn(key, value)`` for its effect, which may repeat after a restart. ``on_error``: see
+        ``Handle.on_error``."""
+        called = KStream[K, V](stateless.peeked(self._flow, "foreach", fn, name))
+        if on_error is not None:
+            called.on_error(on_error)
 
     # -- record by record, under a new key -------------------------------------------------------------------
 
@@ -431,13 +437,14 @@ class KStream(KStreamExtras[K, V]):
         value: SerdeLike[V] | None = None,
         append_only: bool = False,
         retractions: bool = False,
+        on_error: OnError | None = None,
         name: str | None = None,
     ) -> None:
         """Write the records to a topic. Windowed keys are partitioned by their inner key. ``append_only``: readers of
         the topic take every record as a fact, so a table's changes are refused. ``retractions``: readers understand
         records that retract earlier ones (header ``penstock.retract``), which are refused otherwise. ``topic`` may be a
         function of key and value that chooses among ``topics``; if it chooses another topic, that is an error of the
-        record."""
+        record. ``on_error``: see ``Handle.on_error``."""
         partitioning.written(
             self._flow,
             topic,
@@ -446,6 +453,7 @@ class KStream(KStreamExtras[K, V]):
             value=value,
             append_only=append_only,
             retractions=retractions,
+            on_error=on_error,
             name=name,
         )
 

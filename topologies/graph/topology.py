@@ -20,6 +20,7 @@ from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
 from penstock.topologies.graph.source_lines import declared_at
 from penstock.topologies.operator_api.edge_kinds import edge_kinds
+from penstock.topologies.operator_api.on_error import OnError, Retry, checked_on_error
 from penstock.topologies.operator_api.operator import OperatorSpec
 from penstock.topologies.operator_api.watermark_strategies import check_circles, check_loops
 from penstock.topologies.operators.records.source_sink import SinkSpec, SourceSpec
@@ -68,6 +69,8 @@ class Topology:
     subtopologies: tuple[Subtopology, ...] = dataclasses.field(compare=False)
     declared: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
     """Where operators were declared, as ``FILE:LINE`` of the user's code: for messages alone."""
+    on_error: Mapping[str, OnError] = dataclasses.field(default_factory=dict)
+    """What operators do with records that fail in them, where it is not what the application's policies say."""
 
     def children(self, operator: str) -> list[tuple[int, str, int]]:
         """``(out port, child, in port)`` in the order in which records visit the children."""
@@ -126,6 +129,7 @@ class GraphBuilder:
         self._operators: dict[str, OperatorSpec] = {}
         self._streams: list[Stream] = []
         self._declared: dict[str, str] = {}
+        self._on_error: dict[str, OnError] = {}
 
     def add_operator(self, name: str, op: OperatorSpec) -> str:
         """Add an operator under a unique name; returns the name."""
@@ -136,6 +140,21 @@ class GraphBuilder:
         if (line := declared_at()) is not None:
             self._declared[name] = line
         return name
+
+    def set_on_error(self, name: str, chosen: object) -> None:
+        """Choose what an operator does with records that fail in it. Raises ``TopologyError`` if it cannot, or does
+        something else already."""
+        policy = checked_on_error(chosen, name)
+        spec = self._operators[name]
+        if isinstance(policy, Retry) and not spec.retries:
+            raise TopologyError(
+                f"operator {name!r} ({spec.kind}) cannot call a function again; retry is for map, filter, flat_map, "
+                "branch, peek, foreach and select_key, and their forms: choose fail, skip or dead_letter here"
+            )
+        if self._on_error.setdefault(name, policy) != policy:
+            raise TopologyError(
+                f"operator {name!r} is given on_error {policy!r} after {self._on_error[name]!r}; choose one of them"
+            )
 
     def replace_operator(self, name: str, op: OperatorSpec) -> None:
         """Replace an operator by one with equal ports, because a later operator requires more of it."""
@@ -210,7 +229,14 @@ class GraphBuilder:
         for sub in subtopologies:
             self._check_partitions(sub)
             self._check_external_calls(sub)
-        made = Topology(self.name, dict(self._operators), tuple(self._streams), subtopologies, dict(self._declared))
+        made = Topology(
+            self.name,
+            dict(self._operators),
+            tuple(self._streams),
+            subtopologies,
+            dict(self._declared),
+            dict(self._on_error),
+        )
         check_loops(made)
         check_circles(made)
         return made

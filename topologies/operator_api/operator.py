@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from penstock.state.log import TaskId
 from penstock.state.serdes.serde import Serde
@@ -121,6 +121,10 @@ class OperatorContext(Protocol):
         the work cannot be skipped record by record. Returns if the record is skipped; then it is already counted
         or sent to the dead letter topic."""
 
+    def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``fn``, or if a ``Retry`` was chosen for the operator, a function that calls it again when it raises. The
+        spec must have ``retries``."""
+
     def dropped(self, reason: str, count: int = 1) -> None:
         """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``."""
 
@@ -220,6 +224,9 @@ class OperatorSpec:
     sends_olds: bool = False
     emits: Emits = "same"
     accepts: frozenset[EdgeKind] = NO_RETRACTIONS
+
+    retries: ClassVar[bool] = False
+    """Whether it can call its function again for a record (``OperatorContext.retrying``)."""
 
     @property
     def kind(self) -> str:

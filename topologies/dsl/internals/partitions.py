@@ -52,6 +52,7 @@ def written(
     value: Any,
     append_only: bool,
     retractions: bool,
+    on_error: Any,
     name: str | None,
 ) -> None:
     """Write the records to a topic, or to topics that a function chooses."""
@@ -74,6 +75,8 @@ def written(
         accepts=accepts | {"retract"} if retractions else accepts,
     )
     flow.wiring.add(name, spec, flow)
+    if on_error is not None:
+        flow.wiring.graph.set_on_error(name, on_error)
 
 
 def processed(

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from penstock.topologies.expressions.row_function import OfRecord
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
@@ -35,6 +35,7 @@ _second: Final = itemgetter(1)
 class FilterSpec(OperatorSpec):
     """Keeps the records for which ``fn(key, value)`` is true (``negate``: false)."""
 
+    retries: ClassVar[bool] = True
     fn: Callable[..., Any]
     negate: bool = False
     values_only: bool = False
@@ -66,7 +67,7 @@ class _FunctionOperator(Operator):
         self, ctx: OperatorContext, fn: Callable[..., Any], step: columnar.ColumnarStep | None, *, values_only: bool
     ) -> None:
         super().__init__(ctx)
-        self._fn, self._step, self._values_only = fn, step, values_only
+        self._fn, self._step, self._values_only = ctx.retrying(fn), step, values_only
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         return columnar.by_columns(self.ctx, batch, self._step, self.show, self._fn, self._given)
@@ -98,6 +99,7 @@ class _FilterOperator(_FunctionOperator):
 class MapValuesSpec(OperatorSpec):
     """Replaces the value by ``fn(value)``, or ``fn(key, value)`` with ``with_key``."""
 
+    retries: ClassVar[bool] = True
     fn: Callable[..., Any]
     with_key: bool = False
     accepts: frozenset[EdgeKind] = ANY_KIND
@@ -122,6 +124,7 @@ class _MapValuesOperator(_FunctionOperator):
 class MapSpec(OperatorSpec):
     """Replaces key and value by ``fn(key, value)``, a pair. Any other result is an error of the row."""
 
+    retries: ClassVar[bool] = True
     fn: Callable[[Any, Any], tuple[Any, Any]]
     accepts: frozenset[EdgeKind] = ANY_KIND
 
@@ -136,7 +139,7 @@ class MapSpec(OperatorSpec):
 class _MapOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: MapSpec) -> None:
         super().__init__(ctx)
-        self._fn = spec.fn
+        self._fn = ctx.retrying(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
         pairs, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
@@ -157,6 +160,7 @@ def _as_pair(result: Any) -> tuple[Any, Any]:
 class SelectKeySpec(OperatorSpec):
     """Replaces the key by ``fn(key, value)``."""
 
+    retries: ClassVar[bool] = True
     fn: Callable[[Any, Any], Any]
     accepts: frozenset[EdgeKind] = ANY_KIND
 
@@ -182,6 +186,7 @@ class FlatMapSpec(OperatorSpec):
     ``fn(value)``, or ``fn(key, value)`` if also ``with_key``, gives values under the same key. The children stand
     in the order given."""
 
+    retries: ClassVar[bool] = True
     fn: Callable[..., Iterable[Any]]
     values_only: bool = False
     with_key: bool = False
@@ -211,6 +216,11 @@ class _FlatMapOperator(Operator):
         self._words = words_of(fn) if spec.values_only else None
         if not spec.values_only:
             self._fn = lambda key, value: [_as_pair(p) for p in fn(key, value)]
+        again = ctx.retrying(self._fn)
+        if again is not self._fn:
+            # a generator that raised gives nothing more, so the function itself is called again
+            made = self._fn
+            self._fn = ctx.retrying(lambda *row: list(made(*row)))
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:
         found = None if self._words is None else self._words(batch)
@@ -240,6 +250,7 @@ class PeekSpec(OperatorSpec):
     """Calls ``fn(key, value)`` for its effect and passes the record on. Under exactly-once the effect may repeat
     after an abort or a restart."""
 
+    retries: ClassVar[bool] = True
     fn: Callable[[Any, Any], Any]
 
     def input_mode(self, port: int, out: Sequence[RequiredColumns]) -> InputMode:
@@ -256,7 +267,7 @@ class PeekSpec(OperatorSpec):
 class _PeekOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: PeekSpec) -> None:
         super().__init__(ctx)
-        self._fn = spec.fn
+        self._fn = ctx.retrying(spec.fn)
 
     def process(self, port: int, batch: Batch) -> None:
         _, batch = map_rows(self.ctx, batch, self._fn, batch.keys, batch.values)
@@ -268,6 +279,7 @@ class BranchSpec(OperatorSpec):
     """Sends each record to the out port of the first predicate ``fn(key, value)`` that is true. A record without one
     goes to the last port if there is one more port than predicates, and is dropped otherwise."""
 
+    retries: ClassVar[bool] = True
     predicates: tuple[Callable[[Any, Any], Any], ...]
     accepts: frozenset[EdgeKind] = ANY_KIND
 
@@ -294,7 +306,7 @@ class _BranchOperator(Operator):
                     return i
             return len(predicates)
 
-        self._port_of = port_of
+        self._port_of = ctx.retrying(port_of)
         self._masks = columnar.ports_of(predicates)
 
     def process_columns(self, port: int, batch: ColumnBatch) -> Batch | None:

@@ -4,7 +4,7 @@ sorted rows then come."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -71,10 +71,11 @@ def spark_order(
     cuts: Sequence[JournalEntry],
     policies: Policies | None = None,
     began_ms: dict[TopicPartition, int] | None = None,
+    made: Callable[[], Topology] | None = None,
 ) -> Placed:
     """Range, running maximum, topic and offset of every record, sorted."""
     ordering = Ordering(
-        topology=ship(merged),
+        topology=ship(made or merged),
         application_id="app",
         policies=policies or Policies(),
         subtopologies=dict.fromkeys(TOPICS, 0),
@@ -110,6 +111,26 @@ def test_first_records_are_judged_by_the_clock_that_the_application_noted() -> N
     noted = {TopicPartition(first, 0): 4_000}
     assert [ms for _, ms, _, _ in spark_order(log, [], Policies(timestamp="clamp"), noted)] == [0, 5_000]
     assert [ms for _, ms, _, _ in spark_order(log, [], Policies(timestamp="clamp"))] == [2**62, 2**62]
+
+
+def lenient_first() -> Topology:
+    """The same, where the first topic skips."""
+    graph = GraphBuilder()
+    graph.add_operator("out", SinkSpec(topic="out"))
+    for topic in TOPICS:
+        graph.add_operator(topic, SourceSpec(topic=topic))
+        graph.add_stream(f"{topic}-out", topic, "out")
+    graph.set_on_error(TOPICS[0], "skip")
+    return graph.build()
+
+
+def test_rows_are_placed_by_the_policy_of_their_source() -> None:
+    """A skipped record far ahead does not move the others of its partition; under ``fail`` a replay keeps its time."""
+    first, second = TOPICS[:2]
+    log = {t: [1_000, 2**62, 2_000] if t in (first, second) else [] for t in TOPICS}
+    rows = spark_order(log, [], made=lenient_first)
+    assert [ms for _, ms, topic, _ in rows if topic == first] == [1_000, 1_000, 2_000]
+    assert [ms for _, ms, topic, _ in rows if topic == second] == [1_000, 2**62, 2**62]
 
 
 logs = st.fixed_dictionaries({t: st.lists(st.integers(0, 12), max_size=15) for t in TOPICS})

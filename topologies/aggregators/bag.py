@@ -55,22 +55,26 @@ class Bag:
 
     def moved(self, value: bytes, by: int) -> Bag:
         """A copy with one value's count changed by 1 or -1. Raises ``ValueError`` if there is none to remove."""
-        place = max(bisect_right(self._heads, value) - 1, 0)
-        run = self._runs[place] if self._runs else ()
+        runs = self._runs
+        place = max(bisect_right(self._heads, value) - 1, 0) if len(runs) > 1 else 0
+        run = runs[place] if runs else ()
         at = bisect_left(run, (value,))
         there = at < len(run) and run[at][0] == value
         left = (run[at][1] if there else 0) + by
         if left < 0:
             raise ValueError(f"{value!r:.60} cannot be removed: the collection does not contain it")
+        if there and left:  # the same values, in the same runs
+            changed = (*run[:at], (value, left), *run[at + 1 :])
+            return _made((*runs[:place], changed, *runs[place + 1 :]), self._heads, self._length)
         changed = run[:at] + (((value, left),) if left else ()) + run[at + there :]
         half = len(changed) // 2
-        runs = (changed[:half], changed[half:]) if len(changed) > RUN_MAX else (changed,) if changed else ()
-        found = Bag.__new__(Bag)
-        found._runs = self._runs[:place] + runs + self._runs[place + 1 :]
-        heads = tuple([some[0][0] for some in runs])
-        found._heads = self._heads[:place] + heads + self._heads[place + 1 :]
-        found._length = self._length + len(changed) - len(run)
-        return found
+        parts = (changed[:half], changed[half:]) if len(changed) > RUN_MAX else (changed,) if changed else ()
+        heads = tuple([some[0][0] for some in parts])
+        return _made(
+            runs[:place] + parts + runs[place + 1 :],
+            self._heads[:place] + heads + self._heads[place + 1 :],
+            self._length + len(changed) - len(run),
+        )
 
     def combined(self, other: Bag, sign: int) -> Bag:
         """A copy with all of another one added (``sign`` 1) or removed (-1). Raises ``ValueError`` if they are not
@@ -81,3 +85,13 @@ class Bag:
         if any(c < 0 for c in counts.values()):
             raise ValueError("values cannot be removed: the collection does not contain them")
         return Bag(sorted((v, c) for v, c in counts.items() if c))
+
+
+def _made(runs: tuple[tuple[CountedValue, ...], ...], heads: tuple[bytes, ...], length: int) -> Bag:
+    found = Bag.__new__(Bag)
+    found._runs, found._heads, found._length = runs, heads, length
+    return found
+
+
+EMPTY = Bag()
+"""Bags never change, so that one empty one is enough."""

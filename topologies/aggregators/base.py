@@ -154,7 +154,7 @@ def agg(*positional: object, **parts: Aggregator) -> Aggregator[dict[str, Any]]:
     results = tuple(p.result for p in members)
 
     def init() -> tuple[Any, ...]:
-        return tuple(p.init() for p in members)
+        return tuple([p.init() for p in members])
 
     def add(acc: tuple[Any, ...], value: Any, timestamp_ms: int) -> tuple[Any, ...]:
         return tuple([fn(part, value, timestamp_ms) for fn, part in zip(adders, acc, strict=True)])

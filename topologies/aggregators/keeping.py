@@ -13,7 +13,7 @@ from typing import Any
 from penstock.state.errors import TopologyError
 from penstock.state.serdes.serde import INT, Serde, SerdeLike, serde_of, taking_dicts
 from penstock.state.type_parameters import T, V
-from penstock.topologies.aggregators.bag import Bag
+from penstock.topologies.aggregators.bag import EMPTY, Bag
 from penstock.topologies.aggregators.base import Aggregator, Column, Step, getter, named
 from penstock.topologies.aggregators.encoding import PLAIN, RESULT_JSON, maybe, packed
 
@@ -187,7 +187,7 @@ def _bag(name: str, of: Column, serde: Serde[Any], result: Any, result_serde: Se
     step = Step(add, serde.serialize)
     return Aggregator(
         name=name,
-        init=Bag,
+        init=lambda: EMPTY,
         add=step.of(pick),
         step=step,
         result=result,

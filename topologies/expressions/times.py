@@ -85,6 +85,16 @@ _DIRECTIVES: dict[str, Callable[[datetime.datetime], str]] = {
 """The supported formats; none depends on a locale or a platform, as ``strftime``'s may."""
 
 
+_TEXTS_KEPT = 1_000
+_STEPS_MS = {"L": 1, "S": 1_000, "M": 60_000, "H": 3_600_000}
+
+
+def _constant_for_ms(directives: Sequence[str], *, is_utc: bool) -> int:
+    """Within steps of this length the text is the same. Zones may lie any number of whole seconds off UTC."""
+    finest = min((_STEPS_MS.get(d, 86_400_000) for d in directives), default=86_400_000)
+    return finest if is_utc else min(finest, 1_000)
+
+
 def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
     pattern = constants[0]
     local = _local(_zone(constants[1] if len(constants) > 1 else "UTC"))
@@ -95,10 +105,18 @@ def _formatting(constants: Sequence[Any]) -> Callable[[int], str]:
         raise Mismatch(f"format_time() does not know %{unknown[0]} in {pattern!r}; it knows {known}")
     makers = [(text, _DIRECTIVES[d]) for text, d in zip(parts[::2], parts[1::2], strict=False)]
     tail = parts[-1]
+    step_ms = _constant_for_ms(parts[1::2], is_utc=len(constants) < 2 or constants[1] == "UTC")
+    texts: dict[int, str] = {}
 
     def kernel(time_ms: int) -> str:
-        moment = local(time_ms)
-        return "".join(text + make(moment) for text, make in makers) + tail
+        step = time_ms // step_ms
+        found = texts.get(step)
+        if found is None:
+            moment = local(time_ms)
+            if len(texts) >= _TEXTS_KEPT:
+                texts.clear()
+            found = texts[step] = "".join([text + make(moment) for text, make in makers]) + tail
+        return found
 
     return kernel
 

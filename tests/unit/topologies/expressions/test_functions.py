@@ -157,3 +157,17 @@ def test_timestamps_cast_to_text_and_back() -> None:
     assert of(moment.cast("int64").cast("string"), None) == "1704110400000"
     assert infer(timestamp() - moment).kind == "int64"
     assert infer(timestamp() + lit(1)).kind == "timestamp"
+
+
+def test_texts_of_times_do_not_depend_on_those_before() -> None:
+    """Texts are kept for as long as they stay the same; zones were once off UTC by odd numbers of seconds."""
+    near = [0, 1, 999, 1_000, 59_999, 60_000, 3_599_999, 3_600_000, 86_399_999, 86_400_000, 1_600_000]
+    moments = [
+        base + sign * ms for base in (0, 1_709_251_198_123, -3_000_000_000_000) for ms in near for sign in (1, -1)
+    ]
+    for zone in ((), ("UTC",), ("Asia/Kolkata",), ("Europe/Amsterdam",), ("Africa/Monrovia",)):
+        for pattern in ("%Y", "%Y-%m-%d", "%H", "%H:%M", "%M", "%H:%M:%S", "%S.%L", "%j %u", "%Y %z", "plain"):
+            one = compile_row(X.format_time(pattern, *zone))
+            for moment in moments:
+                alone = compile_row(X.format_time(pattern, *zone))
+                assert one(None, {"x": moment}, 0, ()) == alone(None, {"x": moment}, 0, ()), (zone, pattern, moment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from penstock.state.errors import IncompatibleError, SettingsError, TopologyError
 from penstock.state.log import TaskId, TopicPartition
@@ -24,16 +23,20 @@ from penstock.topologies.operator_api.operator import NO_TIME
 
 START = "start"
 """``from``: where the application began to read each input, which need not be offset 0."""
+OFFSETS = "offsets"
+"""What a replay says that began at offsets of the user's choice."""
+_EMPTY = "the stores began empty, so what they say of records before the range is not in it"
 SAVEPOINT = "savepoint:"
-"""``from``: a savepoint, by name or ``latest``."""
-To = Literal["committed", "end"] | Mapping[TopicPartition, int]
+"""``from`` and ``to``: a savepoint, by name or ``latest``."""
+To = str | Mapping[TopicPartition, int]
+"""``committed``, ``end``, a savepoint, or offsets."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplayPlan:
     """``ranges``: of every topic that is read from the log. ``starts``: per task and topic. ``ends``: the committed
     positions where the replay stops at them, for what belongs to a commit. ``bases``: the snapshots to begin with.
-    ``savepoint``: where it begins, ``None`` for the application's first offsets."""
+    ``savepoint``: where it begins, ``None`` for the application's first offsets. ``until``: the one that it ends at."""
 
     topology: Topology
     application_id: str
@@ -47,6 +50,7 @@ class ReplayPlan:
     recomputed: bool
     cautions: tuple[str, ...]
     savepoint: Savepoint | None = None
+    until: Savepoint | None = None
 
     def topics(self, sub: Subtopology) -> list[str]:
         """The topics that a sub-topology reads."""
@@ -58,12 +62,13 @@ def plan_replay(
     application_id: str,
     cluster: Cluster,
     *,
-    from_: str = START,
+    from_: str | Mapping[TopicPartition, int] = START,
     to: To = "committed",
     repository: str | None = None,
     recompute: bool = False,
 ) -> ReplayPlan:
-    """The plan. Raises ``SettingsError`` or ``IncompatibleError`` for a range that could not be replayed exactly."""
+    """The plan. ``from_``: offsets are where inputs begin with empty stores; inputs without one begin at their ends. Raises
+    ``SettingsError`` or ``IncompatibleError`` for a range that could not be replayed exactly."""
     savepoint, saved_in = _savepoint(application_id, from_, repository)
     if recompute and savepoint is not None:
         _refuse_in_flight(topology, application_id)
@@ -76,7 +81,8 @@ def plan_replay(
         if not (recompute and topology.source(n).internal)
     ]
     known = cluster.committed(inputs)
-    committed = known if to == "committed" else {}
+    until, _ = _end_savepoint(application_id, to, repository)
+    committed = known if to == "committed" else (until.committed() if until is not None else {})
     if to == "committed" and not committed:
         raise SettingsError(
             f"the group {application_id} has no committed offsets, so there is nothing that it did to replay; check the "
@@ -84,7 +90,10 @@ def plan_replay(
         )
     begins = savepoint.committed() if savepoint is not None else {}
     ends = cluster.ends(inputs)
-    firsts = {tp: begins[tp].offset if tp in begins else _first(known.get(tp), ends[tp]) for tp in inputs}
+    if isinstance(from_, str):
+        firsts = {tp: begins[tp].offset if tp in begins else _first(known.get(tp), ends[tp]) for tp in inputs}
+    else:
+        firsts = {tp: min(max(from_.get(tp, ends[tp][1]), ends[tp][0]), ends[tp][1]) for tp in inputs}
     ranges = {tp: _range(tp, ends[tp], firsts[tp], to, committed) for tp in inputs}
     ids = [TaskId(s.number, p) for s in topology.subtopologies for p in range(tasks[s.number])]
     starts: dict[TaskId, Mapping[str, tuple[int, CommitMetadata]]] = {}
@@ -99,7 +108,7 @@ def plan_replay(
     return ReplayPlan(
         topology=topology,
         application_id=application_id,
-        started_from=START if savepoint is None else savepoint.name,
+        started_from=savepoint.name if savepoint is not None else START if isinstance(from_, str) else OFFSETS,
         tasks=tuple(ids),
         counts=counts,
         ranges=ranges,
@@ -107,15 +116,31 @@ def plan_replay(
         ends=committed,
         bases=bases,
         recomputed=recompute,
-        cautions=tuple(_cautions(topology, application_id, cluster, counts)),
+        cautions=(
+            *_cautions(cluster, {tp.topic for tp in ranges}),
+            *(() if isinstance(from_, str) or not topology.stores else (_EMPTY,)),
+        ),
         savepoint=savepoint,
+        until=until,
     )
 
 
-def _savepoint(
-    application_id: str, from_: str, repository: str | None
+def _end_savepoint(
+    application_id: str, to: To, repository: str | None
 ) -> tuple[Savepoint | None, SavepointRepository | None]:
-    if from_ == START:
+    if not isinstance(to, str) or to in ("committed", "end"):
+        return None, None
+    if not to.startswith(SAVEPOINT):
+        raise SettingsError(
+            f"a replay cannot end at {to!r}: give committed, end, {SAVEPOINT}latest or {SAVEPOINT}NAME, or offsets"
+        )
+    return _savepoint(application_id, to, repository)
+
+
+def _savepoint(
+    application_id: str, from_: str | Mapping[TopicPartition, int], repository: str | None
+) -> tuple[Savepoint | None, SavepointRepository | None]:
+    if from_ == START or not isinstance(from_, str):
         return None, None
     if not from_.startswith(SAVEPOINT):
         raise SettingsError(
@@ -202,7 +227,7 @@ def _range(
         )
     if to == "end":
         stop = last
-    elif to == "committed":
+    elif isinstance(to, str):
         stop = committed[tp].offset if tp in committed else start
     else:
         stop = to.get(tp, start)
@@ -249,9 +274,9 @@ def _bases(
     return out
 
 
-def _cautions(topology: Topology, application_id: str, cluster: Cluster, counts: Mapping[str, int]) -> Iterable[str]:
-    for topic in sorted(topology.source_topics(application_id)):
-        if topic in counts and "compact" in cluster.topic_config(topic).get("cleanup.policy", "delete"):
+def _cautions(cluster: Cluster, read: Iterable[str]) -> Iterable[str]:
+    for topic in sorted(read):
+        if "compact" in cluster.topic_config(topic).get("cleanup.policy", "delete"):
             yield (
                 f"{topic} is compacted: where the broker has removed older records of a key, what the application made of "
                 "them cannot be computed again"

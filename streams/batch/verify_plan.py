@@ -16,7 +16,7 @@ from penstock.streams.batch.compact_executor import CompactTarget
 from penstock.streams.batch.replay_plan import ReplayPlan, snapshot_targets
 from penstock.streams.batch.written import Slack, written_topics
 
-Mode = Literal["sequence", "key sequence", "bag", "last value"]
+Mode = Literal["sequence", "key sequence", "bag", "last value", "loss"]
 InputRecord = tuple[str, int, int]
 
 
@@ -34,7 +34,8 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One topic or store. ``differences`` counts rows."""
+    """One topic or store. ``differences`` counts rows. ``allowed``: rows that differ and may, under at-least-once: what was
+    done twice."""
 
     kind: Literal["topic", "store"]
     name: str
@@ -43,16 +44,21 @@ class Comparison:
     batch_rows: int
     differences: int
     first: Difference | None
+    allowed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class VerifyResult:
-    """``cautions``: what was not compared and why, and what limits the comparison."""
+    """``cautions``: what was not compared and why, and what limits the comparison. ``until``: the savepoint at which the
+    range ended; ``table``: where the differing rows are."""
 
     comparisons: tuple[Comparison, ...]
     records: int
     cautions: tuple[str, ...]
     seconds: float
+    started_from: str = ""
+    until: str | None = None
+    table: str | None = None
 
     @property
     def same(self) -> bool:
@@ -62,33 +68,55 @@ class VerifyResult:
 
 @dataclasses.dataclass(frozen=True)
 class ComparedTopic:
-    """One written topic. ``per_commit``: only its last records per key can be compared."""
+    """One written topic. ``per_commit``: only its last records per key can be compared. ``loss``: duplicates are possible,
+    so only what is missing counts."""
 
     per_commit: bool
     slack: Slack
+    loss: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One of ``of`` partitions: those whose number leaves ``which`` when it is divided by ``of``. Keys are spread over
+    partitions by a hash, so it is a sample of keys."""
+
+    of: int = 1
+    which: int = 0
+
+    def __contains__(self, partition: int) -> bool:
+        return partition % self.of == self.which
+
+
+EVERYTHING = Sample()
 
 
 @dataclasses.dataclass(frozen=True)
 class VerifyPlan:
-    """What the driver knows before the job: the topics to compare, with their ranges; the stores' changelogs, and
-    those whose beginning is gone."""
+    """What the driver knows before the job: the topics that are compared, with their ranges, the stores' changelogs, and
+    those whose beginning is gone. ``loss``: duplicates are possible. ``sample``: of these partitions only."""
 
     topics: Mapping[str, ComparedTopic]
     outputs: Mapping[TopicPartition, tuple[int, int]]
     stores: Mapping[tuple[TaskId, str], CompactTarget]
     shortened: tuple[str, ...]
     cautions: tuple[str, ...]
+    loss: bool = False
+    sample: Sample = EVERYTHING
 
 
-def plan_verification(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int) -> VerifyPlan:
+def plan_verification(
+    plan: ReplayPlan, cluster: Cluster, exactly_once: bool, now_ms: int, sample: Sample = EVERYTHING
+) -> VerifyPlan:
+    """What is compared, and how strictly."""
     cautions: list[str] = []
     topics: dict[str, bool] = {}
     if not exactly_once:
         cautions.append(
-            "at least once: duplicates are possible, so outputs are not compared, and stores may differ; give --guarantee "
+            "at least once: records may have been done twice, so only what is missing counts; give --guarantee "
             "exactly_once (exactly_once=True) if that is what the workers run with"
         )
-    elif plan.savepoint is not None and not plan.savepoint.outputs:
+    if plan.savepoint is not None and not plan.savepoint.outputs:
         cautions.append(
             f"savepoint {plan.savepoint.name} does not say how far the outputs had come, so they are not compared; "
             "penstock compact makes one that does"
@@ -96,19 +124,23 @@ def plan_verification(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, no
     else:
         topics = written_topics(plan.topology, plan.application_id)
     written = _output_ranges(plan, cluster, topics)
-    stores = snapshot_targets(plan, cluster, now_ms)
-    shortened = sorted({name for (_, name), t in stores.items() if t.facts.begin_offset > 0})
+    stores = {
+        place: target
+        for place, target in snapshot_targets(plan, cluster, now_ms).items()
+        if place[0].partition in sample
+    }
+    # Of a savepoint the snapshots are compared, which are whole.
+    shortened = sorted({name for (_, name), t in stores.items() if t.facts.begin_offset > 0 and plan.until is None})
     for name in shortened:
         cautions.append(
             f"the changelog of {name} no longer begins at offset 0, so rows that only the batch has are not counted"
         )
-    # Read after the outputs' ends: if nothing was committed meanwhile, the outputs are those of the range.
-    now = cluster.committed(list(plan.ranges))
-    running = any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
+    running = _goes_on(plan, cluster)
     compared: dict[str, ComparedTopic] = {}
     for topic, per_commit in sorted(topics.items()):
         slack = _slack(plan, topic, written, running)
-        if (why := _incomparable(topic, per_commit, slack)) is not None:
+        why = _incomparable_loss(topic, slack) if not exactly_once else _incomparable(topic, per_commit, slack)
+        if why is not None:
             cautions.append(why)
             continue
         if slack.batch_before:
@@ -117,9 +149,18 @@ def plan_verification(plan: ReplayPlan, cluster: Cluster, exactly_once: bool, no
             cautions.append(
                 f"{topic} was being written when the savepoint was made, so records that only the stream has are not counted"
             )
-        compared[topic] = ComparedTopic(per_commit, slack)
+        compared[topic] = ComparedTopic(per_commit, slack, loss=not exactly_once)
     outputs = {tp: (begin, end) for tp, (_, begin, end) in written.items() if tp.topic in compared}
-    return VerifyPlan(compared, outputs, stores, tuple(shortened), tuple(cautions))
+    return VerifyPlan(compared, outputs, stores, tuple(shortened), tuple(cautions), not exactly_once, sample)
+
+
+def _goes_on(plan: ReplayPlan, cluster: Cluster) -> bool:
+    """Whether the outputs' ends may hold more than the range made. Asked after the outputs' ends: if nothing was committed
+    meanwhile, the outputs are those of the range."""
+    if plan.until is not None:
+        return not plan.until.outputs_exact
+    now = cluster.committed(list(plan.ranges))
+    return any(now.get(tp) is None or now[tp].offset != c.offset for tp, c in plan.ends.items())
 
 
 def _output_ranges(
@@ -129,7 +170,12 @@ def _output_ranges(
     existing = cluster.partition_counts(topics)
     ends = cluster.ends(TopicPartition(t, p) for t, n in existing.items() for p in range(n))
     starts = plan.savepoint.output_offsets() if plan.savepoint is not None else {}
-    return {tp: (starts.get(tp, 0), max(starts.get(tp, 0), begin), end) for tp, (begin, end) in ends.items()}
+    stops = plan.until.output_offsets() if plan.until is not None and plan.until.outputs_exact else {}
+    out: dict[TopicPartition, tuple[int, int, int]] = {}
+    for tp, (begin, end) in ends.items():
+        start, stop = starts.get(tp, 0), min(end, stops.get(tp, end))
+        out[tp] = (start, min(max(start, begin), stop), stop)
+    return out
 
 
 def _slack(
@@ -140,6 +186,16 @@ def _slack(
         batch_before=any(begin > start for tp, (start, begin, _) in outputs.items() if tp.topic == topic),
         stream_after=running,
     )
+
+
+def _incomparable_loss(topic: str, slack: Slack) -> str | None:
+    """The same where only what is missing counts."""
+    if slack.batch_before:
+        return (
+            f"{topic} no longer holds the first records of the range, so nothing can be said of what it lacks; keep it "
+            "longer (retention.ms)"
+        )
+    return None
 
 
 def _incomparable(topic: str, per_commit: bool, slack: Slack) -> str | None:

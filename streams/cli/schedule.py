@@ -14,7 +14,7 @@ def add_every(parser: argparse.ArgumentParser) -> None:
     """Add ``--every``."""
     parser.add_argument(
         "--every",
-        type=_seconds,
+        type=seconds,
         metavar="DURATION",
         help="run repeatedly, with this time from start to start, such as 30m or 1h; stop with Ctrl-C",
     )
@@ -41,7 +41,8 @@ def repeated(
         sleep(max(0.0, began_s + every_s - clock()))
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """The type of an option that is a duration, such as 30m."""
     from penstock.topologies.windows.durations import duration_ms
 
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from penstock.state.errors import EnvironmentFault
 from penstock.streams.cli.client_options import SETTINGS_SERVERS, add_settings_file, add_topology
 
 if TYPE_CHECKING:
+    from penstock.streams.batch.values_as_text import Tolerance
     from penstock.streams.spark.connection import Connection
     from penstock.streams.spark.session import SparkSettings
     from penstock.streams.task.task_options import TaskOptions
@@ -70,6 +72,31 @@ def add_begin(parser: argparse.ArgumentParser) -> None:
         help="where the application began to read, or a savepoint of the repository (savepoint:latest)",
     )
     parser.add_argument("--repository", metavar="URL", help="the repository that holds the savepoint")
+
+
+def add_tolerance(parser: argparse.ArgumentParser) -> None:
+    """How far floating-point numbers may be apart."""
+    parser.add_argument(
+        "--relative-tolerance",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="floating-point numbers count as the same within this part of the larger one, such as 1e-9 (default: 0)",
+    )
+    parser.add_argument(
+        "--absolute-tolerance", type=float, default=0.0, metavar="X", help="or within this distance (default: 0)"
+    )
+
+
+def tolerance_of(args: argparse.Namespace) -> Tolerance:
+    """What ``add_tolerance`` was given. Raises ``SettingsError``."""
+    from penstock.state.errors import SettingsError
+    from penstock.streams.batch.values_as_text import Tolerance
+
+    given = args.relative_tolerance, args.absolute_tolerance
+    if not all(math.isfinite(x) and x >= 0 for x in given):
+        raise SettingsError(f"tolerances are not negative, and were given as {given[0]} and {given[1]}")
+    return Tolerance(*given)
 
 
 def begin_of(args: argparse.Namespace, given: Given) -> dict[str, Any]:

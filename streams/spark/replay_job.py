@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -130,12 +130,13 @@ def run_replay(
     source: KafkaSource,
     plan: ReplayPlan,
     job: ReplayJob,
+    only: Collection[TaskId] | None = None,
 ) -> Replay:
-    """Run the plan; its files are written, and nothing is published."""
+    """Run the plan; its files are written, and nothing is published. ``only``: these tasks."""
     reports: list[TaskReport] = []
     with translated("the replay"):
         for level in levels_of(plan):
-            rows = ordered_rows(spark, source, plan, job, task_work(plan, job, level), reports)
+            rows = ordered_rows(spark, source, plan, job, task_work(plan, job, level, only), reports)
             reports += collect_reports(mapped(rows, partial(run_tasks, job), REPORT_SCHEMA))
     return replay_of(plan, job, reports)
 

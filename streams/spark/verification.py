@@ -8,8 +8,12 @@ operator emits per commit, only the last record per key is compared, because com
 Stores are compared by the last value per key of their changelogs up to the committed offset. Tables that read their
 own topic have no stream output to compare.
 
-Under at-least-once duplicates are possible, so only the stores are compared. If something differs, the tasks
-concerned run once more, one record at a time, to name the first input record after which stream and batch differ.
+Under at-least-once duplicates are possible, so only what is missing counts. Where something differs, the tasks concerned
+run once more, one record at a time, to name the first input record after which stream and batch differ.
+
+The range may end at a savepoint: then its snapshots are compared, and the outputs up to the offsets that it names, even
+if the application goes on meanwhile. A sample is of whole partitions: tasks do not depend on each other, given the topics as
+written.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from tempfile import TemporaryDirectory
 
 import msgspec
@@ -37,11 +41,14 @@ from penstock.streams.batch.replay_run import KEEP, journal_ranges, make_job, pu
 from penstock.streams.batch.replay_task import ReplayJob
 from penstock.streams.batch.shipping import TopologyRef
 from penstock.streams.batch.trace import SIGHTING_SCHEMA, TracedRecord, Watch, departure, trace_tasks
+from penstock.streams.batch.values_as_text import Tolerance
 from penstock.streams.batch.verify_plan import (
+    EVERYTHING,
     Comparison,
     Difference,
     InputRecord,
     Mode,
+    Sample,
     VerifyPlan,
     VerifyResult,
     plan_verification,
@@ -49,16 +56,20 @@ from penstock.streams.batch.verify_plan import (
 from penstock.streams.batch.written import Slack
 from penstock.streams.spark import compare
 from penstock.streams.spark.arrow import mapped
-from penstock.streams.spark.compare import RowDifference
+from penstock.streams.spark.compare import EXACT, RowDifference, Scrutiny
 from penstock.streams.spark.connection import Connection
+from penstock.streams.spark.difference_table import Forms, texts, too_far, write_table
 from penstock.streams.spark.failures import translated
 from penstock.streams.spark.progress import Say, watched
 from penstock.streams.spark.read import HEADERS_TYPE, KafkaSource, read_ranges
 from penstock.streams.spark.replay_job import ordered_rows, run_replay, with_journals
 from penstock.streams.spark.session import SparkSettings, spark_session
 from penstock.streams.spark.shipping import ship
+from penstock.streams.spark.snapshot_frames import stored_entries
 from penstock.streams.task.task_options import TaskOptions
 from penstock.streams.topology_loading import load_topology
+
+Compare = Callable[[DataFrame, DataFrame, Slack, Scrutiny], list[RowDifference]]
 
 
 def verify(
@@ -68,37 +79,56 @@ def verify(
     connection: Connection,
     output: str | None = None,
     from_: str = START,
+    to: str = "committed",
     repository: str | None = None,
     exactly_once: bool = True,
     options: TaskOptions | None = None,
+    tolerance: Tolerance | None = None,
+    sample: Sample = EVERYTHING,
+    differences: str | None = None,
     progress: Say | None = None,
     session: SparkSettings | None = None,
 ) -> VerifyResult:
-    """Replay what the application has committed, and compare. ``output``: keep the replay there (``None``: a
-    temporary folder, for a Spark on this machine). The other arguments and the errors are those of ``replay``."""
+    """Replay what the application has committed, and compare. ``output``: keep the replay there (``None``: a temporary
+    folder, for a Spark on this machine). ``to``: ``committed``, or a savepoint, at whose cut everything is compared.
+    ``tolerance``: of floating-point numbers. ``sample``: of some partitions only. ``differences``: a folder or URL for the
+    differing rows, as Parquet: keys and both values as texts. The other arguments and the errors are those of ``replay``."""
     began = time.monotonic()
     output, repository = absolute(output), absolute(repository)
     shipped = ship(topology)
     with open_cluster(connection, application_id) as cluster:
-        plan = plan_replay(load_topology(topology), application_id, cluster, from_=from_, repository=repository)
+        plan = plan_replay(load_topology(topology), application_id, cluster, from_=from_, to=to, repository=repository)
         journals = journal_ranges(plan, cluster)
-        facts = plan_verification(plan, cluster, exactly_once, int(time.time() * 1000))
+        facts = plan_verification(plan, cluster, exactly_once, int(time.time() * 1000), sample)
     with TemporaryDirectory(prefix="penstock-verify-") as folder, spark_session(session) as spark:
         source = connection.source()
         snapshots = facts.stores if output is not None and exactly_once else {}
         job = make_job(plan, shipped, output or folder, options or TaskOptions(), snapshots, repository)
         job = with_journals(spark, source, plan, job, journals)
         with watched(spark, "the replay", progress, records_of(plan)):
-            done = run_replay(spark, source, plan, job)
+            done = run_replay(spark, source, plan, job, only=[t for t in plan.tasks if t.partition in sample])
         check_files(job.output, done)
-        if output is not None:
+        if output is not None and sample == EVERYTHING:
             publish(output, done)
             prune_replays(output, keep=KEEP, now_ms=int(time.time() * 1000))
         compared = sum(end - begin for begin, end in facts.outputs.values())
         with translated("the comparison"), watched(spark, "the comparison", progress, compared):
-            run = _Run(spark, source, plan, job, facts, done)
+            forms = Forms(shipped, application_id, shipped, application_id)
+            scrutiny = Scrutiny(partial(too_far, forms, tolerance) if tolerance else None, [], loss=facts.loss)
+            run = _Run(spark, source, plan, job, facts, done, scrutiny, repository)
             comparisons = [*run.outputs(), *run.stores()]
-    return VerifyResult(tuple(comparisons), done.records, (*facts.cautions, *done.cautions), time.monotonic() - began)
+            table = absolute(differences) if differences is not None and scrutiny.rows else None
+            if table is not None and scrutiny.rows:
+                write_table(texts(reduce(DataFrame.unionByName, scrutiny.rows), forms, "stream", "batch"), table)
+    return VerifyResult(
+        tuple(comparisons),
+        done.records,
+        (*facts.cautions, *run.cautions, *done.cautions),
+        time.monotonic() - began,
+        started_from=plan.started_from,
+        until=plan.until.name if plan.until is not None else None,
+        table=table,
+    )
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------
@@ -124,7 +154,12 @@ class _Run:
         job: ReplayJob,
         facts: VerifyPlan,
         done: Replay,
+        scrutiny: Scrutiny = EXACT,
+        repository: str | None = None,
     ) -> None:
+        self.cautions: list[str] = []
+        self._scrutiny = scrutiny
+        self._repository = repository
         self._spark = spark
         self._source = source
         self._plan = plan
@@ -137,27 +172,51 @@ class _Run:
     def outputs(self) -> list[Comparison]:
         """Every topic that is compared, by name."""
         out: list[Comparison] = []
-        for slack in {t.slack for t in self._facts.topics.values()}:
-            mine = {name: t for name, t in self._facts.topics.items() if t.slack == slack}
-            held = sorted(name for name, t in mine.items() if t.per_commit)
-            exact = sorted(name for name, t in mine.items() if not t.per_commit)
+        topics = {name: t for name, t in self._facts.topics.items() if self._in_sample(name)}
+        for slack in {t.slack for t in topics.values()}:
+            mine = {name: t for name, t in topics.items() if t.slack == slack}
+            lost = sorted(name for name, t in mine.items() if t.loss and not t.per_commit)
+            some = sorted(name for name, t in mine.items() if t.loss and t.per_commit)
+            held = sorted(name for name, t in mine.items() if t.per_commit and not t.loss)
+            exact = sorted(name for name, t in mine.items() if not t.per_commit and not t.loss)
             alone = [t for t in exact if not slack.floats and self._one_writer_each(t)]
             shared = [t for t in exact if t not in alone]
             keyed = [] if slack.floats else shared
-            comparisons: tuple[
-                tuple[Mode, list[str], Callable[[DataFrame, DataFrame, Slack], list[RowDifference]]], ...
-            ] = (
+            bags = shared if self._scrutiny.too_far is None else self._not_as_bags(shared, keyed)
+            comparisons: tuple[tuple[Mode, list[str], Compare], ...] = (
                 ("sequence", alone, compare.by_partition),
-                ("bag", shared, compare.as_bags),
+                ("bag", bags, compare.as_bags),
                 ("key sequence", keyed, compare.by_key),
                 ("last value", held, compare.last_values),
+                ("loss", lost, compare.missing),
+                ("loss", some, partial(compare.missing, once=True)),
             )
-            for mode, topics, how in comparisons:
-                if topics:
-                    found = {f.subject: f for f in how(self._live(topics), self._made(topics), slack)}
-                    out += [self._output(topic, mode, found.get(topic)) for topic in topics]
-        # The sequence per key says more than the bag if both differ.
+            for mode, names, how in comparisons:
+                if names:
+                    # The sequence per key says more than the bag, where it differs too.
+                    scrutiny = self._scrutiny.silent() if mode == "bag" and keyed else self._scrutiny
+                    found = {f.subject: f for f in how(self._live(names), self._made(names), slack, scrutiny)}
+                    out += [self._output(topic, mode, found.get(topic)) for topic in names]
         return sorted(out, key=lambda c: (c.name, c.mode))
+
+    def _not_as_bags(self, shared: Sequence[str], keyed: Sequence[str]) -> list[str]:
+        """Within a tolerance equal rows cannot be counted. Says so of topics that cannot be compared otherwise."""
+        self.cautions += [
+            f"{topic} can only be compared by counting equal rows, and a tolerance was given; it is not compared"
+            for topic in shared
+            if topic not in keyed
+        ]
+        return []
+
+    def _in_sample(self, topic: str) -> bool:
+        """Whether the sampled tasks, and no others, write the sampled partitions of a topic."""
+        if self._facts.sample == EVERYTHING:
+            return True
+        files = self._done.output_files(topic)
+        if all(set(f.partitions) <= {f.task} for f in files):
+            return True
+        self.cautions.append(f"{topic} is not compared in a sample: tasks write it to other partitions than their own")
+        return False
 
     def _one_writer_each(self, topic: str) -> bool:
         """Whether every partition is known and has one writing task."""
@@ -165,7 +224,8 @@ class _Run:
         return ANY_PARTITION not in partitions and len(partitions) == len(set(partitions))
 
     def _live(self, topics: Sequence[str]) -> DataFrame:
-        ranges = {tp: r for tp, r in self._facts.outputs.items() if tp.topic in topics}
+        sample = self._facts.sample
+        ranges = {tp: r for tp, r in self._facts.outputs.items() if tp.topic in topics and tp.partition in sample}
         rows = compare.without_bootstrap_marks(read_ranges(self._spark, self._source, ranges))
         return rows.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers")))
 
@@ -193,7 +253,9 @@ class _Run:
         if found is None:
             return Comparison("topic", topic, mode, 0, 0, 0, None)
         first = self._output_difference(topic, mode, found) if found.first is not None else None
-        return Comparison("topic", topic, mode, found.live_rows, found.made_rows, found.differences, first)
+        return Comparison(
+            "topic", topic, mode, found.live_rows, found.made_rows, found.differences, first, found.allowed
+        )
 
     def _output_difference(self, topic: str, mode: Mode, found: RowDifference) -> Difference:
         row = found.first
@@ -213,7 +275,7 @@ class _Run:
     def _input_of_output(
         self, topic: str, mode: Mode, key: bytes | None, partition: int | None, made: Row | None
     ) -> InputRecord | None:
-        if mode != "last value":
+        if mode not in ("last value", "loss"):
             place = made if made is not None else self._last_made(topic, mode, partition, key)
             if place is None:
                 return None
@@ -222,7 +284,9 @@ class _Run:
             return seen[0].input if seen else None
         tasks = {TaskId(f.subtopology, f.task) for f in self._done.output_files(topic)}
         seen = self._trace({t: Watch(keys=frozenset({(topic, key)})) for t in tasks})
-        rows = self._live([topic]).where(F.col("key").eqNullSafe(F.lit(key)) & (F.col("partition") == partition))
+        rows = self._live([topic]).where(F.col("key").eqNullSafe(F.lit(key)))
+        if partition is not None:
+            rows = rows.where(F.col("partition") == partition)
         wrote = [(_bytes(r["value"]), r["timestamp_ms"]) for r in rows.orderBy("offset").collect()]
         return departure(wrote, seen)
 
@@ -243,25 +307,42 @@ class _Run:
         specs = {s.name: s for s in self._plan.topology.stores if s.changelog and s.source_topic is None}
         if not specs:
             return []
-        live, made = self._changelogs(list(specs)), self._contents(list(specs))
-        found = {f.subject: f for f in compare.entries(live, made, shortened=self._facts.shortened)}
+        live, made = self._stored(list(specs)), self._contents(list(specs))
+        rows = compare.entries(live, made, shortened=self._facts.shortened, scrutiny=self._scrutiny)
+        found = {f.subject: f for f in rows}
         return [self._store(name, found.get(name)) for name in sorted(specs)]
 
     def _targets(self, names: Sequence[str]) -> list[CompactTarget]:
         targets = [t for (_, name), t in sorted(self._facts.stores.items()) if name in names]
         return [dataclasses.replace(t, place=i, start=t.facts.begin_offset) for i, t in enumerate(targets)]
 
+    def _stored(self, names: Sequence[str]) -> DataFrame:
+        """The stream's entries at the end of the range, without what the batch dropped as expired."""
+        floors = self._spark.createDataFrame(
+            [(f.store, f.partition, f.floor) for t in self._done.tasks for f in t.stores],
+            "topic string, partition int, floor binary",
+        )
+        until = self._plan.until
+        if until is None:
+            entries = self._changelogs(names)
+        else:
+            assert self._repository is not None
+            entries = stored_entries(self._spark, self._repository, until, names).select(
+                F.col("name").alias("topic"), "partition", F.col("store_key").alias("key"), "value"
+            )
+        # Partitions outside the sample have no floor.
+        kept = entries.join(F.broadcast(floors), ["topic", "partition"])
+        return kept.where("floor is null or key >= floor").select("topic", "partition", "key", "value")
+
     def _changelogs(self, names: Sequence[str]) -> DataFrame:
-        """The last value per store key up to the commit, without what the batch dropped as expired."""
+        """The last value per store key up to the commit."""
         targets = self._targets(names)
         if not targets:
             return self._spark.createDataFrame([], _ENTRY_COLUMNS)
         by_log = {t.log: [t] for t in targets}
         records = read_ranges(self._spark, self._source, {t.log: (t.start, t.end) for t in targets})
-        floors = {(f.store, f.partition): f.floor for t in self._done.tasks for f in t.stores}
         places = self._spark.createDataFrame(
-            [(t.place, t.form.name, t.partition, floors.get((t.form.name, t.partition))) for t in targets],
-            "place int, topic string, partition int, floor binary",
+            [(t.place, t.form.name, t.partition) for t in targets], "place int, topic string, partition int"
         )
         return (
             mapped(records, partial(to_entries, by_log), ENTRY_SCHEMA)
@@ -269,7 +350,6 @@ class _Run:
             .agg(F.max_by("value", "change").alias("value"))
             .where(F.col("value").isNotNull())
             .join(F.broadcast(places), "place")
-            .where(F.col("floor").isNull() | (F.col("key") >= F.col("floor")))
             .select("topic", "partition", "key", "value")
         )
 
@@ -306,7 +386,10 @@ class _Run:
                 batch=None if made is None else _bytes(made["value"]),
                 input=self._input_of_entry(name, row["partition"], key),
             )
-        return Comparison("store", name, "last value", found.live_rows, found.made_rows, found.differences, first)
+        mode: Mode = "loss" if self._facts.loss else "last value"
+        return Comparison(
+            "store", name, mode, found.live_rows, found.made_rows, found.differences, first, found.allowed
+        )
 
     def _input_of_entry(self, store: str, partition: int, key: bytes) -> InputRecord | None:
         target = next((t for t in self._targets([store]) if t.partition == partition), None)

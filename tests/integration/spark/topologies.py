@@ -101,3 +101,16 @@ def _counted(application_id: str, flag: Path, old: bool, prefix: str) -> Topolog
 def counted(application_id: str, flag: Path, *, old: bool = True, prefix: str | None = None) -> Any:
     """Counts by key, and by the end of values through a repartition topic. A process dies where ``flag`` says."""
     return partial(_counted, application_id, flag, old, prefix or application_id)
+
+
+def _sums(application_id: str, scale: float, copies: int) -> Topology:
+    b = StreamsBuilder(key=bytes, value=float)
+    scaled = b.stream(f"{application_id}.in").map_values(lambda v: v * scale, value=float)
+    sums = scaled.group_by_key().reduce(lambda old, v: old + v, name="sums").to_stream()
+    sums.flat_map_values(lambda v: [v] * copies, value=float).to(f"{application_id}.out")
+    return b.build()
+
+
+def sums(application_id: str, scale: float = 1.0, copies: int = 1) -> Any:
+    """Sums of floating-point numbers, each update written ``copies`` times."""
+    return partial(_sums, application_id, scale, copies)

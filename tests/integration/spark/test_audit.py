@@ -1,0 +1,96 @@
+"""Verify as an audit: from savepoint to savepoint, within a tolerance, of a sample, for loss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.state.serdes.serde import FLOAT
+from penstock.streams.batch.audit import Audit
+from penstock.streams.batch.savepoint import SavepointRepository
+from penstock.streams.batch.values_as_text import Tolerance
+from penstock.streams.batch.verify_plan import Sample, VerifyResult
+from penstock.streams.spark import Connection, compact, verify
+from tests.integration.spark.live import App, Live, Row, command
+from tests.integration.spark.topologies import sums
+
+NEAR = Tolerance(relative=1e-9)
+KEYS = 8
+
+
+def rows(start: int, stop: int) -> list[Row]:
+    return [(b"k%d" % (i % KEYS), FLOAT.serialize(i / 7), 1000 + i) for i in range(start, stop)]
+
+
+def found(result: VerifyResult) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+    return {(c.kind, c.mode): (c.stream_rows, c.batch_rows, c.differences, c.allowed) for c in result.comparisons}
+
+
+def test_an_application_is_audited_from_savepoint_to_savepoint(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app_id, repository = live.application_id, str(tmp_path / "snapshots")
+    how = {"application_id": app_id, "connection": connection, "repository": repository}
+    live.create(2, live.topic("in"), live.topic("out"))
+    live.produce(live.topic("in"), rows(0, 200))
+    (tmp_path / "summing.py").write_text(
+        f"from tests.integration.spark.topologies import sums\ntopology = sums({app_id!r})\nother = sums({app_id!r}, 1.5)\n"
+    )
+    summing = f"{tmp_path}/summing.py"
+
+    def audited(*more: str, topology: str = summing) -> tuple[int, dict[str, object]]:
+        capsys.readouterr()
+        code = command("verify", topology, live, "--incremental", "--json", "--repository", repository, *more)
+        return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+    with App(live, sums(app_id)()) as app:
+        app.run(commit_every=30)
+        code, first = audited()
+        assert (code, first["same"], first["records"], first["started_from"]) == (0, True, 200, "start"), first
+        audit, savepoints = Audit(repository, app_id), SavepointRepository(repository)
+        assert audit.begin() == f"savepoint:{first['until']}" and savepoints.pinned(app_id) == {first["until"]}
+
+        live.produce(live.topic("in"), rows(200, 260))
+        app.run(commit_every=30)
+        # Another topology than the one that ran: found in what came since, written down, and not passed.
+        code, wrong = audited("--differences", str(tmp_path / "wrong"), topology=f"{summing}:other")
+        assert (code, wrong["same"], wrong["records"], wrong["started_from"]) == (1, False, 60, first["until"]), wrong
+        assert audit.begin() == f"savepoint:{first['until']}"
+        table = pq.read_table(tmp_path / "wrong").to_pylist()
+        assert {r["name"] for r in table} == {"sums", live.topic("out")} and len(table) == 60 + KEYS
+        assert all(r["key"].startswith('"k') and float(r["stream"]) < float(r["batch"]) for r in table)
+
+        # The application goes on, and what it did up to the cut is judged all the same.
+        cut = compact(sums(app_id), **how).savepoint
+        live.produce(live.topic("in"), rows(260, 300))
+        app.run(commit_every=30)
+        at_cut = verify(sums(app_id), to=f"savepoint:{cut}", **how)
+        assert at_cut.same and at_cut.records == 260 and at_cut.until == cut and not at_cut.cautions, at_cut
+        assert found(at_cut) == {("topic", "sequence"): (260, 260, 0, 0), ("store", "last value"): (KEYS, KEYS, 0, 0)}
+
+        code, second = audited()
+        assert (code, second["same"], second["records"], second["started_from"]) == (0, True, 100, first["until"])
+        assert savepoints.pinned(app_id) == {second["until"]}, "what was verified before need not be kept"
+
+    # The last digits of a sum are no difference, where that was declared.
+    near = sums(app_id, 1.0 + 1e-13)
+    exact = verify(near, **how)
+    assert not exact.same and found(exact)["store", "last value"][2] == KEYS
+    assert verify(near, tolerance=NEAR, **how).same
+
+    # A sample of the partitions: half of the keys, as exactly.
+    half = verify(sums(app_id), sample=Sample(2, 0), **how)
+    assert half.same and not half.cautions and 0 < half.records < 300, half
+    other = verify(sums(app_id, 1.5), sample=Sample(2, 1), **how)
+    assert not other.same and other.records == 300 - half.records
+
+    # At least once: what was written twice is allowed, what is missing is not.
+    live.produce(live.topic("out"), [(b"k1", FLOAT.serialize(1.0), 9_000)])
+    doubled = verify(sums(app_id), exactly_once=False, **how)
+    assert doubled.same and found(doubled)["topic", "loss"] == (301, 300, 0, 1), doubled
+    lost = verify(sums(app_id, copies=2), exactly_once=False, **how)
+    assert not lost.same and found(lost)["topic", "loss"][2] == 299

@@ -14,6 +14,12 @@ def is_async(fn: Any) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
 
 
+def is_async_generator(fn: Any) -> bool:
+    """Whether a call gives results to iterate over with ``async for``."""
+    call = None if isinstance(fn, type) else getattr(type(fn), "__call__", None)  # noqa: B004  # what it is called by is asked, not whether it can be
+    return inspect.isasyncgenfunction(fn) or inspect.isasyncgenfunction(call)
+
+
 def takes_two(fn: Any) -> bool:
     """Whether it must be given two arguments by place, and no more. Of what has no signature nothing is known."""
     try:

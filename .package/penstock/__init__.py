@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from penstock.topologies.aggregators.base import Aggregator as Aggregator
     from penstock.topologies.aggregators.base import agg as agg
     from penstock.topologies.columnar.word_splitting import words as words
+    from penstock.topologies.dsl.awaiting import awaiting as awaiting
     from penstock.topologies.dsl.builder import StreamsBuilder as StreamsBuilder
     from penstock.topologies.dsl.cogrouped_stream import CogroupedKStream as CogroupedKStream
     from penstock.topologies.dsl.cogrouped_stream import WindowedCogroupedKStream as WindowedCogroupedKStream

@@ -170,10 +170,16 @@ class NodeContext:
         """Apply the policy to the record behind this row."""
         self._failures.failed(self.name, self.index, batch.order[index] // self.time.stride, error, may_skip)
 
+    @property
+    def retry(self) -> Retry | None:
+        """The operator's own."""
+        chosen = self._failures.on_error.get(self.name)
+        return chosen if isinstance(chosen, Retry) else None
+
     def retrying(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """The function, or one that calls it again. Expressions give the same again, so they are left alone."""
-        chosen = self._failures.on_error.get(self.name)
-        if not isinstance(chosen, Retry) or isinstance(fn, ExpressionFunction):
+        chosen = self.retry
+        if chosen is None or isinstance(fn, ExpressionFunction):
             return fn
 
         def attempted(*row: Any) -> Any:

@@ -122,7 +122,35 @@ async def _ask_all(external_call: ExternalCall, rows: Sequence[tuple[Any, ...]])
             except Exception as exc:
                 return CallResult(None, f"{type(exc).__name__}: {exc}")
 
-    return list(await asyncio.gather(*map(one, rows)))
+    async def attempted(row: tuple[Any, ...]) -> CallResult:
+        answer = await one(row)
+        for pause_ms in external_call.pauses_ms:
+            if answer.error is None:
+                break
+            # another call may use the turn during the pause
+            await asyncio.sleep(pause_ms / 1000)
+            answer = await one(row)
+        return answer
+
+    async def in_order(places: Sequence[int]) -> None:
+        for place in places:
+            answers[place] = await attempted(rows[place])
+
+    answers: dict[int, CallResult] = {}
+    chains = _by_key(rows) if external_call.ordered_by_key else [[place] for place in range(len(rows))]
+    await asyncio.gather(*map(in_order, chains))
+    return [answers[place] for place in range(len(rows))]
+
+
+def _by_key(rows: Sequence[tuple[Any, ...]]) -> list[list[int]]:
+    """The places of the rows that begin with equal keys. Keys of types that cannot be hashed are equal if they read so."""
+    found: dict[Any, list[int]] = {}
+    for place, (key, *_) in enumerate(rows):
+        try:
+            found.setdefault(key, []).append(place)
+        except TypeError:
+            found.setdefault((type(key), repr(key)), []).append(place)
+    return list(found.values())
 
 
 def _waited(external_call: ExternalCall, call: Future[Any]) -> CallResult | None:

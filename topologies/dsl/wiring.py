@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from penstock.state.errors import SerdeError, TopologyError
 from penstock.state.serdes.serde import Serde, serde_of
 from penstock.state.serdes.window_keys import WindowedSerde
+from penstock.topologies.dsl.awaiting import Awaiting
 from penstock.topologies.functions import is_async
 from penstock.topologies.graph.topology import GraphBuilder
 from penstock.topologies.operator_api.edge_kinds import ANY_KIND
@@ -260,9 +261,9 @@ def check_function(fn: Any, name: str, *, awaited: bool = False) -> Callable[...
     """Return ``fn``. Raises ``TopologyError`` if it is not callable, or is ``async`` and not ``awaited``."""
     if not callable(fn):
         raise TopologyError(f"operator {name!r} needs a function, not {fn!r:.100}; pass a function or a lambda")
-    if is_async(fn) and not awaited:
+    if (is_async(fn) or isinstance(fn, Awaiting)) and not awaited:
         raise TopologyError(
             f"operator {name!r}: {getattr(fn, '__name__', fn)!s:.100} is async, and nothing awaits it here; call a service "
-            "outside with lookup(fn, answer=…), or give a plain function"
+            "outside with map_values, filter, flat_map, foreach or lookup(fn, answer=…), or give a plain function"
         )
     return cast(Callable[..., Any], fn)

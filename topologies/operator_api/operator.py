@@ -27,6 +27,7 @@ from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operator_api.batch import Batch, ColumnBatch
 from penstock.topologies.operator_api.edge_kinds import NO_RETRACTIONS, EdgeKind, Emits
+from penstock.topologies.operator_api.on_error import Retry
 from penstock.topologies.operator_api.required_columns import (
     ALL_AS_ROWS,
     NO_COLUMNS,
@@ -44,12 +45,16 @@ NO_TIME = -1
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExternalCall:
     """An external call that an operator makes per row: ``fn(*row)``, plain or ``async``. ``serde`` writes the answers
-    to the journal. At most ``concurrency`` calls run at a time, each for at most ``timeout_s``."""
+    to the journal. At most ``concurrency`` calls run at a time, each for at most ``timeout_s``. ``ordered_by_key`` and
+    ``pauses_ms`` are for ``async`` functions: calls of rows that begin with equal keys follow each other; a call that fails
+    is repeated after each of the pauses."""
 
     fn: Callable[..., Any]
     serde: Serde[Any]
     concurrency: int = 16
     timeout_s: float = 10.0
+    ordered_by_key: bool = False
+    pauses_ms: tuple[int, ...] = ()
 
 
 class CallResult(NamedTuple):
@@ -109,6 +114,10 @@ class OperatorContext(Protocol):
     @property
     def time(self) -> BatchTimes:
         """The task's stream time."""
+
+    @property
+    def retry(self) -> Retry | None:
+        """How often to call again, if a ``Retry`` was chosen for the operator."""
 
     def emit(self, batch: Batch, port: int = 0) -> None:
         """Emit records, in task order; empty batches are allowed."""

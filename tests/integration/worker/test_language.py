@@ -121,9 +121,18 @@ def test_records_go_around_and_questions_are_asked(kafka: str, tmp_path: Path) -
     async def ask(key: str, value: int) -> dict[str, int]:
         return {"length": len(key)}
 
+    asked: set[str] = set()
+
+    async def doubled(key: str, value: dict[str, int]) -> dict[str, int]:
+        if key not in asked:
+            asked.add(key)
+            raise ConnectionError("away at first")
+        return {**value, "twice": value["length"] * 2}
+
     builder = ps.StreamsBuilder("loop", value=int)
     loop = builder.stream(source).loop(around, max_iterations=5)
-    loop.done.lookup(ask, answer=dict, value=dict).to(out)
+    answered = loop.done.lookup(ask, answer=dict, value=dict)
+    answered.map_values(ps.awaiting(doubled, timeout="60s"), value=dict).on_error(ps.retry(2, "1ms")).to(out)
     rounds = [i % 4 for i in range(200)]
     keys = [f"k{i}" for i in range(200)]
     cluster.write(source, [n.to_bytes(8, "big") for n in rounds], keys=[k.encode() for k in keys])
@@ -132,7 +141,9 @@ def test_records_go_around_and_questions_are_asked(kafka: str, tmp_path: Path) -
         return len(cluster.read(out))
 
     run_in_two_parts(builder.build(), settings(cluster, tmp_path), lambda: written() > 20, lambda: written() >= 200)
-    expected = {f"{k}{'+' * n}": {"length": len(k) + n} for k, n in zip(keys, rounds, strict=True)}
+    expected = {
+        f"{k}{'+' * n}": {"length": len(k) + n, "twice": 2 * (len(k) + n)} for k, n in zip(keys, rounds, strict=True)
+    }
     found = [(w.key.decode(), json.loads(w.value)) for w in cluster.read(out) if w.key and w.value]
     assert len(found) == 200
     assert dict(found) == expected

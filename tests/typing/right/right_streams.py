@@ -128,6 +128,7 @@ async def ask(key: str, bid: Bid) -> Person:
 
 
 assert_type(bids.lookup(ask, answer=Person), ps.KStream[str, Person])
+assert_type(bids.map_values_with_key(ps.awaiting(ask), value=Person), ps.KStream[str, Person])
 assert_type(
     bids.lookup(ask, lambda bid, person: (bid.price, person.city), answer=Person), ps.KStream[str, tuple[int, str]]
 )

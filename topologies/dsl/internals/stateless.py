@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
+from penstock.topologies.dsl.internals.async_functions import awaited, called
 from penstock.topologies.dsl.typed import result_serde, row_function, selection
 from penstock.topologies.dsl.wiring import Flow, check_function
 from penstock.topologies.expressions.row_function import ExpressionFunction
@@ -50,11 +51,15 @@ def then(
 
 def filtered(flow: Flow, fn: Any, name: str | None) -> Flow:
     """Keep the records for which ``fn(key, value)`` is true."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "filter", name, "keep", how)
     return then(flow, "filter", name, lambda f: stateless.FilterSpec(fn=f), fn, condition=True)
 
 
 def filtered_not(flow: Flow, fn: Any, name: str | None) -> Flow:
     """Keep the records for which ``fn(key, value)`` is false. If an expression is null, the record is dropped too."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "filter-not", name, "drop", how)
     if isinstance(fn, Expression):
         return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f), ~fn, condition=True)
     return then(flow, "filter-not", name, lambda f: stateless.FilterSpec(fn=f, negate=True), fn)
@@ -62,6 +67,8 @@ def filtered_not(flow: Flow, fn: Any, name: str | None) -> Flow:
 
 def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
     """Keep the records for which ``fn(value)`` is true."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "filter-values", name, "keep", how, with_key=False)
     return then(
         flow,
         "filter-values",
@@ -74,6 +81,8 @@ def filtered_by_value(flow: Flow, fn: Any, name: str | None) -> Flow:
 
 def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
     """Map values to ``fn(value)``, or to ``fn(key, value)`` if the function requires two arguments."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "map-values", name, "values", how, with_key=takes_two(how.fn), value=value)
     if isinstance(fn, StructOf):
         fn = selection(fn.fields, value)
     return then(
@@ -89,6 +98,8 @@ def mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
 
 def mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
     """Map values to ``fn(key, value)``."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "map-values-with-key", name, "values", how, value=value)
     return then(
         flow,
         "map-values-with-key",
@@ -102,11 +113,15 @@ def mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) ->
 
 def flat_mapped_values(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
     """Replace each value by the values of ``fn(value)``."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "flat-map-values", name, "flat_map_values", how, with_key=False, value=value)
     return then(flow, "flat-map-values", name, lambda f: stateless.FlatMapSpec(fn=f, values_only=True), fn, value=value)
 
 
 def flat_mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | None) -> Flow:
     """Replace each value by the values of ``fn(key, value)``."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "flat-map-values-with-key", name, "flat_map_values", how, value=value)
     return then(
         flow,
         "flat-map-values-with-key",
@@ -119,6 +134,8 @@ def flat_mapped_values_with_key(flow: Flow, fn: Any, value: Any, name: str | Non
 
 def peeked(flow: Flow, kind: str, fn: Any, name: str | None) -> Flow:
     """Call ``fn(key, value)`` for its effect and pass the records on."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, kind, name, "effect", how)
     return then(flow, kind, name, lambda f: stateless.PeekSpec(fn=f), fn)
 
 
@@ -132,6 +149,8 @@ def mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
 
 def flat_mapped(flow: Flow, fn: Any, key: Any, value: Any, name: str | None) -> Flow:
     """Replace each record by the pairs of ``fn(key, value)``."""
+    if (how := awaited(fn)) is not None:
+        return called(flow, "flat-map", name, "flat_map", how, key=key, value=value)
     return then(flow, "flat-map", name, lambda f: stateless.FlatMapSpec(fn=f), fn, key=key, value=value, rekeyed=True)
 
 

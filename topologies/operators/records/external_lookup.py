@@ -44,16 +44,21 @@ class _LookupOperator(Operator):
     def process(self, port: int, batch: Batch) -> None:
         if not len(batch):
             return
-        answers = self.ctx.ask(self._spec.call, list(zip(batch.keys, batch.values, strict=True)))
-        kept = []
-        for i, answer in enumerate(answers):
-            if answer.error is None:
-                kept.append(i)
-            else:
-                self.ctx.failed(batch, i, ProcessingError(f"the call failed: {answer.error}"))
-        if len(kept) < len(answers):
-            batch, answers = batch.pick(kept), [answers[i] for i in kept]
-        values = [a.value for a in answers]
+        values, batch = answers_of(self.ctx, batch, self._spec.call)
         if self._spec.joiner is not None:
             values, batch = map_rows(self.ctx, batch, self._spec.joiner, batch.values, values)
         self.ctx.emit(batch.replace(values=values))
+
+
+def answers_of(ctx: OperatorContext, batch: Batch, call: ExternalCall) -> tuple[list[Any], Batch]:
+    """The answers to ``call.fn(key, value)``, and the batch of the records that have one; the others meet the policy."""
+    answers = ctx.ask(call, list(zip(batch.keys, batch.values, strict=True)))
+    kept = []
+    for i, answer in enumerate(answers):
+        if answer.error is None:
+            kept.append(i)
+        else:
+            ctx.failed(batch, i, ProcessingError(f"the call failed: {answer.error}"))
+    if len(kept) < len(answers):
+        batch, answers = batch.pick(kept), [answers[i] for i in kept]
+    return [a.value for a in answers], batch

@@ -63,10 +63,10 @@ class Asks:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda s, fn: s.map_values(fn),
-        lambda s, fn: s.filter(fn),
         lambda s, fn: s.map(fn),
-        lambda s, fn: s.foreach(fn),
+        lambda s, fn: s.select_key(fn),
+        lambda s, fn: s.to_table().map_values(fn),
+        lambda s, fn: s.select_key(ps.awaiting(fn)),
         lambda s, fn: s.group_by(fn),
         lambda s, fn: s.group_by_key().reduce(fn),
         lambda s, fn: s.group_by_key().aggregate(str, fn, value=str),

@@ -27,13 +27,15 @@ class _Reading:
     position: int
     paused: bool = False
     reported_end: int = -1
+    fetched: bool = False
+    """Records were fetched before the pause, and are still to be given."""
 
 
 class MemoryConsumer:
     """``LogConsumer`` on a ``MemoryLog``. ``poll`` never waits; ``poll_interval_max_ms`` is in the log's time. A member that
     was removed learns of it ``late_polls`` polls late, as from the answer to a heartbeat, and reads on until then; the first
     of these polls gives nothing. ``stable_positions=False``: ``committed`` does not look at open transactions, as for
-    readers of uncommitted records."""
+    readers of uncommitted records. ``late_chunks``: what was fetched before ``on_assign`` paused a partition still comes."""
 
     def __init__(
         self,
@@ -44,8 +46,10 @@ class MemoryConsumer:
         late_polls: int = 0,
         client_id: str = "",
         stable_positions: bool = True,
+        late_chunks: bool = False,
     ) -> None:
         self._log = log
+        self._late_chunks = late_chunks
         self._client_id = client_id
         self._stable_positions = stable_positions
         self._group = group
@@ -151,8 +155,9 @@ class MemoryConsumer:
         for i in range(len(order)):
             tp = order[(i + self._turn) % len(order)]
             reading = self._reading[tp]
-            if reading.paused or room <= 0:
+            if (reading.paused and not reading.fetched) or room <= 0:
                 continue
+            reading.fetched = False
             chunk = self._read(tp, reading, room, ends)
             if chunk is not None:
                 room -= len(chunk)
@@ -197,6 +202,7 @@ class MemoryConsumer:
         for tp in partitions:
             if tp in self._reading:
                 self._reading[tp].paused = True
+                self._reading[tp].fetched = self._late_chunks and self._offered is not None
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """See the port."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from penstock.streams.testing.memory_log import MemoryLog
 
+BEGAN_MS = 10_000_000
+"""On the wall."""
+
 
 class SimClock:
     """The log's time; the wall clock is off by ``skew_ms``."""
@@ -13,7 +16,7 @@ class SimClock:
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        return 10_000_000 + self._log.now_ms + self._skew_ms
+        return BEGAN_MS + self._log.now_ms + self._skew_ms
 
     def monotonic_s(self) -> float:
         return self._log.now_ms / 1000

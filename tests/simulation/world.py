@@ -77,11 +77,13 @@ class World:
         commit_delay_max_ms: int = 0,
         buffered_max_bytes: int = BUFFERED_MAX_BYTES,
         late_polls: int = 0,
+        late_chunks: bool = False,
         epochs_grow: bool = False,
         live: bool = False,
         log: MemoryLog | None = None,
     ) -> None:
         self.late_polls = late_polls
+        self.late_chunks = late_chunks
         self.named = True
         """Whether the nodes that are made next note who they are, and fence those that died."""
         self.topology = topology
@@ -255,6 +257,7 @@ class Node:
             APP,
             poll_interval_max_ms=POLL_INTERVAL_MS,
             late_polls=self.world.late_polls,
+            late_chunks=self.world.late_chunks,
             client_id=self.name,
         )
         return consumer_within(self.bounds, consumer)

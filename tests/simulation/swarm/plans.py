@@ -71,7 +71,8 @@ class Fault:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """One run."""
+    """One run. ``late_chunks``: records that were fetched before a pause still come; ``young``: the times of the records are
+    those of the clock, not long ago."""
 
     seed: int
     program: str
@@ -81,6 +82,8 @@ class Plan:
     partitions: int
     records: int
     late_polls: int
+    late_chunks: bool
+    young: bool
     queue_max_records: int
     epochs_grow: bool
     faults: tuple[Fault, ...]
@@ -105,6 +108,8 @@ def plan_of(seed: int, events: int = EVENTS) -> Plan:
         partitions,
         rng.choice((120, 200, 300)),
         rng.choice((0, 0, 2, 5)),
+        rng.random() < 0.5,
+        rng.random() < 0.5,
         rng.choice((0, 0, 1, 1_000, 1_000)),
         form == "group" and rng.random() < 0.25,
         (),
@@ -177,6 +182,8 @@ def _story(plan: Plan, rng: random.Random) -> list[Fault]:
     else:
         # a commit of which nobody knows, and another worker before the question is answered
         lost = Fault("answer", at, who, rng.choice(("commit_before", "commit_after")), 1, error="unknown")
+        if rng.random() < 0.5:
+            lost = Fault("late_commit", at, who, "commit_before", 1, held_ms // 2)
         asking = Fault("freeze", at, who, rng.choice(("init", "committed")), 1, held_ms)
         stories += 2 * [[lost, asking, Fault(other, at, who)]]
     return rng.choice(stories)

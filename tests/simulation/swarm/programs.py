@@ -181,7 +181,7 @@ def _judge_combined(seen: Seen) -> Iterable[str]:
 def _windows() -> Topology:
     builder = StreamsBuilder("windows", key=str, value=bytes)
     counts = (
-        builder.stream("in").group_by_key().windowed_by(tumbling(f"{WINDOW_MS}ms", grace="1m")).count(name="counts")
+        builder.stream("in").group_by_key().windowed_by(tumbling(f"{WINDOW_MS}ms", grace="10s")).count(name="counts")
     )
     counts.to_stream(lambda w, n: f"{w.key}@{w.start_ms}", key=str).to("out", value=int)
     return builder.build()

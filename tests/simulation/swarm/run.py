@@ -20,6 +20,7 @@ from penstock.streams.ports.log import AbortableError, ProducerRetiredError, Unk
 from penstock.streams.runtime.fixed_fence import fixed_id
 from penstock.streams.testing.memory_clients import MemoryAdmin
 from penstock.streams.testing.memory_log import LogEntry, Transaction
+from tests.simulation.sim_clock import BEGAN_MS
 from tests.simulation.swarm import checks
 from tests.simulation.swarm.disks import SwarmDisk
 from tests.simulation.swarm.history import APP, HistoryLog, Violation
@@ -76,6 +77,7 @@ class Swarm:
             seed=plan.seed,
             queue_max_records=plan.queue_max_records,
             late_polls=plan.late_polls,
+            late_chunks=plan.late_chunks,
             epochs_grow=plan.epochs_grow,
             log=self.log,
         )
@@ -89,6 +91,7 @@ class Swarm:
         self.written = 0
         self.healed = self.doomed = self.refused = False
         self.struck: list[Fault] = []
+        self._began_ms = BEGAN_MS if plan.young and not self.program.expires else 0
         self._step_ms = TURN_MS
         self._stack: list[Slot] = []
         self._armed: list[tuple[Fault, list[int]]] = []
@@ -144,7 +147,7 @@ class Swarm:
     def _write(self, count: int) -> None:
         for _ in range(count):
             topic, key, value, at = self.program.write(self.rng, self.written)
-            self.world.write(topic, [(key, value, at)])
+            self.world.write(topic, [(key, value, at + self._began_ms)])
             self.written += 1
 
     def _turn(self, slot: Slot) -> int:

@@ -169,7 +169,7 @@ def _story(plan: Plan, rng: random.Random) -> list[Fault]:
             Fault("kill", at, who, "between", 1, 8_000),
             Fault(other, at, who),
             Fault("kill", at, who, "restore", 1, 8_000),
-            *(Fault("compact", at + after) for after in (650, 700, 750, 780)),
+            *(Fault("compact", at + after) for after in (50, 150, 300, 700, 740, 780)),
         ],
         # a changelog that loses its end while a commit is under way
         [Fault("elect", at), Fault("freeze", at, who, "flush", 1, held_ms), Fault("elect", at + 20)],
@@ -179,6 +179,8 @@ def _story(plan: Plan, rng: random.Random) -> list[Fault]:
         # what was never committed lies in the log, and whoever comes next has no state
         stories += 2 * [[Fault("kill", at, who, rng.choice(places), 1, 40_000), Fault(other, at, who), *cleaned]]
         stories.append([Fault("freeze", at, who, rng.choice(places), 1, held_ms), Fault(other, at, who), *cleaned])
+        # gone in the very first commit, before any position was committed
+        stories.append([Fault("kill", 1, w, rng.choice(places[1:3]), 1, 40_000) for w in range(4)])
     else:
         # a commit of which nobody knows, and another worker before the question is answered
         lost = Fault("answer", at, who, rng.choice(("commit_before", "commit_after")), 1, error="unknown")

@@ -39,8 +39,9 @@ class SegmentedState:
         self._segment_ms = state.spec.segment_ms
         self._behind = 8 + _SUFFIX_BYTES[state.spec.kind]
         self._floor_ms = 0
-        self._appended: tuple[bytes, int, int] | None = None
-        """Key, time and sequence number of the last ``append``; ``None`` if something else was written since."""
+        self._appended: dict[bytes, int] = {}
+        """The last sequence numbers that ``append`` gave, by the store key without it; empty if something else was written
+        since."""
         self._only_appends = only_appends
         self._held: range | None = None
         """With ``only_appends`` the segments that may hold entries; ``None``: not looked at yet."""
@@ -109,7 +110,7 @@ class SegmentedState:
 
     def put(self, key: bytes, time_ms: int, suffix: bytes, value: Any, timestamp_ms: int) -> None:
         """Set an entry; ``None`` deletes."""
-        self._appended = None
+        self._appended.clear()
         self._state.put(self._store_key(key, time_ms, suffix), value, timestamp_ms)
 
     def entry_of(self, value: Any, timestamp_ms: int) -> Any:
@@ -120,21 +121,24 @@ class SegmentedState:
         self, key: bytes, time_ms: int, suffix: bytes, entry: Any, timestamp_ms: int, *, new: bool = False
     ) -> None:
         """``put`` of the result of ``entry_of``. ``new``: no such entry exists: see ``KeyValueStoreView.put_new``."""
-        self._appended = None
+        self._appended.clear()
         self._state.put_entry(self._store_key(key, time_ms, suffix), entry, timestamp_ms, new=new)
 
     def delete(self, key: bytes, time_ms: int, suffix: bytes, timestamp_ms: int) -> None:
         """Delete an entry."""
-        self._appended = None
+        self._appended.clear()
         self._state.put(self._store_key(key, time_ms, suffix), None, timestamp_ms)
 
     def append(self, key: bytes, time_ms: int, value: Any) -> bytes:
         """Kind ``list``: append an entry to those of equal key and time; returns its sequence number, the suffix."""
-        kept = time_ms >= self._floor_ms
-        sequence = self._last_sequence(key, time_ms) + 1
+        place = self._store_key(key, time_ms, b"")
+        sequence = self._last_sequence(place, time_ms) + 1
         suffix = sequence.to_bytes(4, "big")
-        self.put_entry(key, time_ms, suffix, self.entry_of(value, time_ms), time_ms, new=kept)
-        self._appended = (key, time_ms, sequence)
+        entry = self._state.entry_of(value, time_ms)
+        self._state.put_entry(place + suffix, entry, time_ms, new=time_ms >= self._floor_ms)
+        if len(self._appended) >= _NUMBERS_KEPT:
+            self._appended.clear()
+        self._appended[place] = sequence
         if self._only_appends:
             segment, held = max(time_ms, 0) // self._segment_ms, self._segments_held()
             if segment not in held:
@@ -142,17 +146,17 @@ class SegmentedState:
                 self._held = range(min(segment, known.start), max(segment + 1, known.stop))
         return suffix
 
-    def _last_sequence(self, key: bytes, time_ms: int) -> int:
-        """Kind ``list``: the highest sequence number of entries of a key at one time; -1 without any."""
+    def _last_sequence(self, place: bytes, time_ms: int) -> int:
+        """Kind ``list``: the highest sequence number of entries of a key at one time; -1 without any. ``place``: their store
+        key without it."""
         if time_ms < self._floor_ms:
             return -1
-        if self._appended is not None and self._appended[:2] == (key, time_ms):
-            sequence = self._appended[2]
-            if self._store_key(key, time_ms, sequence.to_bytes(4, "big")) in self._state.dirty:
-                return sequence  # still valid: neither committed, after which others may expire it, nor removed
-        if self._only_appends and self._state.get(self._store_key(key, time_ms, _FIRST)) is None:
+        sequence = self._appended.get(place)
+        if sequence is not None and place + sequence.to_bytes(4, "big") in self._state.dirty:
+            return sequence  # still valid: neither committed, after which others may expire it, nor removed
+        if self._only_appends and self._state.get(place + _FIRST) is None:
             return -1  # one read by key instead of a search
-        low, high = self._store_key(key, time_ms, b""), self._store_key(key, time_ms, b"\xff" * 5)
+        low, high = place, place + b"\xff" * 5
         while (last := self._state.first(low, high, reverse=True)) is not None:
             if len(last[0]) == len(low) + 4:
                 return int.from_bytes(last[0][-4:], "big")
@@ -173,3 +177,4 @@ class SegmentedState:
 _LAST = (1 << 63) - 1
 _FEW = 8
 _FIRST = bytes(4)
+_NUMBERS_KEPT = 4_096

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -64,7 +65,16 @@ class Secured:
 
     def allow(self, rule: AclBinding) -> None:
         """Take the rule back."""
-        for done in self.admin.delete_acls([rule]).values():
+        same = AclBindingFilter(
+            rule.restype,
+            rule.name,
+            rule.resource_pattern_type,
+            rule.principal,
+            rule.host,
+            rule.operation,
+            rule.permission_type,
+        )
+        for done in self.admin.delete_acls([same]).values():
             done.result()
 
     def _add(self, rule: AclBinding) -> None:

@@ -88,8 +88,10 @@ def _kafka() -> Iterator[str]:
 
     _say("starting Kafka")
     with EmbeddedKafka() as cluster:
-        yield cluster.bootstrap_servers
-        _say("stopping Kafka")
+        try:
+            yield cluster.bootstrap_servers
+        finally:
+            _say("stopping Kafka")
 
 
 def _command(args: argparse.Namespace, servers: str, state: str) -> list[str]:

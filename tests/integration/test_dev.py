@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from penstock.streams.cli.client_options import BOOTSTRAP_ENV
 from penstock.streams.cli.new import make_project
 from tests.integration.worker.application import until
 
@@ -21,7 +22,7 @@ LIMIT_S = 180.0
 
 def test_new_project_runs_at_once_follows_its_code_and_stops_whole(tmp_path: Path, interruptible: None) -> None:
     project = make_project(tmp_path, "shop")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_BOOT")}
+    environment = {name: value for name, value in os.environ.items() if name != BOOTSTRAP_ENV}
     command = [sys.executable, "-m", "penstock.streams.cli.main", "dev", "shop:topology", "--config", "penstock.toml"]
     shown, said = tmp_path / "outputs.txt", tmp_path / "said.txt"
     with shown.open("w") as out, said.open("w") as err:

@@ -40,6 +40,7 @@ SECURED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+pytestmark = pytest.mark.long
 TOPOLOGY = """
 import penstock as ps
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.ledger import LEDGER, row_of, with_row
+from tests.chaos.random_faults import WEIGHTS
 from tests.chaos.random_run import RunResult, random_run
 
 ROOT = Path(__file__).parents[2]
@@ -31,17 +32,24 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="begin no run after this time (default: 10)")
     parser.add_argument("--seconds", type=float, default=75.0, help="how long faults strike in each run (default: 75)")
     parser.add_argument("--guarantee", choices=GUARANTEES, default="exactly_once")
+    parser.add_argument(
+        "--broker-weight",
+        type=int,
+        default=WEIGHTS["broker"],
+        help="how often a fault is a killed broker, where kills have 34 (default: 16)",
+    )
     parser.add_argument("--no-ledger", action="store_true", help="write no row")
     args = parser.parse_args()
     results: list[RunResult] = []
     void = 0
+    weights = {"broker": args.broker_weight}
     until = time.monotonic() + args.minutes * 60
     folder = ROOT / "var" / "chaos"
     with ChaosCluster() as cluster:
         seed = args.start
         while time.monotonic() < until and (not args.seeds or len(results) + void < args.seeds):
             try:
-                result = random_run(cluster, seed, args.guarantee, args.seconds, folder / str(seed), say)
+                result = random_run(cluster, seed, args.guarantee, args.seconds, folder / str(seed), say, weights)
             except Exception:
                 say(f"seed {seed}, VOID: {traceback.format_exc()}")
                 void, seed = void + 1, seed + 1

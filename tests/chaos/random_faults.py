@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.state.errors import EnvironmentFault
 from tests.chaos.cluster import BROKERS
@@ -43,12 +43,15 @@ class RandomFaults:
     """Lets faults happen to a scene until ``run`` returns; ``happened`` counts those that did, by kind. All draws come from
     the seed; when they strike depends on the machine."""
 
-    def __init__(self, scene: Scene, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, scene: Scene, seed: int, say: Callable[[str], None], weights: Mapping[str, int] | None = None
+    ) -> None:
         self.happened: Counter[str] = Counter()
         self.ended: list[str] = []
         """Workers that ended by themselves with an error, in words."""
         self._scene = scene
         self._rng = random.Random(seed)
+        self._weights = {**WEIGHTS, **(weights or {})}
         self._say = say
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -76,7 +79,7 @@ class RandomFaults:
 
     def _strike(self) -> None:
         self._later(self._pause(), self._strike)
-        kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        kind = self._rng.choices(list(self._weights), list(self._weights.values()))[0]
         {"kill": self._kill, "freeze": self._freeze, "proxy": self._disturb, "broker": self._kill_broker}[kind]()
 
     def _look(self) -> None:

@@ -7,7 +7,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,13 @@ class RunResult:
 
 
 def random_run(
-    cluster: ChaosCluster, seed: int, guarantee: str, seconds: float, folder: Path, say: Callable[[str], None]
+    cluster: ChaosCluster,
+    seed: int,
+    guarantee: str,
+    seconds: float,
+    folder: Path,
+    say: Callable[[str], None],
+    weights: Mapping[str, int] | None = None,
 ) -> RunResult:
     """Run once. The folder is removed if all was right."""
     rng = random.Random(seed)
@@ -66,7 +72,7 @@ def random_run(
         for name, state in WORKERS:
             scene.worker(name, state)
         scene.await_progress(120)
-        faults = RandomFaults(scene, seed, say)
+        faults = RandomFaults(scene, seed, say, weights)
         with scene.writer:
             faults.run(seconds)
         healed = time.monotonic()

@@ -34,7 +34,10 @@ class CommitWork:
 class CommitWriter:
     """Builds the records of a task's commits and remembers where they ended: ``changelog_ends`` by store, and
     ``journal_end``; ``epochs``: of the leaders that had the changelogs up to there. ``recorded``: the metadata of the last
-    commit."""
+    commit.
+
+    The ends of stores that this topology no longer has are carried on. A worker of the topology before, in a rolling
+    update or after a step back, restores its store up to there: what lies behind it was never committed."""
 
     def __init__(
         self, task: TaskId, application_id: str, max_record_bytes: int, recorded: Sequence[CommitMetadata]

@@ -47,7 +47,11 @@ class Application:
         self.name, self.kafka, self.folder = f"chg-{uuid.uuid4().hex[:8]}", kafka, folder
         self.topics = Topics(kafka, {})
         self.topics.create(self.name, partitions=1, replication_factor=1, configs={})
-        produce_records(kafka, {}, self.name, [NewRecord(b"k", b"v")])
+        self.produce()
+
+    def produce(self) -> None:
+        """Write one record for the next worker to process."""
+        produce_records(self.kafka, {}, self.name, [NewRecord(b"k", b"v")])
 
     def module(self, store: str, key: str = "str") -> str:
         path = self.folder / f"{store}_{key}.py"
@@ -103,6 +107,7 @@ def test_changes_are_named_before_anything_is_made(
     with pytest.raises(IncompatibleError, match="What changed: store n was called n and is now called m: begins empty"):
         app.run(renamed, "state")
     assert app.own() == before, "a start that is refused makes no topic"
+    app.produce()
     said = [fact for fact in app.run(renamed, "elsewhere") if isinstance(fact, TopologyChanged)]
     assert len(said) == 1
     assert "begins empty" in said[0].changes

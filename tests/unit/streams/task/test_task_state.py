@@ -10,6 +10,7 @@ import penstock as ps
 from penstock.state.log import TaskId, TopicPartition
 from penstock.state.stores.memory_backend import MemoryBackend
 from penstock.streams.ports.chunk import Chunk
+from penstock.streams.task import commit_metadata
 from penstock.streams.task.commit_metadata import CommitMetadata
 from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
@@ -23,14 +24,14 @@ from penstock.streams.task.task_state import (
 )
 
 
-def counting() -> Task:
-    """A task that counts per key."""
+def counting(before: CommitMetadata | None = None) -> Task:
+    """A task that counts per key. ``before``: what was committed last with its position."""
     builder = ps.StreamsBuilder("t")
     events = builder.stream("in", key=bytes, value=bytes)
     events.group_by_key().count(name="counts").to_stream().to("out", key=bytes, value=int)
     topology = builder.build()
     (sub,) = topology.subtopologies
-    start = {"in": (0, CommitMetadata())}
+    start = {"in": (0, before or CommitMetadata())}
     return Task(TaskId(0, 0), "app", topology, sub, MemoryBackend(sub.stores), start, TaskOptions(), {"out": 1})
 
 
@@ -110,3 +111,16 @@ def test_a_closed_task_does_nothing_more() -> None:
     task.close()
     with pytest.raises(TaskStateError, match="task 0_0 is closed"):
         task.process()
+
+
+def test_the_end_of_a_store_that_the_topology_no_longer_has_is_carried_on() -> None:
+    """A worker of the topology before, in a rolling update, restores its store up to there."""
+    task = counting(CommitMetadata(version=1, changelogs={"removed": 7}))
+    give(task, 0)
+    while task.process():
+        task.take_outputs()
+    work = task.prepare_commit()
+    (committed,) = task.offsets(work, ends(task)).values()
+    assert commit_metadata.decode(committed.metadata).changelogs == {"removed": 7, "counts": 1}
+    task.committed(work, dict.fromkeys(task.stores, b""))
+    task.validate()

@@ -111,7 +111,7 @@ class Topics:
 
         there = UserError(f"topic {name} exists already; see: penstock topics describe {name}")
         self._change(ask, f"creating topic {name}", {KafkaError.TOPIC_ALREADY_EXISTS}, there)
-        self._settle(name, present=True)
+        self._settle(name, lambda topic: topic is not None, f"topic {name} was created")
 
     def list(self, *, internal: bool = False) -> list[TopicSummary]:
         """List all topics by name; Kafka's own (``__consumer_offsets`` and such) only if ``internal``."""
@@ -143,7 +143,7 @@ class Topics:
 
     def alter(self, name: str, *, configs: Mapping[str, str], partitions: int | None = None) -> None:
         """Change these settings and no others, and give the topic more partitions. Raises ``UserError`` if it is absent,
-        has as many already, or Kafka refuses a setting; partitions come last."""
+        has as many already, or Kafka refuses a setting. Partitions come last; returns when the brokers show them."""
         there = self.require(name)
         if partitions is not None and partitions <= there:
             raise UserError(
@@ -167,6 +167,8 @@ class Topics:
                 ].result()
 
             self._change(grow, f"giving topic {name} {partitions} partitions", {KafkaError.INVALID_PARTITIONS})
+            given = f"topic {name} was given {partitions} partitions"
+            self._settle(name, lambda topic: topic is not None and len(topic.partitions) >= partitions, given)
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records; return when the cluster no longer knows it.
@@ -179,7 +181,7 @@ class Topics:
             self._client.delete_topics([name], request_timeout=left_s, operation_timeout=left_s)[name].result()
 
         self._change(ask, f"deleting topic {name}", _ABSENT)
-        self._settle(name, present=False)
+        self._settle(name, lambda topic: topic is None, f"topic {name} was deleted")
 
     def require(self, name: str) -> int:
         """Return a topic's number of partitions. Raises ``UserError`` if the topic does not exist."""
@@ -215,14 +217,14 @@ class Topics:
         found: dict[int, int] = self._answered(ask, f"reading the offsets of {name}", exists=True)
         return found
 
-    def _settle(self, name: str, *, present: bool) -> None:
-        """Wait until every broker's next answer should reflect the change."""
+    def _settle(self, name: str, shows: Callable[[Any], bool], done: str) -> None:
+        """Wait until the brokers' metadata of the topic, ``None`` while it is absent, ``shows`` what was ``done``."""
         until = time.monotonic() + self._timeout_s
-        while (name in self._metadata().topics) != present:
+        while not shows(self._metadata().topics.get(name)):
             if time.monotonic() > until:
                 raise EnvironmentFault(
-                    f"topic {name} was {'created' if present else 'deleted'}, which the brokers do not show after "
-                    f"{self._timeout_s:g} s. See: penstock topics list, and the brokers' logs"
+                    f"{done}, which the brokers do not show after {self._timeout_s:g} s. See: penstock topics list, and the "
+                    "brokers' logs"
                 )
             time.sleep(_SETTLE_STEP_S)
 

@@ -37,9 +37,10 @@ def produce(kafka: str, topic: str, lines: str, *options: str) -> int:
 
 
 def consume(kafka: str, capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> list[str]:
-    """The lines of a command that reads what there is."""
+    """The lines of a command that reads a number of records from the beginning; the time-out is for what does not come."""
+    assert "--max-messages" in words
     capsys.readouterr()
-    assert main([*words, "--from-beginning", "--timeout", "3", "--bootstrap-server", kafka]) == status
+    assert main([*words, "--from-beginning", "--timeout", "120", "--bootstrap-server", kafka]) == status
     return capsys.readouterr().out.splitlines()
 
 
@@ -66,9 +67,11 @@ def test_a_line_that_does_not_fit_stops_and_those_before_it_are_written(
 ) -> None:
     assert produce(kafka, topic, '{"value":1}\n{"value":"x"}\n{"value":3}\n', "--json", "--value-type", "int") == 2
     assert "line 2: value: 'x' cannot be written as int" in capsys.readouterr().err
-    assert consume(kafka, capsys, "consume", topic, "--value-type", "int") == ["1"]
+    assert sum(p.end_offset for p in Topics(kafka, {}).describe(topic).partitions) == 1
+    one, two = ("--max-messages", "1"), ("--max-messages", "2")
+    assert consume(kafka, capsys, "consume", topic, "--value-type", "int", *one) == ["1"]
     produce_records(kafka, {}, topic, [NewRecord(None, b"poison")])
-    shown = consume(kafka, capsys, "consume", topic, "--value-type", "int", status=1)
+    shown = consume(kafka, capsys, "consume", topic, "--value-type", "int", *two, status=1)
     assert "1" in shown
     assert any("b'poison' cannot be read as int" in line for line in shown)
 
@@ -78,7 +81,7 @@ def test_topics_are_followed_in_order_of_time(kafka: str, topic: str, capsys: py
     Topics(kafka, {}).create(other, partitions=1, replication_factor=1, configs={})
     produce_records(kafka, {}, topic, [NewRecord(None, b"t%d" % at, at, (), at % 2) for at in (10, 30, 31, 50, 51)])
     produce_records(kafka, {}, other, [NewRecord(None, b"o%d" % at, at) for at in (20, 40, 60)])
-    shown = consume(kafka, capsys, "tail", topic, other, "--format", "{timestamp}:{value}")
+    shown = consume(kafka, capsys, "tail", topic, other, "--max-messages", "8", "--format", "{timestamp}:{value}")
     assert shown == ["10:t10", "20:o20", "30:t30", "31:t31", "40:o40", "50:t50", "51:t51", "60:o60"]
     assert consume(kafka, capsys, "tail", topic, other, "--max-messages", "2", "--format", "{value}") == ["t10", "o20"]
 

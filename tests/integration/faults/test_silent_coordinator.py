@@ -28,12 +28,19 @@ LIMIT_S = 120.0
 ASKER = """
 import sys
 import time
-from penstock.state.errors import RetriableError
+from penstock.state.errors import EnvironmentFault, RetriableError
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.kafka.client_config import admin_config
 
 admin = KafkaAdmin(admin_config(sys.argv[1], {}), request_timeout_s=1.0)
-admin.require_answer()
+until = time.monotonic() + 100
+while True:
+    try:
+        admin.require_answer()
+        break
+    except EnvironmentFault:
+        if time.monotonic() > until:
+            raise
 print("ready", flush=True)
 sys.stdin.readline()
 try:

@@ -12,11 +12,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,11 @@ from penstock.topologies.graph.topology import Topology
 ROOT = Path(__file__).parents[3]
 SESSION_TIMEOUT_MS = 6_000
 PARTITIONS = 4
-LIMIT_S = 120.0
+LIMIT_S = 300.0
+"""No wait should take long; this one ends the wait for what does not come, also on a slow machine."""
+UNDISTURBED: dict[str, Any] = {"session_timeout_ms": 120_000, "transaction_timeout_ms": 120_000}
+"""Settings for tests that count what happens and kill no worker: a machine that stalls for a while ends no session and no
+transaction."""
 WORDS = [f"w{i}" for i in range(40)]
 NOW_MS = 1_700_000_000_000
 
@@ -59,6 +65,15 @@ def until(what: str, condition: Callable[[], object], limit_s: float = LIMIT_S, 
     while not condition():
         assert time.monotonic() < deadline, f"not in {limit_s} s: {what}"
         time.sleep(every_s)
+
+
+def free_port() -> int:
+    """A port that nothing listens at. It is below those that systems give to outgoing connections, one of which could
+    take it before the worker does."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Cluster:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from penstock.streams.runtime.commit_protocol import Guarantee
+from penstock.streams.worker.fixed_worker_lock import presence_group
 from tests.integration.worker.application import PARTITIONS, SESSION_TIMEOUT_MS, Application, until
 
 FROZEN_S = 14.0
@@ -51,7 +53,7 @@ def test_woken_worker_does_not_take_its_old_stores_for_young(kafka: str, tmp_pat
         first.signal(signal.SIGSTOP)
         started = time.monotonic()
         with app.process("second", settings=swift) as second:
-            until("it has the tasks", lambda: second.said.count("restored") == PARTITIONS)
+            until("it has the tasks", lambda: len(set(re.findall(r"restored \S+ of \S+", second.said))) == PARTITIONS)
             app.add_lines(100)
             app.wait()
             whole = len(app.read(changelog))
@@ -100,7 +102,7 @@ def test_fixed_worker_ends_when_it_wakes_up_beside_the_group(kafka: str, tmp_pat
     with app.process("first", partitions=list(range(PARTITIONS))) as first:
         app.wait()
         first.signal(signal.SIGSTOP)
-        time.sleep(SESSION_TIMEOUT_MS / 1000 + 2)
+        until("it is not a member", lambda: app.admin.group_members(presence_group(app.name)) == 0)
         with app.process("second") as second:
             app.add_lines(100)
             app.wait()

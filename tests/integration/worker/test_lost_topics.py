@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,19 +15,22 @@ from penstock.streams.events.facts import StoreQuarantined
 from penstock.streams.kafka.admin import KafkaAdmin
 from penstock.streams.ports.log import TopicSpec
 from penstock.streams.worker.worker import Worker
-from tests.integration.worker.application import PARTITIONS, Application, until
+from tests.integration.worker.application import PARTITIONS, UNDISTURBED, Application, until
 from tests.recorder import Recorder
 
 
 def test_changelog_that_is_made_again_ends_the_worker(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "again", tmp_path)
     app.add_lines(100)
-    with app.process() as worker:
+    with app.process(settings=UNDISTURBED) as worker:
         app.wait()
+        # Asleep meanwhile, so that it finds another topic and not none.
+        worker.signal(signal.SIGSTOP)
         (changelog,) = (t for t in app.admin.topics(app.name) if t.endswith("-changelog"))
         client = AdminClient({"bootstrap.servers": kafka})
         client.delete_topics([changelog])[changelog].result()
         until("the topic is there again", lambda: made(app, changelog))
+        worker.signal(signal.SIGCONT)
         app.feed("the worker ends", lambda: not worker.alive)
         assert worker.wait() == 1
     assert "IncompatibleError" in worker.said

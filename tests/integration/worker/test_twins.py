@@ -10,7 +10,7 @@ import pytest
 
 from penstock.state.errors import UserError
 from penstock.streams.worker.worker import Worker
-from tests.integration.worker.application import Application, until
+from tests.integration.worker.application import UNDISTURBED, Application, until
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
@@ -36,11 +36,11 @@ def test_a_twin_of_a_static_member_ends_the_older_one_with_the_reason(
 def test_a_copied_state_folder_is_another_workers(kafka: str, tmp_path: Path) -> None:
     """As of a volume that was cloned: neither fences the other."""
     app = Application(kafka, "copied", tmp_path)
-    first = Worker(app.topology, app.settings("one")).start()
+    first = Worker(app.topology, app.settings("one", **UNDISTURBED)).start()
     app.add_lines(100)
     app.wait()
     shutil.copytree(tmp_path / "one", tmp_path / "two")
-    second = Worker(app.topology, app.settings("two")).start()
+    second = Worker(app.topology, app.settings("two", **UNDISTURBED)).start()
     workers = (first, second)
     until("both have tasks", lambda: all(w.runtime is not None and w.runtime.tasks for w in workers))
     until_s = time.monotonic() + 5.0

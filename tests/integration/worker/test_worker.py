@@ -8,14 +8,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,16 @@ from penstock.streams.runtime.memory_budget import LEAST_BYTES
 from penstock.streams.worker.worker import Worker
 from penstock.topologies.dsl.builder import StreamsBuilder
 from penstock.topologies.examples import celsius, keyed_count
-from tests.integration.worker.application import LIMIT_S, PARTITIONS, ROOT, Application, Cluster, until
+from tests.integration.worker.application import (
+    LIMIT_S,
+    PARTITIONS,
+    ROOT,
+    UNDISTURBED,
+    Application,
+    Cluster,
+    free_port,
+    until,
+)
 from tests.integration.worker.test_refusals import settings, tenths
 
 KEYS = 200_000
@@ -40,9 +48,8 @@ STATELESS_MEMORY_MAX_MB = 150
 
 def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "library", tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    worker = Worker(app.topology, app.settings(metrics_port=port))
+    port = free_port()
+    worker = Worker(app.topology, app.settings(metrics_port=port, **UNDISTURBED))
     assert not worker.running
     assert not [m for m in worker.metrics() if "task" in m.labels]
     assert worker.status().state == "starting"
@@ -57,7 +64,7 @@ def test_worker_is_an_object_in_any_process(kafka: str, tmp_path: Path) -> None:
         assert f'penstock_records_consumed_total{{topic="{app.source}"}} 300.0' in lines
     assert worker.status().state == "running"
     with pytest.raises(EnvironmentFault, match=f"127.0.0.1:{port}"):
-        Worker(app.topology, app.settings(metrics_port=port)).start()
+        Worker(app.topology, app.settings(metrics_port=port, **UNDISTURBED)).start()
     worker.stop()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S)
@@ -180,14 +187,17 @@ def test_at_most_once_never_does_anything_twice(kafka: str, tmp_path: Path) -> N
     cluster = Cluster(kafka, "amo")
     source, out = cluster.create("in"), cluster.create("out")
     topology = celsius.build(source, out)
-    given = settings(cluster, tmp_path, guarantee="at_most_once", batch_max_records=500)
+    given = settings(cluster, tmp_path, guarantee="at_most_once", batch_max_records=500, **UNDISTURBED)
     total = 15_000
+
+    def more_than(count: int) -> bool:
+        return len(cluster.read(out)) > count
+
     for start in range(0, total, 5_000):
         cluster.write(source, [b"%d" % n for n in range(start, start + 5_000)])
         before = len(cluster.read(out))
         worker = Worker(topology, given).start()
-        while len(cluster.read(out)) == before:
-            time.sleep(0.05)
+        until("some are out", partial(more_than, before), every_s=0.05)
         worker.stop()
     worker = Worker(topology, given).start()
     until("all are out", lambda: len(cluster.read(out)) >= total)
@@ -200,7 +210,7 @@ def test_restore_shows_its_progress_and_a_warm_start_needs_none(kafka: str, tmp_
     cluster = Cluster(kafka, "restore")
     source = cluster.create("in", 2)
     topology = keyed_count.build(source)
-    given = settings(cluster, tmp_path, batch_max_records=10_000)
+    given = settings(cluster, tmp_path, batch_max_records=10_000, **UNDISTURBED)
     seen: dict[TaskId, list[RestoreProgress]] = {}
 
     def started() -> Worker:
@@ -235,13 +245,16 @@ def test_restore_shows_its_progress_and_a_warm_start_needs_none(kafka: str, tmp_
 def test_supervised_processes_one_killed_is_started_again(kafka: str, tmp_path: Path) -> None:
     app = Application(kafka, "supervised", tmp_path)
     said = tmp_path / "said"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    supervisor = supervised(app, said, **{"metrics-port": str(port), "log-format": "json"})
+    port = free_port()
+    supervisor = supervised(
+        app, said, **{"metrics-port": str(port), "log-format": "json", "session-timeout-ms": "12000"}
+    )
     try:
+        # What one has read and another takes over is read twice.
+        until("both are members", lambda: app.admin.group_members(app.name) == 2)
+        until("both processes are ready", lambda: page(port, "/ready")[0] == 200)
         app.add_lines(500)
         app.wait()
-        until("both processes are ready", lambda: page(port, "/ready")[0] == 200)
         assert page(port, "/health")[0] == 200
         shown = page(port, "/metrics")[1]
         consumed = re.findall(rf'penstock_records_consumed_total{{process="(\d)",topic="{app.source}"}} (\d+)', shown)
@@ -272,17 +285,18 @@ def test_supervised_processes_do_not_outlive_a_killed_supervisor(kafka: str, tmp
     """They commit and leave, as by SIGTERM."""
     app = Application(kafka, "orphans", tmp_path)
     said = tmp_path / "said"
-    supervisor = supervised(app, said)
+    supervisor = supervised(app, said, **{"session-timeout-ms": "120000"})
     children: list[int] = []
     try:
         app.add_lines(200)
         app.wait()
+        until("both are members", lambda: app.admin.group_members(app.name) == 2)
         children = children_of(supervisor.pid)
         assert len(children) == 2
         supervisor.kill()
         supervisor.wait()
         until("the processes are gone", lambda: not any(map(runs, children)))
-        assert app.admin.group_members(app.name) == 0, "they have left, not died"
+        until("they have left, not died", lambda: app.admin.group_members(app.name) == 0, 60)
     finally:
         supervisor.kill()
         supervisor.wait()

@@ -263,7 +263,8 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     path = str(Path(penstock.__file__).parents[1])
     program = f"import sys; sys.path.insert(0, {path!r}); from penstock.streams.cli.main import main; sys.exit(main())"
     command = '"$0" -c "$1" status | true; echo "${PIPESTATUS[0]}"'
-    slow = program.replace("sys.exit(main())", "import time; time.sleep(1); sys.exit(main())")
+    gone = "import select; end = select.poll(); end.register(1, 0); end.poll()"  # until the reader has gone
+    slow = program.replace("sys.exit(main())", f"{gone}; sys.exit(main())")
     done = subprocess.run(
         ["bash", "-c", command, sys.executable, slow], capture_output=True, text=True, timeout=300, check=False
     )

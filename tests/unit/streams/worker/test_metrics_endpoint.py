@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ from penstock.streams.worker.metrics_gateway import MetricsGateway
 from penstock.streams.worker.settings import WorkerSettings
 from tests.simulation.world import World
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
+"""Longer than any machine stalls."""
+SOON_S = 0.5
 
 
 class Shown:
@@ -69,7 +72,15 @@ def pages() -> Shown:
 
 @pytest.fixture
 def endpoint(pages: Shown) -> Iterator[MetricsEndpoint]:
-    opened = MetricsEndpoint(("127.0.0.1", 0), pages, connections_max=3, request_limit_s=0.5)
+    opened = MetricsEndpoint(("127.0.0.1", 0), pages, connections_max=3, request_limit_s=LIMIT_S)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def hasty(pages: Shown) -> Iterator[MetricsEndpoint]:
+    """One that waits for no request longer than ``SOON_S``."""
+    opened = MetricsEndpoint(("127.0.0.1", 0), pages, connections_max=3, request_limit_s=SOON_S)
     yield opened
     opened.close()
 
@@ -118,8 +129,8 @@ def threads() -> int:
     return sum("process_request_thread" in t.name for t in threading.enumerate())
 
 
-def test_slow_clients_hold_no_thread_for_longer_than_a_request_may_take(endpoint: MetricsEndpoint) -> None:
-    slow = [socket.create_connection(("127.0.0.1", endpoint.port), timeout=LIMIT_S) for _ in range(3)]
+def test_slow_clients_hold_no_thread_for_longer_than_a_request_may_take(hasty: MetricsEndpoint) -> None:
+    slow = [socket.create_connection(("127.0.0.1", hasty.port), timeout=LIMIT_S) for _ in range(3)]
     until_s = time.monotonic() + LIMIT_S
     ended = 0
     while ended < len(slow) and time.monotonic() < until_s:
@@ -133,7 +144,11 @@ def test_slow_clients_hold_no_thread_for_longer_than_a_request_may_take(endpoint
         if not slow:
             break
     assert slow == []
-    assert status_of(endpoint.port, "/health") == 200
+    answer: int | None = None
+    while answer is None and time.monotonic() < until_s + LIMIT_S:
+        with suppress(OSError):  # a stall of the machine made this request, too, a slow one
+            answer = status_of(hasty.port, "/health")
+    assert answer == 200
     assert threads() <= 1
 
 
@@ -192,7 +207,7 @@ def test_it_is_off_unless_asked_for() -> None:
 
 @pytest.fixture
 def gateway() -> Iterator[MetricsGateway]:
-    opened = MetricsGateway(("127.0.0.1", 0), 2, answer_limit_s=0.5)
+    opened = MetricsGateway(("127.0.0.1", 0), 2, answer_limit_s=LIMIT_S)
     yield opened
     opened.close()
 
@@ -225,7 +240,8 @@ def test_one_port_shows_all_processes(gateway: MetricsGateway, pages: Shown) -> 
     first.close()
 
 
-def test_a_process_that_is_stuck_does_not_hold_up_the_others(gateway: MetricsGateway, pages: Shown) -> None:
+def test_a_process_that_is_stuck_does_not_hold_up_the_others(pages: Shown) -> None:
+    gateway = MetricsGateway(("127.0.0.1", 0), 2, answer_limit_s=3.0)
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(gateway.socket(0)))
         stuck.listen()
@@ -233,6 +249,7 @@ def test_a_process_that_is_stuck_does_not_hold_up_the_others(gateway: MetricsGat
         lines = asked(gateway.port)[1].splitlines()
         assert 'penstock_process_up{process="0"} 0.0' in lines and 'penstock_process_up{process="1"} 1.0' in lines
         endpoint.close()
+    gateway.close()
 
 
 def test_the_folder_of_the_sockets_is_the_users_own_and_goes(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from penstock.topologies.examples import word_count
 
-LIMIT_S = 5.0
+LIMIT_S = 25.0
+"""Less than the 30 s after which other requests give up."""
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from penstock.streams.ports.chunk import Chunk
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 MODES = ["off", "require"] if native.compiled() is not None else ["off"]
+LIMIT_S = 60.0
 QUIET = {"log_level": 0, "client.id": "c"}
 NOT_UTF8 = ["\udcff", "a\ud800b", "\udc80"]
 
@@ -38,13 +39,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.producer = Producer({**QUIET, "test.mock.num.brokers": 1})
-        brokers = self.producer.list_topics("t", timeout=5).brokers.values()
+        brokers = self.producer.list_topics("t", timeout=LIMIT_S).brokers.values()
         self.servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
     def write(self, partition: int, value: bytes, headers: list[tuple[str, bytes | None]] | None = None) -> None:
         """A record as the client writes it."""
         self.producer.produce("t", value, partition=partition, timestamp=7, headers=headers)
-        assert self.producer.flush(5) == 0
+        assert self.producer.flush(LIMIT_S) == 0
 
     def write_named(self, partition: int, value: bytes, name: bytes) -> None:
         """A record with a header of this name."""
@@ -69,7 +70,7 @@ class Cluster:
                 argument.words[i] = word
         library.rd_kafka_produceva.restype = ctypes.c_void_p
         assert library.rd_kafka_produceva(ctypes.c_void_p(handle), arguments, ctypes.c_size_t(5)) is None
-        assert self.producer.flush(5) == 0
+        assert self.producer.flush(LIMIT_S) == 0
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def reading(cluster: Cluster, mode: str) -> Iterator[KafkaConsumer]:
 def read(consumer: KafkaConsumer, count: int) -> list[Chunk]:
     """So many records, or what comes before an error."""
     chunks: list[Chunk] = []
-    until = time.monotonic() + 10
+    until = time.monotonic() + LIMIT_S
     while sum(map(len, chunks)) < count and time.monotonic() < until:
         chunks += consumer.poll(100, 0.2).chunks
     return chunks
@@ -114,7 +115,7 @@ def test_the_record_is_named_whenever_it_is_met(cluster: Cluster, mode: str) -> 
         consumer.assign_at({TP: 0, OTHER: 0})
         chunks: list[Chunk] = []
         errors: list[str] = []
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while (sum(map(len, chunks)) < 3 or len(errors) < 3) and time.monotonic() < until:
             try:  # the error may come before the other partition's records
                 chunks += consumer.poll(100, 0.2).chunks
@@ -149,7 +150,7 @@ def test_values_may_be_any_bytes_or_none(cluster: Cluster, mode: str) -> None:
     headers: list[Headers] = [(("a", b"\xff\x00\xfe"), ("b", None), ("", b""), ("é", b"x" * 1000)), (), (("z", b"0"),)]
     producer = KafkaProducer({**QUIET, "bootstrap.servers": cluster.servers, "client.id": "w"}, native=mode)
     producer.send("t", [b"k"] * 3, [b"v"] * 3, [1, 2, 3], headers, partition=0)
-    producer.flush(5)
+    producer.flush(LIMIT_S)
     producer.close()
     with reading(cluster, mode) as consumer:
         consumer.assign_at({TP: 0})
@@ -173,7 +174,7 @@ def test_such_a_name_is_not_sent(cluster: Cluster, mode: str, header: Any) -> No
     assert producer.is_native == (mode == "require")
     for step in (
         lambda: producer.send("t", [b"k"] * 2, [b"v"] * 2, [1, 2], [(), (header,)], partition=0),
-        lambda: producer.flush(5),
+        lambda: producer.flush(LIMIT_S),
     ):
         with pytest.raises(SerdeError, match="cannot be written in UTF-8"):
             step()

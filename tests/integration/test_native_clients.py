@@ -22,7 +22,7 @@ from penstock.topologies.operator_api.columns import BytesColumn, CodedColumn
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 PARTITIONS = 3
 Row = tuple[int, bytes | None, bytes | None, int, Headers]
 Rows = dict[int, list[Row]]
@@ -45,7 +45,12 @@ class Clients:
         return made
 
     def producer(self, native: str, transactional_id: str | None = None) -> KafkaProducer:
-        config = producer_config(self.servers, {"queue.buffering.max.messages": 500}, transactional_id=transactional_id)
+        config = producer_config(
+            self.servers,
+            {"queue.buffering.max.messages": 500},
+            transactional_id=transactional_id,
+            transaction_timeout_ms=600_000,  # no stall of the machine ends a transaction
+        )
         made = KafkaProducer(config, native=native)
         assert made.is_native == (native == "require")
         self._opened.append(made)

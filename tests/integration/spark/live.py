@@ -27,7 +27,7 @@ from penstock.streams.task.task import Task
 from penstock.streams.task.task_options import TaskOptions
 from penstock.topologies.graph.topology import Topology
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 Row = tuple[bytes | None, bytes | None, int]
 
 
@@ -156,7 +156,10 @@ class App:
         self.committer = Committer(
             "exactly_once",
             self.consumer,
-            lambda: KafkaProducer(producer_config(servers, {}, transactional_id=app)),
+            lambda: KafkaProducer(
+                # A run may be one transaction: a slow machine must not outlast it.
+                producer_config(servers, {}, transactional_id=app, transaction_timeout_ms=600_000)
+            ),
             lambda: app,
             lambda task, store, at_ms: b"",
         )

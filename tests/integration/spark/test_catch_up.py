@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from penstock.streams.worker.settings import WorkerSettings
 from penstock.streams.worker.worker import Worker
 from tests.integration.spark.live import App, Live, Row
 from tests.integration.spark.topologies import counted
-from tests.integration.worker.application import until
+from tests.integration.worker.application import UNDISTURBED, until
 
 PARTITIONS = 2
 DEATHS = ("sent", "offsets_added", "committed", SNAPSHOTS[0])
@@ -124,7 +125,8 @@ def test_a_backlog_goes_to_spark_and_back_exactly_once_wherever_it_is_killed(
 
     late = rows(12_000, 12_600)
     seen = Seen()
-    worker = Worker(build(), settings, events=seen)
+    undisturbed = dataclasses.replace(settings, **UNDISTURBED)
+    worker = Worker(build(), undisturbed, events=seen)
     worker.start()
     try:
         until(

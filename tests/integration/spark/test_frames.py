@@ -154,6 +154,7 @@ def test_a_frame_is_written_once_however_often_the_job_runs(
     assert write_topic(frame, into, **how).rows == 90
     again = write_topic(frame, into, **how)
     assert again.rows == 0 and again.skipped == (0, 1, 2)
+    live.settled(into)
     assert sorted(live.read(into)) == sorted(live.read(live.topic("in"))), "bytes and partitions are the producers' own"
 
     wrong = frame.withColumn("value", F.struct(F.lit("much").alias("amount"), F.lit(0).alias("tags")))

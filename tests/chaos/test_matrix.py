@@ -52,7 +52,15 @@ def test_every_test_that_is_named_exists() -> None:
 
 def test_every_case_of_this_folder_is_on_the_page() -> None:
     named = {test for _, test in _NAMED.findall(PAGE.read_text())}
-    for name in ("test_brokers", "test_lost_tails", "test_network", "test_scaling", "test_security"):
+    for name in (
+        "test_brokers",
+        "test_lost_tails",
+        "test_network",
+        "test_scaling",
+        "test_security",
+        "test_processes",
+        "test_disks",
+    ):
         tests = {test for test in functions(Path(__file__).with_name(f"{name}.py")) if test.startswith("test_")}
         assert tests <= named, tests - named
 

@@ -66,6 +66,7 @@ COMMANDS = (
     Command("replay", f"{_CLI}.replay", "run a topology as a Spark batch over [from, to) of the log"),
     Command("compact", f"{_CLI}.compact", "create snapshots of an application's stores from their changelogs"),
     Command("verify", f"{_CLI}.verify", "compare what workers wrote with what Spark computes"),
+    Command("compare", f"{_CLI}.compare", "say what a changed topology would change, over a range of the log"),
     Command("catchup", f"{_CLI}.catch_up", "work off an application's backlog in Spark, and hand it back"),
     Command("lake", f"{_CLI}.lake", "write a topic or a store to an Apache Iceberg table"),
     Command("savepoints", f"{_CLI}.kept", "list, pin and unpin the savepoints that compact has made", waits=True),

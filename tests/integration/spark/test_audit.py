@@ -1,4 +1,5 @@
-"""Verify as an audit: from savepoint to savepoint, within a tolerance, of a sample, for loss."""
+"""Verify as an audit: from savepoint to savepoint, within a tolerance, of a sample, for loss; and what a change would
+change."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.batch.values_as_text import Tolerance
 from penstock.streams.batch.verify_plan import Sample, VerifyResult
 from penstock.streams.spark import Connection, compact, verify
+from penstock.streams.spark.what_if import what_if
 from tests.integration.spark.live import App, Live, Row, command
-from tests.integration.spark.topologies import sums
+from tests.integration.spark.topologies import counted, sums
 
 NEAR = Tolerance(relative=1e-9)
 KEYS = 8
@@ -94,3 +96,46 @@ def test_an_application_is_audited_from_savepoint_to_savepoint(
     assert doubled.same and found(doubled)["topic", "loss"] == (301, 300, 0, 1), doubled
     lost = verify(sums(app_id, copies=2), exactly_once=False, **how)
     assert not lost.same and found(lost)["topic", "loss"][2] == 299
+
+
+def test_a_changed_topology_is_compared_before_it_is_deployed(
+    spark: SparkSession, connection: Connection, live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app_id, flag, table = live.application_id, tmp_path / "die", tmp_path / "table"
+    how = {"application_id": app_id, "connection": connection, "until": "end"}
+    live.create(2, live.topic("in"))
+    live.produce(live.topic("in"), rows(0, 160))
+    old = sums(app_id)
+    assert what_if(old, old, **how).same
+    changed = what_if(old, sums(app_id, 2.0, copies=2), differences=str(table), **how)
+    by_name = {(s.kind, s.name): s for s in changed.subjects}
+    outputs, stores = by_name["topic", live.topic("out")], by_name["store", "sums"]
+    assert (outputs.old_rows, outputs.new_rows, outputs.differing_keys) == (160, 320, KEYS)
+    assert (stores.old_rows, stores.new_rows, stores.differing_rows, stores.differing_keys) == (KEYS, KEYS, KEYS, KEYS)
+    listed = pq.read_table(table).to_pylist()
+    assert len(listed) == outputs.differing_rows + KEYS and any(
+        r["old"] is None and r["new"] is not None for r in listed
+    )
+    assert all(2 * float(r["old"]) == float(r["new"]) for r in listed if r["kind"] == "store")
+    assert what_if(old, sums(app_id, 1.0 + 1e-13), tolerance=NEAR, **how).same
+
+    # From a time on, with empty stores; repartition topics need not be there.
+    versions = counted(app_id, flag), counted(app_id, flag, old=False)
+    late = what_if(*versions, since="1970-01-01T00:00:01.080Z", **how)
+    assert late.records == 80 + 80, "those of the input since then, and those that go through the repartition topic"
+    assert any("began empty" in c for c in late.cautions), late.cautions
+    assert any(f"{app_id}.ends-new is the new topology's alone" in c for c in late.cautions)
+    assert {s.name: s.differing_rows > 0 for s in late.subjects} == {
+        live.topic("out"): False,
+        "counts": False,
+        "ends": True,
+    }
+
+    (tmp_path / "versions.py").write_text(
+        f"from tests.integration.spark.topologies import sums\nold = sums({app_id!r})\nnew = sums({app_id!r}, 2.0)\n"
+    )
+    code = command("compare", f"{tmp_path}/versions.py:old", live, f"{tmp_path}/versions.py:new", "--until", "end")
+    shown = capsys.readouterr().out
+    assert (
+        code == 1 and "the topologies DIFFER over 160 input records" in shown and 'key "k0": old 0.0, new' not in shown
+    )

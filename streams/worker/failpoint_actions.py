@@ -59,12 +59,12 @@ class Strikes:
             first = self._notes and name not in self._noted
             self._noted.add(name)
         if first:
-            print(f"failpoint {name} passed", file=sys.stderr, flush=True)
+            _say(f"failpoint {name} passed")
         if order is not None:
             self._act(name, *order)
 
     def _act(self, name: str, kind: str, detail: str) -> None:
-        print(f"failpoint {name}: {kind} {detail}".rstrip(), file=sys.stderr, flush=True)
+        _say(f"failpoint {name}: {kind} {detail}".rstrip())
         match kind:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -74,6 +74,12 @@ class Strikes:
                 time.sleep(float(detail))
             case _:
                 raise (AbortableError if detail == "abortable" else FailpointError)(f"failpoint {name}")
+
+
+def _say(line: str) -> None:
+    """Write a line at once. ``print`` writes its end separately, and another thread's line may come in between."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def arm_from(env: Mapping[str, str]) -> None:

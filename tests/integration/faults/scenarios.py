@@ -30,7 +30,8 @@ WIDE_LINES = 1_600
 ACTIONS = ("kill", "stop")
 NTH = {"commit.": 3, "flush.": 2, "restore.chunk_written": 2}
 """Which passage is struck, by the begin of the name; else the first."""
-ABORTING = "commit.flushed=raise:abortable@3"
+ABORTING = ";".join(f"commit.flushed=raise:abortable@{nth}" for nth in range(3, 30, 6))
+"""More than once: a busy broker may refuse to abort, and then the producer is replaced and no abort is answered."""
 
 
 @dataclasses.dataclass

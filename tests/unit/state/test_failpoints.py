@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -109,3 +110,23 @@ def test_signals_strike_the_process_itself(action: str) -> None:
             assert process.wait() == 0
         else:
             assert process.wait() == -9
+
+
+def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's line cannot come between a line and its end."""
+
+    class Stream(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.writes: list[str] = []
+
+        def write(self, text: str) -> int:
+            self.writes.append(text)
+            return len(text)
+
+    stream = Stream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    Strikes("*=note;commit.sent=sleep:0@2")("commit.sent")
+    strikes = Strikes("commit.sent=sleep:0")
+    strikes("commit.sent")
+    assert stream.writes == ["failpoint commit.sent passed\n", "failpoint commit.sent: sleep 0\n"]

@@ -62,18 +62,28 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"same": result.same, **dataclasses.asdict(result)}))
         return 0 if result.same else 1
-    columns = ["", "name", "old rows", "new rows", "differing rows", "of keys"]
+    columns = ["", "name", "old rows", "new rows", "differing rows", "of keys", "in metadata only"]
     rows = [
-        [s.kind, s.name, f"{s.old_rows:,}", f"{s.new_rows:,}", f"{s.differing_rows:,}", f"{s.differing_keys:,}"]
+        [
+            s.kind,
+            s.name,
+            f"{s.old_rows:,}",
+            f"{s.new_rows:,}",
+            f"{s.differing_rows:,}",
+            f"{s.differing_keys:,}",
+            f"{s.metadata_rows:,}",
+        ]
         for s in result.subjects
     ]
     show("old against new", columns, rows)
+    for change in result.changes:
+        print(f"change: {change}")
     for caution in result.cautions:
         print(f"caution: {caution}")
     for e in result.examples:
         print(f"{e.kind} {e.name}, key {e.key}: old {e.old}, new {e.new}")
-    if result.table is not None:
+    if result.table is not None and not result.same:
         print(f"all differing rows are in {result.table}")
     said = "nothing differs" if result.same else "the topologies DIFFER"
-    print(f"{said} over {result.records:,} input records, in {result.seconds:.1f} s")
+    print(f"{said} over {result.records:,} processed records, in {result.seconds:.1f} s")
     return 0 if result.same else 1

@@ -4,19 +4,23 @@ change."""
 from __future__ import annotations
 
 import json
+from functools import reduce
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from penstock.state.errors import SettingsError
 from penstock.state.serdes.serde import FLOAT
 from penstock.streams.batch.audit import Audit
 from penstock.streams.batch.savepoint import SavepointRepository
 from penstock.streams.batch.values_as_text import Tolerance
 from penstock.streams.batch.verify_plan import Sample, VerifyResult
 from penstock.streams.spark import Connection, compact, verify
-from penstock.streams.spark.what_if import what_if
+from penstock.streams.spark.difference_table import Forms
+from penstock.streams.spark.shipping import ship
+from penstock.streams.spark.what_if import METADATA, beside, marked, what_if
 from tests.integration.spark.live import App, Live, Row, command
 from tests.integration.spark.topologies import counted, sums
 
@@ -124,7 +128,10 @@ def test_a_changed_topology_is_compared_before_it_is_deployed(
     late = what_if(*versions, since="1970-01-01T00:00:01.080Z", **how)
     assert late.records == 80 + 80, "those of the input since then, and those that go through the repartition topic"
     assert any("began empty" in c for c in late.cautions), late.cautions
-    assert any(f"{app_id}.ends-new is the new topology's alone" in c for c in late.cautions)
+    assert set(late.changes) == {
+        f"topic {app_id}.ends is the old topology's alone",
+        f"topic {app_id}.ends-new is the new topology's alone",
+    }
     assert {s.name: s.differing_rows > 0 for s in late.subjects} == {
         live.topic("out"): False,
         "counts": False,
@@ -137,5 +144,47 @@ def test_a_changed_topology_is_compared_before_it_is_deployed(
     code = command("compare", f"{tmp_path}/versions.py:old", live, f"{tmp_path}/versions.py:new", "--until", "end")
     shown = capsys.readouterr().out
     assert (
-        code == 1 and "the topologies DIFFER over 160 input records" in shown and 'key "k0": old 0.0, new' not in shown
+        code == 1
+        and "the topologies DIFFER over 160 processed records" in shown
+        and 'key "k0": old 0.0, new' not in shown
     )
+
+
+def test_metadata_and_partitions_are_compared(spark: SparkSession) -> None:
+    """A key in the stores of two tasks is two rows; an output with another time, header or partition differs."""
+    header = [("h", b"1")]
+    base = (b"k", 1, 0, b"v", (0, 1000, None))
+    sides: dict[str, list[tuple[object, ...]]] = {
+        "same": [base],
+        "time": [(*base[:4], (0, 1001, None))],
+        "header": [(*base[:4], (0, 1000, header))],
+        "partition": [(*base[:2], 1, b"v", (1, 1000, None))],
+        "value": [(*base[:3], b"w", base[4])],
+        "none": [],
+    }
+
+    def frame(rows: list[tuple[object, ...]], side: str) -> DataFrame:
+        schema = f"key binary, place long, partition int, {side} binary, {side}_metadata {METADATA}"
+        return spark.createDataFrame(rows, schema)
+
+    forms = Forms(ship(sums("app")), "app", ship(sums("app")), "app")
+    parts = [beside("topic", n, [frame([base], "left"), frame(rows, "right")]) for n, rows in sides.items()]
+    stored: list[tuple[object, ...]] = [(b"k", 1, p, b"%d" % p, None) for p in (0, 1)]
+    parts.append(beside("store", "totals", [frame(stored, "left"), frame(stored, "right")]))
+    found = marked(reduce(DataFrame.unionByName, parts), forms, Tolerance()).collect()
+    assert {(r["name"], r["value_differs"], r["differs"]) for r in found if r["kind"] == "topic"} == {
+        ("same", False, False),
+        ("time", False, True),
+        ("header", False, True),
+        ("partition", False, True),
+        ("value", True, True),
+        ("none", True, True),
+    }
+    assert [(r["partition"], r["differs"]) for r in found if r["kind"] == "store"] == [(0, False), (1, False)]
+
+
+def test_what_was_never_committed_is_not_compared(spark: SparkSession, connection: Connection, live: Live) -> None:
+    live.create(2, live.topic("in"))
+    old = sums(live.application_id)
+    with pytest.raises(SettingsError, match="has no committed offsets, so there is nothing that it did to compare"):
+        what_if(old, old, application_id=live.application_id, connection=connection)

@@ -232,7 +232,7 @@ class _Comparison:
 
     def _output(self, topic: str, per_commit: bool) -> DataFrame:
         sides = [self._updates(done, topic, side, per_commit) for done, side in zip(self._done, _SIDES, strict=True)]
-        return beside("topic", topic, sides)
+        return side_by_side("topic", topic, sides)
 
     def _updates(self, done: Replay, topic: str, side: str, per_commit: bool) -> DataFrame:
         """``key``, ``place`` (of the update among the key's), ``partition``, the value and its metadata."""
@@ -259,7 +259,7 @@ class _Comparison:
                 self.changes.append(f"store {name} is not compared: its kind, windows or serde were changed")
                 continue
             sides = [self._entries(done, name, side) for done, side in zip(self._done, _SIDES, strict=True)]
-            out.append(beside("store", name, sides))
+            out.append(side_by_side("store", name, sides))
         return out
 
     def _entries(self, done: Replay, store: str, side: str) -> DataFrame:
@@ -286,7 +286,7 @@ class _Comparison:
         self.changes += [f"{kind} {name} is the new topology's alone" for name in sorted(new - old)]
 
 
-def beside(kind: str, name: str, sides: Sequence[DataFrame]) -> DataFrame:
+def side_by_side(kind: str, name: str, sides: Sequence[DataFrame]) -> DataFrame:
     """Rows of one key and place, and of stores of one partition, side by side."""
     left, right = (side.withColumn("there", F.lit(True)) for side in sides)
     on = left["key"].eqNullSafe(right["key"]) & (left["place"] == right["place"])

@@ -20,7 +20,7 @@ from penstock.streams.batch.verify_plan import Sample, VerifyResult
 from penstock.streams.spark import Connection, compact, verify
 from penstock.streams.spark.difference_table import Forms
 from penstock.streams.spark.shipping import ship
-from penstock.streams.spark.what_if import METADATA, beside, marked, what_if
+from penstock.streams.spark.what_if import METADATA, marked, side_by_side, what_if
 from tests.integration.spark.live import App, Live, Row, command
 from tests.integration.spark.topologies import counted, sums
 
@@ -168,9 +168,9 @@ def test_metadata_and_partitions_are_compared(spark: SparkSession) -> None:
         return spark.createDataFrame(rows, schema)
 
     forms = Forms(ship(sums("app")), "app", ship(sums("app")), "app")
-    parts = [beside("topic", n, [frame([base], "left"), frame(rows, "right")]) for n, rows in sides.items()]
+    parts = [side_by_side("topic", n, [frame([base], "left"), frame(rows, "right")]) for n, rows in sides.items()]
     stored: list[tuple[object, ...]] = [(b"k", 1, p, b"%d" % p, None) for p in (0, 1)]
-    parts.append(beside("store", "totals", [frame(stored, "left"), frame(stored, "right")]))
+    parts.append(side_by_side("store", "totals", [frame(stored, "left"), frame(stored, "right")]))
     found = marked(reduce(DataFrame.unionByName, parts), forms, Tolerance()).collect()
     assert {(r["name"], r["value_differs"], r["differs"]) for r in found if r["kind"] == "topic"} == {
         ("same", False, False),

@@ -63,9 +63,22 @@ def failure_of(tp: TopicPartition, at: int, err: KafkaError) -> BaseException:
     code = err.code()
     if code in _GONE:
         return OffsetOutOfRangeError(tp, at, err.str())
+    if code == KafkaError._BAD_COMPRESSION:
+        return _compressed(tp, at, err.str())
     if code in _UNKNOWN:
         return UnknownTopicError(tp.topic or "?", err.str())
     return translate(err, f"reading {tp.topic}" if tp.topic else "reading from the cluster")
+
+
+def _compressed(tp: TopicPartition, at: int, said: str) -> SerdeError:
+    """The exception for a batch that is damaged, or larger than the client's limit (of zstd alone; librdkafka decompresses
+    a batch of another codec whole)."""
+    return SerdeError(
+        f"a batch of topic {tp.topic}, partition {tp.partition}, at or after offset {at} cannot be decompressed: {said}. "
+        "Nothing from that batch on is read. If its records are that large, set receive.message.max.bytes of the consumer "
+        "(100,000,000 by default) above the batch's size; if it is damaged, stop the application and set its group "
+        "to the offset after the batch (kafka-consumer-groups --reset-offsets)"
+    )
 
 
 def unreadable(tp: TopicPartition, offset: int) -> SerdeError:

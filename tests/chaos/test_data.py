@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -10,11 +11,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.integration.faults.workers import StruckApplication
 from tests.integration.worker.application import LIMIT_S, until
 
 pytestmark = pytest.mark.long
+RECEIVED_MAX_BYTES = 100_000_000
+"""The client's default of ``receive.message.max.bytes``."""
+PROGRAM_MB = 200
 WATCHED = """
 import sys
 def hook(event, args):
@@ -37,6 +42,13 @@ TABLE = """
 import penstock as ps
 builder = ps.StreamsBuilder("table", key=bytes, value=bytes)
 builder.table({0!r}, name="rows").to_stream().to({1!r})
+topology = builder.build()
+"""
+
+LENGTHS = """
+import penstock as ps
+builder = ps.StreamsBuilder("lengths", key=bytes, value=bytes)
+builder.stream({0!r}).map_values(lambda value: b"%d" % len(value)).to({1!r})
 topology = builder.build()
 """
 
@@ -89,3 +101,42 @@ def test_bytes_are_never_run(bootstrap_servers: str, tmp_path: Path) -> None:
     app.assert_exact()
     assert "unpickles" not in worker.said + again.said
     assert "runs bytes" not in worker.said + again.said
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+@pytest.mark.parametrize("size_mb", [64, 320])
+def test_a_decompression_bomb_takes_no_record_with_it(
+    codec: str, size_mb: int, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    """D6: a batch below the broker's limit that becomes huge. It is read, or the worker ends and says where; no record is
+    skipped."""
+    app = StruckApplication(bootstrap_servers, "bomb", tmp_path)
+    (tmp_path / "counting.py").write_text(LENGTHS.format(app.source, app.output))
+    lengths = [1, size_mb << 20, 3]
+    writer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "compression.type": codec,
+            "message.max.bytes": 1_000_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+        }
+    )
+    for length in lengths:
+        writer.produce(app.source, bytes(length), key=b"k", partition=0)
+        assert writer.flush(LIMIT_S) == 0
+    worker = app.worker("state")
+    try:
+        until("it is read or refused", lambda: not worker.alive or len(app.read(app.output)) == len(lengths))
+        if codec == "zstd" and size_mb << 20 > RECEIVED_MAX_BYTES:
+            assert worker.wait() == 2
+            assert f"topic {app.source}, partition 0, at or after offset" in worker.said
+            assert "receive.message.max.bytes" in worker.said
+            assert [w.value for w in app.read(app.output)] in ([], [b"1"])
+        else:
+            assert worker.alive, worker.said
+            assert [w.value for w in app.read(app.output)] == [b"%d" % length for length in lengths]
+            peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{worker.pid}/status").read_text())
+            assert peak is not None
+            assert int(peak[1]) >> 10 < 2 * size_mb + PROGRAM_MB
+    finally:
+        worker.kill()

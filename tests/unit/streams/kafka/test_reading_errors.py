@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from penstock.state.errors import EnvironmentFault
+from penstock.state.errors import EnvironmentFault, SerdeError
 from penstock.state.log import TopicPartition
 from penstock.streams.kafka.reading_errors import DAMAGED_TRIES, ReadingErrors
 from penstock.streams.ports.log_errors import OffsetOutOfRangeError
@@ -31,3 +31,10 @@ def test_damaged_batch_is_fetched_again_until_it_is_plain_that_the_log_has_it_so
     failure = errors.failure(TP, 6, DAMAGED)
     assert isinstance(failure, EnvironmentFault)
     assert "failed CRC32C check" in str(failure)
+
+
+def test_a_batch_that_cannot_be_decompressed_is_named_with_the_limit() -> None:
+    failure = ReadingErrors().failure(TP, 7, KafkaError(KafkaError._BAD_COMPRESSION, "Decompression failed"))
+    assert isinstance(failure, SerdeError)
+    assert f"topic {TP.topic}, partition {TP.partition}, at or after offset 7" in str(failure)
+    assert "receive.message.max.bytes" in str(failure)

@@ -54,6 +54,7 @@ SAMPLES: list[f.Fact] = [
     f.RecordSkipped(TASK, "deserialization", "in", ("in", 0, 8), "SerdeError", SECRET),
     f.RecordDeadLettered(TASK, "timestamp", "in", None, "InvalidTimestamp", SECRET),
     f.TimestampsClamped(TASK, TopicPartition("in", 0), 3),
+    f.NullsDropped(TASK, "count", "null_key", "app.py:7"),
     f.PartitionPaused(TopicPartition("in", 0), 100),
     f.PartitionResumed(TopicPartition("in", 0), 1.5),
     f.SourceIdle(TASK, "in"),

@@ -16,6 +16,7 @@ from penstock.state.log import TaskId, TopicPartition
 Outcome = Literal["committed", "not_committed"]
 StopReason = Literal["requested", "shutdown", "error"]
 BadRecord = Literal["deserialization", "processing", "timestamp"]
+Null = Literal["null_key", "null_value", "null_foreign_key"]
 
 # -- the worker ------------------------------------------------------------------------------------------------------
 
@@ -389,6 +390,17 @@ class TimestampsClamped:
     records: int
 
 
+@dataclasses.dataclass(frozen=True)
+class NullsDropped:
+    """An operator of a task dropped its first records with this null, which it cannot use. Later ones are only counted.
+    ``declared``: ``FILE:LINE`` of the operator, if known."""
+
+    task: TaskId
+    operator: str
+    reason: Null
+    declared: str | None
+
+
 # -- flow ------------------------------------------------------------------------------------------------------------
 
 
@@ -468,6 +480,6 @@ CommitFact: TypeAlias = (
     | ProducerRetired
     | DeadWorkerFenced
 )
-RecordFact: TypeAlias = RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped
+RecordFact: TypeAlias = RecordFailed | RecordSkipped | RecordDeadLettered | TimestampsClamped | NullsDropped
 FlowFact: TypeAlias = PartitionPaused | PartitionResumed | SourceIdle | PurgeFailed
 Fact: TypeAlias = WorkerFact | TaskFact | StoreFact | CommitFact | RecordFact | FlowFact

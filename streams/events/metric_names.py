@@ -59,7 +59,7 @@ DROPPED = MetricName(
     "penstock_dropped_records_total",
     "counter",
     ("task", "operator", "reason"),
-    "records that operators dropped: late ones",
+    "records that operators dropped, by reason: `late`, `null_key`, `null_value` and others",
 )
 COUNTED = MetricName("penstock_counted_total", "counter", ("task", "counter"), "your own `ctx.count`")
 BAD = MetricName(

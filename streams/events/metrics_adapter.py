@@ -113,6 +113,7 @@ class MetricsEvents:
                 | f.RestoreRetried()
                 | f.RestoreCancelled()
                 | f.RecordFailed()
+                | f.NullsDropped()
                 | f.SourceIdle()
                 | f.PurgeFailed()
             ):

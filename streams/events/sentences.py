@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Final, Literal, NamedTuple, assert_never
 
 from penstock.state.errors import ProcessingError, SerdeError
 from penstock.state.log import TaskId, TopicPartition
@@ -124,7 +124,7 @@ def sentence_of(fact: f.Fact) -> tuple[Level, Area, str]:
             | f.DeadWorkerFenced()
         ):
             return _commit(fact)
-        case f.RecordFailed() | f.RecordSkipped() | f.RecordDeadLettered() | f.TimestampsClamped():
+        case f.RecordFailed() | f.RecordSkipped() | f.RecordDeadLettered() | f.TimestampsClamped() | f.NullsDropped():
             return _record(fact)
         case f.PartitionPaused() | f.PartitionResumed() | f.SourceIdle() | f.PurgeFailed():
             return _flow(fact)
@@ -248,8 +248,17 @@ def _record(fact: f.RecordFact) -> tuple[Level, Area, str]:
             return "warning", "record", "Record sent to the dead letter topic"
         case f.TimestampsClamped():
             return "warning", "record", "Timestamps clamped to stream time"
+        case f.NullsDropped():
+            return "warning", "record", f"Operator {_NULLS[fact.reason]}. Later ones are only counted"
         case _:
             assert_never(fact)
+
+
+_NULLS: Final[Mapping[f.Null, str]] = {
+    "null_key": "drops records with a null key; give the stream a key before it, for example with select_key or group_by",
+    "null_value": "drops records with a null value; give them a value before it, or filter them out",
+    "null_foreign_key": "drops rows with a null foreign key; use a left join to keep them",
+}
 
 
 def _flow(fact: f.FlowFact) -> tuple[Level, Area, str]:

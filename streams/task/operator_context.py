@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from penstock.state.errors import PenstockError, ProcessingError, SerdeError
 from penstock.state.log import Headers, TaskId
 from penstock.state.stores.store_view import KeyValueStoreView
-from penstock.streams.events.facts import BadRecord, RecordDeadLettered, RecordFailed, RecordSkipped
+from penstock.streams.events.facts import (
+    BadRecord,
+    Null,
+    NullsDropped,
+    RecordDeadLettered,
+    RecordFailed,
+    RecordSkipped,
+)
 from penstock.streams.events.port import NO_EVENTS, EventSink
 from penstock.streams.task.engine import BatchTime
 from penstock.streams.task.error_policies import Policies, then_of
@@ -87,6 +94,10 @@ class RecordErrorHandler:
         if policy == "dead_letter":
             self._letters.append((place, index, origin, letter_headers(failure, origin, declared)))
 
+    def nulls_dropped(self, operator: str, reason: Null) -> None:
+        """An operator dropped its first records with this null."""
+        self._events.emit(NullsDropped(self._task, operator, reason, self._declared.get(operator)))
+
     def again(self, chosen: Retry, fn: Callable[..., Any], row: Sequence[Any], error: Exception) -> Any:
         """Call a function that raised ``error`` until it returns; after the last attempt raise what it raised. Faults that
         are not the record's are raised as they are. Once the pauses of a batch add up to ``PAUSES_MAX_MS``, attempts
@@ -116,6 +127,9 @@ _REPORTED: Final[Mapping[ErrorPolicy, type[RecordFailed | RecordSkipped | Record
     "skip": RecordSkipped,
     "dead_letter": RecordDeadLettered,
 }
+
+
+_NULLS: Final[Mapping[str, Null]] = {null: null for null in get_args(Null)}
 
 
 class TaskRequests:
@@ -191,9 +205,13 @@ class NodeContext:
         return attempted
 
     def dropped(self, reason: str, count: int = 1) -> None:
-        """Count records that the semantics drop."""
-        if count:
-            self._counters[f"{self.name}.{reason}"] += count
+        """Count records that the semantics drop; nulls are reported once."""
+        if not count:
+            return
+        counter = f"{self.name}.{reason}"
+        if counter not in self._counters and (null := _NULLS.get(reason)) is not None:
+            self._failures.nulls_dropped(self.name, null)
+        self._counters[counter] += count
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to one of the user's counters."""

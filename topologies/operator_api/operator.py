@@ -135,7 +135,8 @@ class OperatorContext(Protocol):
         spec must have ``retries``."""
 
     def dropped(self, reason: str, count: int = 1) -> None:
-        """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``."""
+        """Count records that semantics drop: ``null_key``, ``null_value``, ``late``, ``expired``. The first null of each
+        kind is also reported."""
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a user counter."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.windows.durations import duration_ms
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,18 +29,18 @@ class Awaiting:
 
 @overload
 def awaiting(
-    fn: Callable[P, Awaitable[T]], *, concurrency: int = 16, timeout: int | str = "10s", order: CallOrder = "key"
+    fn: Callable[P, Awaitable[T]], *, concurrency: int = 16, timeout: Duration = "10s", order: CallOrder = "key"
 ) -> Callable[P, T]: ...
 
 
 @overload
 def awaiting(
-    fn: Callable[P, AsyncIterable[T]], *, concurrency: int = 16, timeout: int | str = "10s", order: CallOrder = "key"
+    fn: Callable[P, AsyncIterable[T]], *, concurrency: int = 16, timeout: Duration = "10s", order: CallOrder = "key"
 ) -> Callable[P, list[T]]: ...
 
 
 def awaiting(
-    fn: Callable[P, Any], *, concurrency: int = 16, timeout: int | str = "10s", order: CallOrder = "key"
+    fn: Callable[P, Any], *, concurrency: int = 16, timeout: Duration = "10s", order: CallOrder = "key"
 ) -> Callable[P, Any]:
     """Return an ``async`` function for ``map_values``, ``filter``, ``flat_map``, ``peek`` or ``foreach``, with options::
 

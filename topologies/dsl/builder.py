@@ -37,7 +37,7 @@ from penstock.topologies.operator_api.watermark_strategies import WatermarkStrat
 from penstock.topologies.operators.records.source_sink import SourceSpec, TableSourceSpec
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec
 from penstock.topologies.operators.tables.versioned_table import VersionedTableSourceSpec
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 HANDLES = Handles(stream=KStream, table=KTable, panes=TriggeredStream)
 
@@ -54,8 +54,8 @@ class StreamOptions(TypedDict, total=False):
 class TableOptions(TypedDict, total=False):
     """Options of ``StreamsBuilder.table``."""
 
-    history: int | str | None
-    ttl: int | str | None
+    history: Duration | None
+    ttl: Duration | None
     bootstrap: bool
     priority: int
     name: str | None
@@ -216,8 +216,8 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         *,
         key: SerdeLike[K] | None = None,
         value: SerdeLike[V] | None = None,
-        history: int | str | None = None,
-        ttl: int | str | None = None,
+        history: Duration | None = None,
+        ttl: Duration | None = None,
         bootstrap: bool = False,
         priority: int = 0,
         name: str | None = None,
@@ -241,7 +241,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         self._wiring.add_source(flow.operator, spec)
         return KTable(TableFlow(flow, store, named=name is not None))
 
-    def _for_a_time(self, topic: str, flow: Flow, ttl: int | str, first: dict[str, Any]) -> KTable[Any, Any]:
+    def _for_a_time(self, topic: str, flow: Flow, ttl: Duration, first: dict[str, Any]) -> KTable[Any, Any]:
         source = SourceSpec(topic=topic, key_serde=flow.key, value_serde=flow.value, emits="upsert", **first)
         self._wiring.add_source(flow.operator, source)
         store = StoreSpec(flow.operator, "key_value", flow.key, flow.value)
@@ -365,7 +365,7 @@ class StreamsBuilder(Generic[KDefault, VDefault]):
         self,
         text: str,
         *,
-        grace: int | str = 0,
+        grace: Duration = 0,
         unbounded: bool = False,
         **inputs: KStream | KTable,
     ) -> KStream | KTable:

@@ -12,6 +12,7 @@ from penstock.topologies.dsl.internals.cogrouping import Cogroups
 from penstock.topologies.dsl.ktable import KTable, WindowedTable
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.windows import Windows
+from penstock.topologies.windows.durations import Duration
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.kgrouped_stream import KGroupedStream
@@ -33,7 +34,7 @@ class CogroupedKStream(Generic[K, A]):
         """Add one more stream. The same stream may be added again with another adder."""
         return CogroupedKStream(cogrouping.with_part(self._cogroups, other, adder))
 
-    def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedCogroupedKStream[K, A]:
+    def windowed_by(self, windows: Windows, *, retention: Duration | None = None) -> WindowedCogroupedKStream[K, A]:
         """Aggregate per key and window: see ``KGroupedStream.windowed_by``."""
         return WindowedCogroupedKStream(cogrouping.windowed(self._cogroups, windows, retention))
 

@@ -28,6 +28,7 @@ from penstock.topologies.windows import (
     SpanWindows,
     Windows,
 )
+from penstock.topologies.windows.durations import Duration
 
 
 class KGroupedStream(Generic[K, V]):
@@ -52,7 +53,7 @@ class KGroupedStream(Generic[K, V]):
 
     # -- how records are grouped -----------------------------------------------------------------------------
 
-    def with_ttl(self, ttl: int | str) -> KGroupedStream[K, V]:
+    def with_ttl(self, ttl: Duration) -> KGroupedStream[K, V]:
         """Delete aggregates ``ttl`` of stream time after their latest record: a tombstone goes downstream and to the
         changelog, and the key starts from ``init()`` with its next record. Records older than that, of a key without an
         aggregate, are dropped and counted as late."""
@@ -69,7 +70,7 @@ class KGroupedStream(Generic[K, V]):
 
     @overload
     def windowed_by(
-        self, windows: SessionWindows, *, retention: int | str | None = None
+        self, windows: SessionWindows, *, retention: Duration | None = None
     ) -> SessionWindowedKStream[K, V]: ...
 
     @overload
@@ -77,13 +78,13 @@ class KGroupedStream(Generic[K, V]):
         self,
         windows: SpanWindows | SlidingWindows | EvictingWindows | CustomWindows,
         *,
-        retention: int | str | None = None,
+        retention: Duration | None = None,
     ) -> TimeWindowedKStream[K, V]: ...
 
     @overload
-    def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedKStream[K, V]: ...
+    def windowed_by(self, windows: Windows, *, retention: Duration | None = None) -> WindowedKStream[K, V]: ...
 
-    def windowed_by(self, windows: Windows, *, retention: int | str | None = None) -> WindowedKStream[K, V]:
+    def windowed_by(self, windows: Windows, *, retention: Duration | None = None) -> WindowedKStream[K, V]:
         """Aggregate per key and window; the tables' keys are then ``Windowed``. ``retention``: how long a window can be
         read after its start. At least, and by default, as long as it takes records; the default is a day more if the
         table is joined with another table."""

@@ -13,6 +13,7 @@ from penstock.topologies.dsl.internals.table_aggregates import RowGroups
 from penstock.topologies.dsl.internals.table_flow import TableFlow
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
+from penstock.topologies.windows.durations import Duration
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.ktable import KTable
@@ -26,7 +27,7 @@ class KGroupedTable(Generic[K, V]):
     def __init__(self, groups: RowGroups) -> None:
         self._groups = groups
 
-    def with_ttl(self, ttl: int | str) -> KGroupedTable[K, V]:
+    def with_ttl(self, ttl: Duration) -> KGroupedTable[K, V]:
         """Delete groups ``ttl`` of stream time after their latest change: a tombstone goes downstream and to the
         changelog."""
         return KGroupedTable(self._groups.with_ttl(ttl))

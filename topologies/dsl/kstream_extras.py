@@ -28,6 +28,7 @@ from penstock.topologies.operators.joins.as_of_join import Direction
 from penstock.topologies.operators.patterns.pattern_match import WhenFull
 from penstock.topologies.patterns.pattern import Pattern
 from penstock.topologies.windows import TumblingWindows, Windows
+from penstock.topologies.windows.durations import Duration
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.kstream import KStream
@@ -233,8 +234,8 @@ class KStreamExtras(Handle[K, V]):
         other: KStream[K, V2],
         joiner: Callable[[V, V2 | None], VR],
         *,
-        tolerance: int | str,
-        grace: int | str,
+        tolerance: Duration,
+        grace: Duration,
         direction: Direction = "backward",
         left: bool = False,
         value: SerdeLike[VR] | None = None,
@@ -259,8 +260,8 @@ class KStreamExtras(Handle[K, V]):
         self,
         *others: KStream[K, Any],
         joiner: Callable[..., VR],
-        within: int | str,
-        grace: int | str,
+        within: Duration,
+        grace: Duration,
         value: SerdeLike[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
@@ -354,10 +355,10 @@ class KStreamExtras(Handle[K, V]):
 
     def deduplicate(
         self,
-        within: int | str,
+        within: Duration,
         key: Callable[[K, V], A] | Expression | None = None,
         *,
-        grace: int | str | None = None,
+        grace: Duration | None = None,
         id_serde: SerdeLike[A] | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
@@ -372,7 +373,7 @@ class KStreamExtras(Handle[K, V]):
         return self._stream(sampling.deduplicated(self._flow, within, key, grace=grace, id_serde=ids, name=name))
 
     def throttle(
-        self, n: int, per: int | str, *, grace: int | str | None = None, name: str | None = None
+        self, n: int, per: Duration, *, grace: Duration | None = None, name: str | None = None
     ) -> KStream[K, V]:
         """Keep the first ``n`` records of each key in each interval of event time of length ``per``, aligned to 0; drop
         and count the others (``throttled``). Records with a null key pass.
@@ -387,14 +388,14 @@ class KStreamExtras(Handle[K, V]):
         return self._stream(sampling.sampled(self._flow, fraction, seed=seed, name=name))
 
     def sample_reservoir(
-        self, n: int, window: TumblingWindows | int | str, *, name: str | None = None
+        self, n: int, window: TumblingWindows | Duration, *, name: str | None = None
     ) -> KStream[Windowed[K], list[V]]:
         """Emit per key and tumbling window a list of ``n`` random values (all, if there are fewer), in order of
         arrival, under a ``Windowed`` key when the watermark passes the window's end and grace. The choice depends only
         on key, window and the order of its records. ``window``: ``tumbling(…)``, or a size without grace."""
         return self._stream(sampling.sampled_by_reservoir(self._flow, n, window, name=name))
 
-    def shed(self, max_latency: int | str, *, settle: int | str = "1s", name: str | None = None) -> KStream[K, V]:
+    def shed(self, max_latency: Duration, *, settle: Duration = "1s", name: str | None = None) -> KStream[K, V]:
         """Keep all records while event time is at most ``max_latency`` behind the clock. Beyond that, keep a sample, at
         a rate that is halved while the lag lasts and doubled when it is over, at most once per ``settle``. Each record
         carries its rate (``rate_of(headers)``) and stands for 1 / rate records. See
@@ -421,7 +422,7 @@ class KStreamExtras(Handle[K, V]):
         *,
         approximate: bool = False,
         emission: Emission | None = None,
-        retention: int | str | None = None,
+        retention: Duration | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[str], A]: ...
 
@@ -432,7 +433,7 @@ class KStreamExtras(Handle[K, V]):
         *,
         approximate: bool = False,
         emission: Emission | None = None,
-        retention: int | str | None = None,
+        retention: Duration | None = None,
         name: str | None = None,
     ) -> KTable[str, A] | KTable[Windowed[str], A]:
         """Aggregate the whole stream, or each window of it, whatever the keys, into a table with the key ``"all"``
@@ -455,7 +456,7 @@ class KStreamExtras(Handle[K, V]):
         return table
 
     def micro_batches(
-        self, interval: int | str, *, time: Literal["event", "processing"] = "event", grace: int | str = 0
+        self, interval: Duration, *, time: Literal["event", "processing"] = "event", grace: Duration = 0
     ) -> MicroBatches[K, V]:
         """Cut the stream into batches of an interval, as Spark's DStreams do. A batch runs when the watermark (of event
         time; without a strategy, stream time) or the clock has passed its end by ``grace``; records later than that in

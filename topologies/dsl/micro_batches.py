@@ -12,6 +12,7 @@ from penstock.topologies.aggregators.numeric import count as counting
 from penstock.topologies.dsl.internals import micro_batches
 from penstock.topologies.dsl.internals.micro_batches import Batches, KeptSides
 from penstock.topologies.operators.micro_batches.micro_batches import Intervals
+from penstock.topologies.windows.durations import Duration
 
 if TYPE_CHECKING:
     from penstock.topologies.dsl.kstream import KStream
@@ -78,7 +79,7 @@ class MicroBatches(Generic[K, V]):
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
-    def window(self, length: int | str, slide: int | str | None = None) -> MicroBatches[K, V]:
+    def window(self, length: Duration, slide: Duration | None = None) -> MicroBatches[K, V]:
         """Return batches of the last ``length``, every ``slide`` (``None``: every interval); both multiples of the
         interval."""
         return MicroBatches(self.stream, micro_batches.windowed(self._batches, length, slide))
@@ -150,8 +151,8 @@ class MicroBatches(Generic[K, V]):
         self,
         fn: Callable[[V, V], V],
         inv: Callable[[V, V], V] | None,
-        window: int | str,
-        slide: int | str | None = None,
+        window: Duration,
+        slide: Duration | None = None,
         *,
         name: str | None = None,
     ) -> MicroBatches[int, V]:
@@ -176,8 +177,8 @@ class MicroBatches(Generic[K, V]):
         self,
         fn: Callable[[V, V], V],
         inv: Callable[[V, V], V] | None,
-        window: int | str,
-        slide: int | str | None = None,
+        window: Duration,
+        slide: Duration | None = None,
         *,
         name: str | None = None,
     ) -> MicroBatches[K, V]:
@@ -205,7 +206,7 @@ class MicroBatches(Generic[K, V]):
         self,
         fn: Callable[[list[V], A | None], A | None],
         initial_state: Mapping[K, A] | None = None,
-        timeout: int | str | None = None,
+        timeout: Duration | None = None,
         *,
         state: SerdeLike[A] | None = None,
         name: str | None = None,

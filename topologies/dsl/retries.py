@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.topologies.operator_api.on_error import ErrorPolicy, Retry
-from penstock.topologies.windows.durations import duration_ms
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 
-def retry(attempts: int, backoff: int | str, *, then: ErrorPolicy = "fail") -> Retry:
+def retry(attempts: int, backoff: Duration, *, then: ErrorPolicy = "fail") -> Retry:
     """For ``on_error``: call the function up to ``attempts`` times in all, with a pause of ``backoff`` before the second
     call and twice the last pause before each further one. If the last call fails too, ``then`` decides::
 

@@ -18,6 +18,7 @@ from penstock.topologies.dsl.triggered_stream import KTriggeredStream
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.triggers import Trigger
+from penstock.topologies.windows.durations import Duration
 
 
 class WindowedKStream(Generic[K, V]):
@@ -136,7 +137,7 @@ class WindowedKStream(Generic[K, V]):
         trigger: Trigger,
         *,
         accumulation: Literal["discarding", "accumulating", "accumulating_and_retracting"] | None = None,
-        allowed_lateness: int | str | None = None,
+        allowed_lateness: Duration | None = None,
         timestamp_combiner: Literal["earliest", "latest", "end_of_window"] | None = None,
         closing: Literal["fire_if_fresh", "fire_always", "discard"] = "fire_if_fresh",
         late_by: Literal["merged", "record"] = "merged",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.topologies.windows.durations import Duration
+
 if TYPE_CHECKING:
     from penstock.topologies.expressions.tree import AggregateExpression, Expression
 
@@ -114,8 +116,8 @@ class TimeMethods(_Methods):
         """The second, 0 to 59."""
         return self._call("second", zone)
 
-    def floor_time(self, duration: int | str) -> Expression:
-        """The last multiple of a duration since 1970 that is not later (``"5m"``, or milliseconds)."""
+    def floor_time(self, duration: Duration) -> Expression:
+        """The last multiple of a duration since 1970 that is not later (``"5m"``, milliseconds, or a ``timedelta``)."""
         return self._call("floor_time", duration)
 
     def format_time(self, pattern: str, zone: str = "UTC") -> Expression:

@@ -31,7 +31,7 @@ from penstock.topologies.expressions.tree import (
     as_expression,
     literal,
 )
-from penstock.topologies.windows.durations import duration_ms
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 
 def col(name: str) -> Expression:
@@ -90,12 +90,13 @@ def header(name: str) -> Expression:
 
 
 def lit(of: object) -> Literal:
-    """A constant: None, bool, int, float, str, bytes, Decimal or datetime."""
+    """A constant: None, bool, int, float, str, bytes, Decimal, datetime, or timedelta (its milliseconds)."""
     return literal(of)
 
 
-def duration(of: int | str) -> Literal:
-    """A duration as int64 milliseconds: ``timestamp() - duration("5m")``."""
+def duration(of: Duration) -> Literal:
+    """A duration as int64 milliseconds: ``timestamp() - duration("5m")``, or ``timestamp() -
+    timedelta(minutes=5)``."""
     return literal(duration_ms(of))
 
 

@@ -29,6 +29,7 @@ from penstock.topologies.expressions.types import (
     DataType,
     schema_of,
 )
+from penstock.topologies.windows.durations import offset_ms
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%")
@@ -236,8 +237,8 @@ def _compared(op: str, left: Expression, right: object) -> Expression:
 
 
 def as_expression(value: object) -> Expression:
-    """Return an expression unchanged; turn ``None``, bool, int (64 bits), float, str, bytes, Decimal or datetime into a
-    literal. Raises ``TopologyError`` for anything else."""
+    """Return an expression unchanged; turn ``None``, bool, int (64 bits), float, str, bytes, Decimal, datetime or
+    timedelta into a literal. Raises ``TopologyError`` for anything else."""
     return value if isinstance(value, Expression) else literal(value)
 
 
@@ -253,14 +254,16 @@ _LITERALS: dict[type, DataType] = {
 
 
 def literal(value: Any) -> Literal:
-    """The literal of a Python value."""
+    """The literal of a Python value; of a ``timedelta`` its milliseconds, as int64."""
     if isinstance(value, datetime.datetime):
         return Literal(datetime_ms(value), TIMESTAMP)
+    if isinstance(value, datetime.timedelta):
+        return Literal(offset_ms(value), INT64)
     tp = _LITERALS.get(type(value))
     if tp is None:
         raise TopologyError(
             f"{value!r:.100} ({type(value).__name__}) is not allowed in an expression; use None, bool, int, float, str, "
-            "bytes, Decimal, datetime, or col(…)"
+            "bytes, Decimal, datetime, timedelta, or col(…)"
         )
     if tp is INT64 and not -(2**63) <= value < 2**63:
         raise TopologyError(f"{value} does not fit into int64; use a Decimal")

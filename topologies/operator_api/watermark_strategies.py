@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.state.errors import TopologyError
 from penstock.state.log import Record
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 if TYPE_CHECKING:
     from penstock.topologies.graph.topology import Subtopology, Topology
@@ -66,7 +66,7 @@ WatermarkStrategy = BoundedOutOfOrderness | Punctuated | Carried | Looped
 
 
 def bounded_out_of_orderness(
-    delay: int | str, *, idle: int | str | None = None, interval: int | str = INTERVAL_MS
+    delay: Duration, *, idle: Duration | None = None, interval: Duration = INTERVAL_MS
 ) -> BoundedOutOfOrderness:
     """Records are at most ``delay`` behind the newest. ``idle``: a partition without records for that time (by the
     clock) no longer holds the others back. ``interval``: the steps in which the watermark is sent through repartition
@@ -76,14 +76,14 @@ def bounded_out_of_orderness(
     )
 
 
-def punctuated(fn: Callable[[Record], int | None], *, idle: int | str | None = None) -> Punctuated:
+def punctuated(fn: Callable[[Record], int | None], *, idle: Duration | None = None) -> Punctuated:
     """Records carry the watermark: see ``Punctuated``."""
     if not callable(fn):
         raise TopologyError(f"punctuated needs a function of the record, not {fn!r:.100}")
     return Punctuated(fn=fn, idle_ms=_positive(idle, "idle"))
 
 
-def _positive(value: int | str | None, what: str) -> int | None:
+def _positive(value: Duration | None, what: str) -> int | None:
     if value is None:
         return None
     ms = duration_ms(value)

@@ -27,7 +27,7 @@ from penstock.state.errors import TopologyError
 from penstock.topologies.expressions.tree import Expression
 from penstock.topologies.patterns.conditions import ALWAYS, Both, Condition, Either, User, instance_of, user_condition
 from penstock.topologies.patterns.skip import Skip, no_skip
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 Contiguity = Literal["begin", "next", "followed_by", "followed_by_any", "not_next", "not_followed_by"]
 Inner = Literal["relaxed", "strict", "combinations"]
@@ -157,7 +157,7 @@ class Pattern:
 
     # -- quantifiers -------------------------------------------------------------------------------------------------
 
-    def times(self, low: int, high: int | None = None, *, within: int | str | None = None) -> Pattern:
+    def times(self, low: int, high: int | None = None, *, within: Duration | None = None) -> Pattern:
         """``low`` times, or ``low`` to ``high`` times; from 0 is equivalent to from 1 and ``optional()``. ``within``:
         less than this from each repetition to the next."""
         top = low if high is None else high
@@ -168,11 +168,11 @@ class Pattern:
         repeated = self._repeat(max(low, 1), top, within)
         return repeated.optional() if low == 0 else repeated
 
-    def one_or_more(self, *, within: int | str | None = None) -> Pattern:
+    def one_or_more(self, *, within: Duration | None = None) -> Pattern:
         """Once or more."""
         return self._repeat(1, None, within)
 
-    def times_or_more(self, low: int, *, within: int | str | None = None) -> Pattern:
+    def times_or_more(self, low: int, *, within: Duration | None = None) -> Pattern:
         """``low`` times or more."""
         if low < 1:
             raise self._wrong(f"times_or_more({low}): give 1 or more, and optional() to allow none")
@@ -211,7 +211,7 @@ class Pattern:
 
     # -- time and skipping -------------------------------------------------------------------------------------------
 
-    def within(self, duration: int | str, kind: Within = "first_to_last") -> Pattern:
+    def within(self, duration: Duration, kind: Within = "first_to_last") -> Pattern:
         """``first_to_last``: the whole match takes less than this from its first event to its last (the shortest of
         several counts). ``previous_to_current``: the event of this stage comes less than this after the one before it."""
         bound = duration_ms(duration)
@@ -327,7 +327,7 @@ class Pattern:
             raise self._wrong(f"{method} belongs to the stages inside the group")
         return self._last.condition
 
-    def _repeat(self, low: int, high: int | None, within: int | str | None) -> Pattern:
+    def _repeat(self, low: int, high: int | None, within: Duration | None) -> Pattern:
         if self._last.negated:
             raise self._wrong("a forbidden event cannot be repeated")
         if self._last.quantified:

@@ -21,6 +21,7 @@ from penstock.topologies.sql.names import ROWTIME, Names
 from penstock.topologies.sql.parsing import SESSION, Text, interval_ms
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
 from penstock.topologies.windows import SessionWindows, Windows, hopping, session, tumbling
+from penstock.topologies.windows.durations import Duration
 
 _WINDOWS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 """The number of durations that each window function takes."""
@@ -40,7 +41,7 @@ class GroupBy:
         return Field(Field(key, "key") if self.windows is not None else key, name)
 
 
-def group_of(names: Names, node: exp.Group, grace: int | str) -> GroupBy:
+def group_of(names: Names, node: exp.Group, grace: Duration) -> GroupBy:
     """Read a ``GROUP BY``. Raises ``TopologyError``."""
     text, scalars = names.text, Scalars(names)
     text.only(node, "expressions")
@@ -72,7 +73,7 @@ def _window_name(node: exp.Anonymous) -> str:
     return "SESSION" if name == SESSION else name
 
 
-def _windows(text: Text, node: exp.Anonymous, grace: int | str) -> Windows:
+def _windows(text: Text, node: exp.Anonymous, grace: Duration) -> Windows:
     kind = _window_name(node)
     if len(node.expressions) != _WINDOWS[kind] + 1:
         shown = {"TUMBLE": "rowtime, size", "HOP": "rowtime, slide, size", "SESSION": "rowtime, gap"}[kind]

@@ -29,6 +29,7 @@ from penstock.topologies.expressions.tree import (
 from penstock.topologies.sql.names import ROWTIME, Names, SqlSource, columns_alone, single
 from penstock.topologies.sql.parsing import interval_ms
 from penstock.topologies.sql.scalars import Scalars
+from penstock.topologies.windows.durations import Duration
 
 Rows = KStream | KTable
 
@@ -162,9 +163,7 @@ class _Joining:
         return Names(self.text, sources, scope)
 
 
-def joined(
-    names: Names, rows: Rows, join: exp.Join, alias: str, other: Rows, grace: int | str
-) -> tuple[KStream, Names]:
+def joined(names: Names, rows: Rows, join: exp.Join, alias: str, other: Rows, grace: Duration) -> tuple[KStream, Names]:
     """Join what is joined so far with one more input; returns the result and its names. Raises ``TopologyError``."""
     text = names.text
     text.only(join, "this", "on", "side", "kind")
@@ -209,7 +208,7 @@ def _with_table(joining: _Joining, on: _On, rows: KStream, table: KTable, side: 
 
 
 def _with_stream(
-    joining: _Joining, on: _On, rows: KStream, other: KStream, side: str, grace: int | str
+    joining: _Joining, on: _On, rows: KStream, other: KStream, side: str, grace: Duration
 ) -> tuple[KStream, Names]:
     least, most = on.least_ms, on.most_ms
     if least is None or most is None:

@@ -20,6 +20,7 @@ from penstock.topologies.sql.matching import matched
 from penstock.topologies.sql.names import Names, single
 from penstock.topologies.sql.parsing import Text
 from penstock.topologies.sql.scalars import Scalars, is_aggregate
+from penstock.topologies.windows.durations import Duration
 
 Rows = KStream | KTable
 
@@ -31,7 +32,7 @@ class Statement:
 
     text: Text
     inputs: Mapping[str, Rows]
-    grace: int | str
+    grace: Duration
     unbounded: bool
 
     def rows(self, select: exp.Select) -> Rows:
@@ -163,7 +164,7 @@ def _name(node: Any, made: Expression) -> str:
     )
 
 
-def sql(text: str, inputs: Mapping[str, Any], *, grace: int | str = 0, unbounded: bool = False) -> Rows:
+def sql(text: str, inputs: Mapping[str, Any], *, grace: Duration = 0, unbounded: bool = False) -> Rows:
     """See ``StreamsBuilder.sql``."""
     wrong = [n for n, i in inputs.items() if not isinstance(i, (KStream, KTable))]
     if wrong:

@@ -6,7 +6,7 @@ import dataclasses
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.triggers.base import Moment, Trigger, TriggerState, forget
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 _MOST_FIRINGS = 1_000
 
@@ -176,12 +176,12 @@ def count(n: int) -> Trigger:
     return RepeatedCount(_positive(n, "count"))
 
 
-def after_processing_time(delay: int | str = 0) -> Trigger:
+def after_processing_time(delay: Duration = 0) -> Trigger:
     """Once, after this much wall-clock time since the first record."""
     return AfterProcessingTime(duration_ms(delay))
 
 
-def continuous_event_time(interval: int | str) -> Trigger:
+def continuous_event_time(interval: Duration) -> Trigger:
     """At every multiple of an interval of event time, and at the end of the window (Flink)."""
     return ContinuousEventTime(_positive(duration_ms(interval), "continuous_event_time"))
 

@@ -26,7 +26,7 @@ from penstock.topologies.windows.data_driven import (
     session,
     sliding,
 )
-from penstock.topologies.windows.durations import duration_ms, offset_ms
+from penstock.topologies.windows.durations import Duration, duration_ms, offset_ms
 from penstock.topologies.windows.evicting import (
     EvictingWindows,
     count_sliding,
@@ -42,6 +42,7 @@ __all__ = [
     "Bounds",
     "CalendarWindows",
     "CustomWindows",
+    "Duration",
     "EvictingWindows",
     "GlobalWindow",
     "HoppingWindows",

@@ -25,7 +25,7 @@ from penstock.topologies.windows.base import (
     check_positive,
     grace_of,
 )
-from penstock.topologies.windows.durations import duration_ms, offset_ms
+from penstock.topologies.windows.durations import Duration, duration_ms, offset_ms
 
 Ints = NDArray[np.int64]
 
@@ -233,18 +233,18 @@ class GlobalWindow(SpanWindows):
 
 
 def tumbling(
-    size: int | str, *, grace: int | str | None = None, offset: int | str = 0, time: Time = "event"
+    size: Duration, *, grace: Duration | None = None, offset: Duration = 0, time: Time = "event"
 ) -> TumblingWindows:
     """Tumbling windows; ``grace`` must be named in event time."""
     return TumblingWindows(duration_ms(size), grace_of(grace, time, "tumbling"), offset_ms(offset), time)
 
 
 def hopping(
-    size: int | str,
-    advance: int | str,
+    size: Duration,
+    advance: Duration,
     *,
-    grace: int | str | None = None,
-    offset: int | str = 0,
+    grace: Duration | None = None,
+    offset: Duration = 0,
     time: Time = "event",
     before_epoch: bool = False,
 ) -> HoppingWindows:

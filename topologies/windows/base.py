@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from penstock.state.errors import TopologyError
-from penstock.topologies.windows.durations import duration_ms
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 END_OF_TIME_MS = (1 << 63) - 1
 """The end of a window that has none."""
@@ -117,7 +117,7 @@ def check_common(grace_ms: int, time: Time) -> None:
         )
 
 
-def grace_of(grace: int | str | None, time: Time, call: str) -> int:
+def grace_of(grace: Duration | None, time: Time, call: str) -> int:
     """The grace that a user gave; in event time it has no default, because every choice loses either late records or
     memory."""
     if grace is not None:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.aligned import SpanWindows
 from penstock.topologies.windows.base import Bounds, Time, check_common, grace_of
+from penstock.topologies.windows.durations import Duration
 
 CalendarUnit = Literal["day", "week", "month", "year"]
 _DAY_MS = 86_400_000
@@ -109,7 +110,7 @@ def calendar(
     unit: CalendarUnit,
     zone: str = "UTC",
     *,
-    grace: int | str | None = None,
+    grace: Duration | None = None,
     week_start: str = "monday",
     time: Time = "event",
 ) -> CalendarWindows:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.base import Bounds, Time, Windows, check_common, check_positive, grace_of
-from penstock.topologies.windows.durations import duration_ms
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 GapFunction = Callable[[Any, Any], int]
 AssignFunction = Callable[[Any, Any, int], Iterable[Bounds]]
@@ -161,15 +161,15 @@ def merge_overlapping(windows: Iterable[Bounds], *, touching: bool = False) -> l
     return groups
 
 
-def sliding(difference: int | str, *, grace: int | str | None = None) -> SlidingWindows:
+def sliding(difference: Duration, *, grace: Duration | None = None) -> SlidingWindows:
     """Sliding windows; ``grace`` must be named."""
     return SlidingWindows(duration_ms(difference), grace_of(grace, "event", "sliding"))
 
 
 def session(
-    gap: int | str | GapFunction,
+    gap: Duration | GapFunction,
     *,
-    grace: int | str | None = None,
+    grace: Duration | None = None,
     bounds: SessionBounds = "records",
     touching: bool = True,
     time: Time = "event",
@@ -185,8 +185,8 @@ def session(
 def custom(
     fn: AssignFunction,
     *,
-    max_size: int | str,
-    grace: int | str | None = None,
+    max_size: Duration,
+    grace: Duration | None = None,
     merge: MergeFunction | None = None,
     time: Time = "event",
 ) -> CustomWindows:

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.state.errors import TopologyError
 from penstock.topologies.windows.base import Time, Windows, check_common
-from penstock.topologies.windows.durations import duration_ms
+from penstock.topologies.windows.durations import Duration, duration_ms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _field(name: str) -> Callable[[Any], Any]:
     return pick
 
 
-def time(span: int | str) -> TimePolicy:
+def time(span: Duration) -> TimePolicy:
     """By time."""
     ms = duration_ms(span)
     if ms < 1:

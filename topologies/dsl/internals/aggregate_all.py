@@ -15,7 +15,7 @@ from penstock.topologies.dsl.wiring import Flow, as_emission
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.stream_aggregate import StreamPartialSpec, StreamTotalSpec, partial_store
 from penstock.topologies.operators.micro_batches.batch_aggregates import PARTIAL
-from penstock.topologies.windows import Windows, duration_ms
+from penstock.topologies.windows import Duration, Windows, duration_ms
 
 DAY_MS = 86_400_000
 """How long partials are accepted after their window: tasks may be this far apart."""
@@ -28,7 +28,7 @@ def aggregated_all(
     *,
     approximate: bool,
     emission: Emission | None,
-    retention: int | str | None,
+    retention: Duration | None,
     name: str | None,
 ) -> TableFlow:
     """The aggregate of the whole stream, or of each window of it: see ``KStream.aggregate_all``."""
@@ -61,7 +61,7 @@ def aggregated_all(
     return TableFlow(made, store)
 
 
-def _kept_ms(windows: Windows | None, retention: int | str | None, name: str) -> int | None:
+def _kept_ms(windows: Windows | None, retention: Duration | None, name: str) -> int | None:
     """Return how long after its start a window accepts partials."""
     if windows is None:
         return None

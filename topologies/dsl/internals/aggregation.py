@@ -25,6 +25,7 @@ from penstock.topologies.operators.windows import (
 from penstock.topologies.windows import (
     CalendarWindows,
     CustomWindows,
+    Duration,
     EvictingWindows,
     GlobalWindow,
     HoppingWindows,
@@ -59,7 +60,7 @@ class Aggregated(NamedTuple):
     late: Flow | None
 
 
-def checked_windows(windows: object, retention: int | str | None, what: str) -> tuple[Windows, int | None]:
+def checked_windows(windows: object, retention: Duration | None, what: str) -> tuple[Windows, int | None]:
     """Return windows that have an operator, and the retention in milliseconds. Raises ``TopologyError``."""
     if type(windows) not in MAKERS:
         raise TopologyError(

@@ -12,6 +12,7 @@ from penstock.topologies.dsl.wiring import Flow, as_emission, as_serde, check_fu
 from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.aggregates.fold import Adder, Aggregation, Fold
 from penstock.topologies.windows import Windows
+from penstock.topologies.windows.durations import Duration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ def with_part(cogroups: Cogroups, other: object, adder: Any) -> Cogroups:
     return dataclasses.replace(cogroups, parts=(*cogroups.parts, (flow, check_function(adder, what))))
 
 
-def windowed(cogroups: Cogroups, windows: object, retention: int | str | None) -> Cogroups:
+def windowed(cogroups: Cogroups, windows: object, retention: Duration | None) -> Cogroups:
     """Aggregate per window."""
     what = f"windowed_by on the cogroup of {cogroups.first.out!r}"
     checked, retention_ms = checked_windows(windows, retention, what)

@@ -36,7 +36,7 @@ from penstock.topologies.operators.micro_batches.micro_batches import (
     buffer_store,
 )
 from penstock.topologies.operators.records.stateless import MapSpec, SelectKeySpec
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 KeptSides = Literal["inner", "left", "right", "outer"]
 _OUTER: Mapping[str, frozenset[str]] = {
@@ -54,7 +54,7 @@ class Batches(NamedTuple):
     intervals: Intervals
 
 
-def cut_into_batches(flow: Flow, interval: int | str, time: str, grace: int | str) -> Intervals:
+def cut_into_batches(flow: Flow, interval: Duration, time: str, grace: Duration) -> Intervals:
     """Return the intervals for ``KStream.micro_batches``. Raises ``TopologyError``."""
     what = f"micro_batches on {flow.out!r}"
     pane_ms = duration_ms(interval)
@@ -65,7 +65,7 @@ def cut_into_batches(flow: Flow, interval: int | str, time: str, grace: int | st
     return Intervals(pane_ms, pane_ms, pane_ms, duration_ms(grace), time == "processing")
 
 
-def windowed(batches: Batches, length: int | str, slide: int | str | None) -> Intervals:
+def windowed(batches: Batches, length: Duration, slide: Duration | None) -> Intervals:
     """Return intervals of the last ``length``, every ``slide``."""
     cut = batches.intervals
     size_ms, slide_ms = duration_ms(length), cut.slide_ms if slide is None else duration_ms(slide)
@@ -211,7 +211,7 @@ def with_states(
     batches: Batches,
     fn: Any,
     initial_state: Mapping[Any, Any] | None,
-    timeout: int | str | None,
+    timeout: Duration | None,
     *,
     state: Any,
     name: str | None,

@@ -14,11 +14,11 @@ from penstock.topologies.operators.records.deduplicate import DeduplicateSpec, d
 from penstock.topologies.operators.records.sampling import SampleKeysSpec, SampleReservoirSpec, reservoir_store
 from penstock.topologies.operators.records.stateless import MapSpec
 from penstock.topologies.operators.records.throttle import ThrottleSpec, throttle_store
-from penstock.topologies.windows import TumblingWindows, duration_ms
+from penstock.topologies.windows import Duration, TumblingWindows, duration_ms
 
 
 def deduplicated(
-    flow: Flow, within: int | str, key: Any, *, grace: int | str | None, id_serde: Any, name: str | None
+    flow: Flow, within: Duration, key: Any, *, grace: Duration | None, id_serde: Any, name: str | None
 ) -> Flow:
     """Drop records if one with the same key, or the same ``key(key, value)``, is near in time."""
     mine, wiring = flow, flow.wiring
@@ -43,7 +43,7 @@ def deduplicated(
     return behind.behind(f"{name}-record", key=mine.key, value=mine.value, rekeyed=True)
 
 
-def throttled(flow: Flow, n: int, per: int | str, *, grace: int | str | None, name: str | None) -> Flow:
+def throttled(flow: Flow, n: int, per: Duration, *, grace: Duration | None, name: str | None) -> Flow:
     """Drop records beyond the first ``n`` of their key in each interval."""
     wiring = flow.wiring
     name = wiring.name(flow, "throttle", name)
@@ -68,7 +68,7 @@ def sampled(flow: Flow, fraction: float, *, seed: int, name: str | None) -> Flow
     return flow.behind(name)
 
 
-def sampled_by_reservoir(flow: Flow, n: int, window: TumblingWindows | int | str, *, name: str | None) -> Flow:
+def sampled_by_reservoir(flow: Flow, n: int, window: TumblingWindows | Duration, *, name: str | None) -> Flow:
     """Choose ``n`` values at random per key and window."""
     wiring = flow.wiring
     name = wiring.name(flow, "sample-reservoir", name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from penstock.state.errors import TopologyError
 from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.records.load_shedding import LoadSheddingSpec, rate_store
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 
-def shed(flow: Flow, max_latency: int | str, settle: int | str, name: str | None) -> Flow:
+def shed(flow: Flow, max_latency: Duration, settle: Duration, name: str | None) -> Flow:
     """Keep all records while event time is near the clock, else a sample of them."""
     wiring = flow.wiring
     name = wiring.name(flow, "shed", name)

@@ -21,17 +21,17 @@ from penstock.topologies.operators.joins.stream_stream_join import (
     buffer_retention_ms,
     join_stores,
 )
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms, offset_ms
 
 
 @dataclasses.dataclass(frozen=True)
 class JoinWindow:
     """How far apart in time partners may be."""
 
-    before: int | str | None
-    after: int | str | None
-    within: int | str | None
-    grace: int | str | None
+    before: Duration | None
+    after: Duration | None
+    within: Duration | None
+    grace: Duration | None
 
     @property
     def given(self) -> bool:
@@ -128,8 +128,8 @@ def joined_as_of(
     other: object,
     joiner: Any,
     *,
-    tolerance: int | str,
-    grace: int | str,
+    tolerance: Duration,
+    grace: Duration,
     direction: Direction,
     left: bool,
     value: Any,
@@ -164,8 +164,8 @@ def joined_all(
     others: Sequence[object],
     joiner: Any,
     *,
-    within: int | str,
-    grace: int | str,
+    within: Duration,
+    grace: Duration,
     value: Any,
     name: str | None,
 ) -> Flow:
@@ -205,8 +205,8 @@ def _other_stream(flow: Flow, other: object, name: str) -> Flow:
 
 def _bounds(bounds: JoinWindow, name: str) -> tuple[int, int, int]:
     within_ms = None if bounds.within is None else duration_ms(bounds.within)
-    before_ms = within_ms if bounds.before is None else _signed_ms(bounds.before)
-    after_ms = within_ms if bounds.after is None else _signed_ms(bounds.after)
+    before_ms = within_ms if bounds.before is None else offset_ms(bounds.before)
+    after_ms = within_ms if bounds.after is None else offset_ms(bounds.after)
     if before_ms is None or after_ms is None:
         raise TopologyError(
             f"operator {name!r} joins two streams without a bound, which would keep both forever; give within=, or "
@@ -222,10 +222,6 @@ def _bounds(bounds: JoinWindow, name: str) -> tuple[int, int, int]:
             f"operator {name!r}: the window from {-before_ms} to {after_ms} ms is empty; no pair can ever match in it"
         )
     return before_ms, after_ms, duration_ms(bounds.grace)
-
-
-def _signed_ms(value: int | str) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else duration_ms(value)
 
 
 def _check_keys(left: Flow, right: Flow, name: str) -> None:

@@ -15,11 +15,11 @@ from penstock.topologies.operators.joins.stream_table_join import StreamTableJoi
 from penstock.topologies.operators.joins.stream_versioned_join import StreamVersionedJoinSpec
 from penstock.topologies.operators.joins.stream_view_join import StreamViewJoinSpec
 from penstock.topologies.operators.tables.table_views import StoreView
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 
 def joined_with_table(
-    flow: Flow, table: TableFlow, joiner: Any, value: Any, name: str, *, left: bool, grace: int | str | None
+    flow: Flow, table: TableFlow, joiner: Any, value: Any, name: str, *, left: bool, grace: Duration | None
 ) -> Flow:
     """Emit ``joiner(left, row)`` for each record that finds a row of the table when it is processed; with ``left`` also
     for records that find none or have no key. The table's own updates emit nothing. Null values, and null keys of an
@@ -54,7 +54,7 @@ def joined_with_table(
 
 
 def _joined_with_versions(
-    flow: Flow, table: TableFlow, joiner: Function, value: Any, name: str, *, left: bool, grace: int | str | None
+    flow: Flow, table: TableFlow, joiner: Function, value: Any, name: str, *, left: bool, grace: Duration | None
 ) -> Flow:
     """Join the row that was valid at each record's time. With ``grace`` the stream waits that long for late updates
     (under watermarks: until the watermark has passed)."""

@@ -20,6 +20,7 @@ from penstock.topologies.operator_api.operator import Emission
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.tables.table_aggregate import RegroupSpec, TableAggregateSpec
 from penstock.topologies.operators.tables.table_views import view_of_results
+from penstock.topologies.windows.durations import Duration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class RowGroups:
     value: Serde[Any]
     ttl_ms: int | None = None
 
-    def with_ttl(self, ttl: int | str) -> RowGroups:
+    def with_ttl(self, ttl: Duration) -> RowGroups:
         """Delete groups ``ttl`` after their latest change."""
         return dataclasses.replace(self, ttl_ms=checked_ttl(ttl, f"group of {self.changes.out}"))
 

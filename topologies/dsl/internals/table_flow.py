@@ -17,7 +17,7 @@ from penstock.topologies.dsl.wiring import Flow
 from penstock.topologies.operators.base.row_expiry import checked_ttl, expiry_store
 from penstock.topologies.operators.tables.table_operators import MaterializeSpec, TableFilterSpec
 from penstock.topologies.operators.tables.table_views import TableView, view_of_store
-from penstock.topologies.windows import Windows, duration_ms
+from penstock.topologies.windows import Duration, Windows, duration_ms
 
 JOINED_RETENTION_MS = duration_ms("1d")
 """How long joined tables keep closed windows."""
@@ -216,7 +216,7 @@ class TableFlow:
         return isinstance(spec, TableFilterSpec) or any(table._filtered_before() for table in tables)
 
 
-def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
+def keep_rows(store: StoreSpec, ttl: Duration | None) -> MaterializeSpec:
     """Return the operator that stores a table's rows. Raises ``TopologyError`` if the ttl would keep none."""
     if ttl is None:
         return MaterializeSpec(stores=(store,))
@@ -225,7 +225,7 @@ def keep_rows(store: StoreSpec, ttl: int | str | None) -> MaterializeSpec:
     )
 
 
-def table_of_stream(flow: Flow, ttl: int | str | None, name: str | None) -> TableFlow:
+def table_of_stream(flow: Flow, ttl: Duration | None, name: str | None) -> TableFlow:
     """Turn a stream into a table: the last value per key."""
     wiring, named = flow.wiring, name is not None
     name = wiring.name(flow, "to-table", name)

@@ -41,6 +41,7 @@ from penstock.topologies.graph.topology import Topology
 from penstock.topologies.operator_api.watermark_strategies import bounded_out_of_orderness
 from penstock.topologies.operators.processors.processor import Processor, ProcessorContext
 from penstock.topologies.windows import hopping, tumbling
+from penstock.topologies.windows.durations import Duration
 
 HORIZON = "3h"
 """The longest simulation, and so the longest that a car can stay in a segment or an accident can last."""
@@ -79,7 +80,7 @@ def build(
     lines: str = "linear-road",
     former_tolls: str = "linear-road-former-tolls",
     *,
-    out_of_order: int | str = 0,
+    out_of_order: Duration = 0,
     began_ms: int = 0,
 ) -> Topology:
     """Build the topology. Answers go to ``linear-road-tolls``, ``-accidents``, ``-balances`` and ``-expenditures``.

@@ -11,6 +11,7 @@ from penstock.topologies.examples.nexmark.streams import HORIZON, Nexmark
 from penstock.topologies.expressions.functions import col, left, right, struct, window_start
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
+from penstock.topologies.windows.durations import Duration
 
 
 def q3(states: Sequence[str] = ("OR", "ID", "CA"), category: int = 10) -> Topology:
@@ -39,7 +40,7 @@ def _opened(seller: int, auction: Auction, so_far: Newcomer) -> Newcomer:
     return Newcomer(seller, so_far.name, True)
 
 
-def q8(size: int | str = "10s") -> Topology:
+def q8(size: Duration = "10s") -> Topology:
     """Monitor new users: who registered and opened an auction in the same window."""
     nexmark = Nexmark("q8")
     registered, opened = nexmark.persons.group_by(col("id")), nexmark.auctions.group_by(col("seller"))

@@ -8,6 +8,7 @@ from penstock.topologies.examples.nexmark.streams import Nexmark
 from penstock.topologies.expressions.functions import coalesce, col, when
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import tumbling
+from penstock.topologies.windows.durations import Duration
 
 EUROS = Decimal("0.908")
 """Euros per dollar."""
@@ -35,7 +36,7 @@ def q2(skip: int = 123) -> Topology:
     return nexmark.topology(chosen.select(col("auction"), col("price")))
 
 
-def q10(size: int | str = "1m") -> Topology:
+def q10(size: Duration = "1m") -> Topology:
     """Log to partitioned files: every bid under the folder of its day and minute, ``2015-07-15/00:01``. One minute
     after the end of a minute, in event time, the topic ``q10-success`` reports that its folder is complete, with the
     number of its bids."""

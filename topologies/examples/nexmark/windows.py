@@ -11,6 +11,7 @@ from penstock.topologies.examples.nexmark.streams import Nexmark
 from penstock.topologies.expressions.functions import col, key, left, value, window_end, window_start
 from penstock.topologies.graph.topology import Topology
 from penstock.topologies.windows import hopping, session, tumbling
+from penstock.topologies.windows.durations import Duration
 
 
 def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -20,7 +21,7 @@ def with_most(end_ms: int, counted: dict[str, Any], most: list[dict[str, Any]]) 
     return [*most, counted] if counted["num"] == most[0]["num"] else most
 
 
-def q5(size: int | str = "10s", slide: int | str = "2s") -> Topology:
+def q5(size: Duration = "10s", slide: Duration = "2s") -> Topology:
     """Hot items: the auctions with the most bids within a window, at every slide. Counts are emitted when their
     window closes, stamped with its last millisecond, so that all counts of a window fall into one window of a slide."""
     nexmark = Nexmark("q5")
@@ -32,7 +33,7 @@ def q5(size: int | str = "10s", slide: int | str = "2s") -> Topology:
     return nexmark.topology(hottest.flat_map_values(lambda most: most, value=dict).select(col("auction"), col("num")))
 
 
-def q7(size: int | str = "10s") -> Topology:
+def q7(size: Duration = "10s") -> Topology:
     """Highest bid: the bids whose price is the highest of their window. A bid at the end of a window, which is the
     first millisecond of the next one, counts for both."""
     nexmark = Nexmark("q7")
@@ -42,7 +43,7 @@ def q7(size: int | str = "10s") -> Topology:
     return nexmark.topology(nexmark.bids.select_key(col("price")).join(ends, left(), before=0, after=size, grace=0))
 
 
-def q11(gap: int | str = "10s") -> Topology:
+def q11(gap: Duration = "10s") -> Topology:
     """User sessions: the bids that each user makes with less than a gap between them."""
     nexmark = Nexmark("q11")
     sessions = nexmark.bids.group_by(col("bidder")).windowed_by(session(gap, grace=0, bounds="gap"))
@@ -51,7 +52,7 @@ def q11(gap: int | str = "10s") -> Topology:
     return nexmark.topology(counts.select(**fields))
 
 
-def q12(size: int | str = "10s") -> Topology:
+def q12(size: Duration = "10s") -> Topology:
     """Processing time windows: the bids of each user that were processed within a wall-clock window. Readings of the
     clock are journaled."""
     nexmark = Nexmark("q12")

@@ -16,10 +16,10 @@ from penstock.state.errors import TopologyError
 from penstock.state.stores.store import StoreSpec
 from penstock.state.stores.store_view import KeyValueStoreView
 from penstock.topologies.operators.base.store_timers import TimerQueue, timer_store
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 
-def checked_ttl(ttl: int | str, name: str) -> int:
+def checked_ttl(ttl: Duration, name: str) -> int:
     """The ttl of operator ``name`` in milliseconds. Raises ``TopologyError``."""
     ttl_ms = duration_ms(ttl)
     if ttl_ms < 1:

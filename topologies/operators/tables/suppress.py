@@ -33,7 +33,7 @@ from penstock.topologies.operator_api.edge_kinds import Emits
 from penstock.topologies.operator_api.operator import Operator, OperatorContext, OperatorSpec
 from penstock.topologies.operators.base.row_operator import RowOperator
 from penstock.topologies.operators.windows.window_closing import ClosingTime
-from penstock.topologies.windows import duration_ms
+from penstock.topologies.windows import Duration, duration_ms
 
 WhenFull = Literal["emit_early", "shut_down"]
 ENTRY_BYTES = 28
@@ -49,12 +49,12 @@ class Until:
     closes: bool = False
 
 
-def until_time_limit(limit: int | str) -> Until:
+def until_time_limit(limit: Duration) -> Until:
     """Hold a key's changes back until stream time is ``limit`` past the first of them."""
     return Until(duration_ms(limit))
 
 
-def until_window_closes(*, grace: int | str | None = None) -> Until:
+def until_window_closes(*, grace: Duration | None = None) -> Until:
     """Emit only the last change of each window, once the window has closed. ``grace``: how long after its end it
     closes (for sessions: gap + grace); only for tables whose windows this topology does not create."""
     return Until(None if grace is None else duration_ms(grace), closes=True)

@@ -207,7 +207,7 @@ class Committer:
             return False
         works: list[tuple[Task, CommitWork]] = []
         try:
-            return self._commit_busy(busy, works, now_ms)
+            return self._commit_busy(tasks, busy, works, now_ms)
         except (RetriableError, TaskMigratedError) as exc:
             # it did not take place: it is retried with newer work, or the tasks are given up
             if self.guarantee != "exactly_once" or isinstance(exc, TaskMigratedError):
@@ -215,8 +215,10 @@ class Committer:
                     task.abandon_commit(work)
             raise
 
-    def _commit_busy(self, busy: Sequence[Task], works: list[tuple[Task, CommitWork]], now_ms: int) -> bool:
-        """The commit of tasks that have something to commit. ``works`` gets their permits."""
+    def _commit_busy(
+        self, tasks: Sequence[Task], busy: Sequence[Task], works: list[tuple[Task, CommitWork]], now_ms: int
+    ) -> bool:
+        """The commit of those tasks that have something to commit. ``works`` gets their permits."""
         for task in busy:
             works.append((task, task.prepare_commit(now_ms)))
         self._on_step("prepared")
@@ -236,7 +238,8 @@ class Committer:
             raise retry(f"the group's epoch has grown meanwhile ({exc}); do it again with the new one") from exc
         except UnknownOutcomeError as exc:
             if not self._happened(offsets, exc):
-                self._stale += self._restart_tasks(busy)
+                # All of them: a worker that has had the busy ones meanwhile may have committed for the others too.
+                self._stale += self._restart_tasks(tasks)
                 return False
         self._in_doubt.clear()
         self._proved_ms = now_ms if offsets else self._proved_ms  # without positions nobody checks ownership

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from contextlib import suppress
 
@@ -11,6 +12,7 @@ from penstock.state.errors import PenstockError, RetriableError, TaskMigratedErr
 from penstock.state.log import TopicPartition
 from penstock.streams.ports.log import AbortableError, ProducerRetiredError, UnknownOutcomeError
 from penstock.topologies.examples import keyed_count
+from tests.simulation.programs import clicks, combined_world
 from tests.simulation.world import APP, POLL_INTERVAL_MS, Disk, Node, World
 
 KEYS = 4
@@ -126,3 +128,31 @@ def test_worker_that_lost_its_producer_while_idle_sees_who_owns_the_fixed_partit
     world.settle(third)
     assert counts(world, third) == wanted(world)
     assert world.log.group(APP).offsets[TopicPartition("in", 0)].offset == 3 * COUNT
+
+
+def test_idle_tasks_of_a_fenced_producer_are_looked_at_too() -> None:
+    """A fixed worker's commit of one task fails. Before its producer is open again another worker has committed for that
+    task and for the next one, which was idle here."""
+    world = combined_world("exactly_once", count=30, partitions=1)
+    first = world.node("a", fixed=(0,))
+    world.settle(first)
+    others: list[Node] = []
+
+    def sleep() -> None:
+        world.log.advance(TRANSACTION_TIMEOUT_MS + 1)
+        world.log.fault("init", 1, take_over)
+        raise UnknownOutcomeError("no answer")
+
+    def take_over() -> None:
+        others.append(world.node("b", fixed=(0,)))
+        world.settle(others[0])
+
+    more = clicks(random.Random(2), 45)[1]
+    world.write("clicks", more[:15])
+    world.log.fault("commit_before", 1, sleep)
+    world.settle(first)
+    assert others
+    world.write("clicks", more[15:])
+    world.settle(first)
+    assert sum(counts(world, first).values()) == 30 + 45
+    assert set(world.rows("counted").values()) == {1}

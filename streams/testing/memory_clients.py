@@ -94,6 +94,8 @@ class MemoryConsumer:
         member.last_poll_ms = self._log.now_ms
         if member.round != group.round:
             self._give_up(on_revoke)
+            if not group.has(member):
+                return  # giving up took too long: it joins again at the next poll
             group.take_part(
                 member, self._log.partition_counts(sorted({t for m in group.members.values() for t in m.topics}))
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -163,3 +163,32 @@ def test_queue_is_written_out_when_it_is_full_and_dropped_at_close() -> None:
 def test_nothing_goes_without_begin(act: Callable[[MemoryProducer], None]) -> None:
     with pytest.raises(Exception, match="begin"):
         act(transactional(made()))
+
+
+def test_member_that_takes_too_long_to_give_up_what_it_has_is_not_part_of_the_round() -> None:
+    """Nobody else is given partitions without having given up its own."""
+    log = made()
+    given: list[str] = []
+
+    def member(name: str, give_up: Callable[[], object] = lambda: None) -> MemoryConsumer:
+        consumer = MemoryConsumer(log, "g", poll_interval_max_ms=100)
+
+        def take(partitions: Sequence[TopicPartition]) -> None:
+            given.append(name)
+            consumer.assign_at(dict.fromkeys(partitions, 0))
+
+        consumer.subscribe(["t"], on_assign=take, on_revoke=lambda _: give_up(), on_lost=lambda _: None)
+        return consumer
+
+    def hold_up() -> None:
+        for _ in range(3):
+            log.advance(60)
+            second.poll(1, 0)
+
+    first = member("first", hold_up)
+    first.poll(1, 0)
+    second = member("second")
+    first.poll(1, 0)
+    assert given == ["first", "second"]
+    second.poll(1, 0)
+    assert given == ["first", "second"]
